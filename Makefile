@@ -1,0 +1,55 @@
+# Every target makes .venv from requirements.lock if it is not there. `make` alone lists them.
+PYTHON ?= python3.11
+BIN := .venv/bin
+# Written last: a half-made environment has no stamp and is made again.
+READY := .venv/.ready
+SHAPES := demo/data/images
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast bench lint lock clean
+
+help:  ## List the targets
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: $(SHAPES)/metadata.csv  ## Generate pictures, build a dataset of them, show it, train from it
+	$(BIN)/recordmill build examples/shapes/dataset.yaml --output demo/shapes
+	$(BIN)/recordmill show demo/shapes
+	$(BIN)/python examples/shapes/train.py demo/shapes
+
+test: $(READY)  ## Run the whole test suite
+	$(BIN)/python -m pytest
+
+test-fast: $(READY)  ## Run the tests that neither build nor train for real
+	$(BIN)/python -m pytest -m "not slow"
+
+bench: $(READY)  ## Measure against the anchors; one benchmark: make bench ARGS="images --runs 3"
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+lint: $(READY)  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy benchmarks examples
+
+lock:  ## Write requirements.lock anew from setup.py; newer versions: make lock ARGS=--upgrade
+	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
+	"$$scratch/bin/pip" install --quiet --disable-pip-version-check uv && \
+	"$$scratch/bin/uv" pip compile setup.py --quiet --extra dev --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --output-file requirements.lock $(ARGS)
+
+clean:  ## Remove what was built and cached; .venv and bench-data stay
+	rm -rf demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): requirements.lock setup.py
+	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo 'Recordmill needs CPython 3.11 with venv: install it, or name one: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo 'Making .venv from requirements.lock: about two minutes, 3 GB'
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The generator writes metadata.csv last, so that its presence means the whole folder.
+$(SHAPES)/metadata.csv: examples/shapes/generate.py | $(READY)
+	rm -rf $(SHAPES)
+	$(BIN)/python examples/shapes/generate.py $(SHAPES)

@@ -1,0 +1,133 @@
+"""The analysis' input, as tf.Transform takes it, and its export, kept in the build's folder.
+
+What enters the analysis: rows of the train split; of the other splits the label alone, where its classes are those of
+the data. Columns that no analyzer reads are empty, pictures are three columns of sums.
+"""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata import metadata_io
+from tfx_bsl.tfxio import tensor_adapter
+
+from pipeline.images import PixelMeter
+from pipeline.reports import attempt_name, write_report
+from pipeline.work import Work
+from transforms.preprocessing import PIXEL_COLUMNS
+
+BATCH = 4096  # rows in one call of the analysis graph
+MEASURED_BATCH = 128
+EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
+
+
+def schema(work: Work) -> pa.Schema:
+    """The Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
+    columns = {name: work.rows.final_type(name) for name in work.features} | {"train": pa.int64()}
+    for name in work.measured_images():
+        columns |= {f"{name}/{column}": pa.int64() for column in PIXEL_COLUMNS}
+    return pa.schema([(name, pa.list_(kind)) for name, kind in columns.items()])
+
+
+def tensor_config(work: Work) -> tensor_adapter.TensorAdapterConfig:
+    """How the columns become tensors: scalars a row, and a vector of channels for pixel sums."""
+    channels = {f"{name}/{c}": o["channels"] for name, o in work.measured_images().items() for c in ("sums", "squares")}
+    representations = {}
+    for name in schema(work).names:
+        dense = schema_pb2.TensorRepresentation().dense_tensor
+        dense.column_name = name
+        dense.shape.SetInParent()
+        if name in channels:
+            dense.shape.dim.add().size = channels[name]
+        representations[name] = schema_pb2.TensorRepresentation(dense_tensor=dense)
+    return tensor_adapter.TensorAdapterConfig(schema(work), representations)
+
+
+class AnalysisRows:
+    """Makes the analysis' batches of keyed rows (`pipeline.rows`)."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._schema = schema(work)
+        self._analyzed = work.analyzed()
+        self._meters = {
+            name: PixelMeter(work.files, options, work.threads) for name, options in work.measured_images().items()
+        }
+
+    def pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Cuts rows into pieces of one batch; small ones where pictures are measured, which takes time."""
+        size = MEASURED_BATCH if self._meters else BATCH
+        return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
+
+    def batches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Gives the batch of a piece; none where the analysis needs nothing of these rows."""
+        if not self._analyzed and not self._meters:
+            return
+        train = pc.equal(rows["@split"], self._work.layout.splits.index("train"))
+        if not self._work.open_label():
+            rows, train = rows.filter(train), train.filter(train)
+        if rows.num_rows:
+            columns = self._columns(rows, train)
+            yield pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+
+    def _columns(self, rows: pa.Table, train: pa.ChunkedArray) -> dict[str, pa.Array]:
+        columns = {name: _lists(self._column(name, rows, train)) for name in self._work.features}
+        columns["train"] = _lists(train.cast(pa.int64()).combine_chunks())
+        for name, meter in self._meters.items():
+            measured = meter.measure(self._roots(rows), self._sampled(rows, train, name))
+            for column, values in zip(PIXEL_COLUMNS, measured, strict=True):
+                columns[f"{name}/{column}"] = _lists(pa.array(values.ravel()), values.size // len(values))
+        return columns
+
+    def _column(self, name: str, rows: pa.Table, train: pa.ChunkedArray) -> pa.Array:
+        kind = self._work.rows.final_type(name)
+        empty = pa.scalar(EMPTY[kind], kind)
+        if name not in self._analyzed:
+            return pa.repeat(empty, rows.num_rows)
+        column = rows[name]
+        if name != self._work.rows.label:
+            column = pc.if_else(train, column, empty)
+        return column.combine_chunks()
+
+    def _roots(self, rows: pa.Table) -> list[str]:
+        return [self._work.roots[source] for source in rows["@source"].to_pylist()]
+
+    def _sampled(self, rows: pa.Table, train: pa.ChunkedArray, image: str) -> list[str | None]:
+        limit = int(self._work.sample_share * (1 << 64))
+        chosen = np.array([hash_ < limit for hash_ in rows["@sample"].to_pylist()], bool) & train.to_numpy()
+        paths = rows[image].cast(pa.string()).to_pylist()
+        return [path if one else None for path, one in zip(paths, chosen, strict=True)]
+
+
+def _lists(values: pa.Array, width: int = 1) -> pa.Array:
+    """A flat column as lists of `width` values a row."""
+    return pa.ListArray.from_arrays(pa.array(np.arange(0, len(values) + 1, width, dtype=np.int32)), values)
+
+
+def keep_export(saved_model: str, metadata: object, work: Work) -> str:
+    """Copies the analysis' export into a folder of this attempt's own under the build's, and reports it.
+
+    `tft_beam.WriteTransformFn` would fail when a runner repeats it. Gives the folder, which
+    `tft.TFTransformOutput` opens.
+    """
+    name = attempt_name("export")
+    folder = os.path.join(work.path("analysis"), name)
+    _copy_tree(saved_model, os.path.join(folder, "transform_fn"))
+    metadata_io.write_metadata(metadata, os.path.join(folder, "transformed_metadata"))
+    write_report(work.path("reports"), "analysis", {"export": name})
+    return folder
+
+
+def _copy_tree(source: str, destination: str) -> None:
+    tf.io.gfile.makedirs(destination)
+    for name in tf.io.gfile.listdir(source):
+        entry = name.rstrip("/")
+        inner_source, inner_destination = os.path.join(source, entry), os.path.join(destination, entry)
+        if tf.io.gfile.isdir(inner_source):
+            _copy_tree(inner_source, inner_destination)
+        else:
+            tf.io.gfile.copy(inner_source, inner_destination)

@@ -1,0 +1,65 @@
+"""Reconciles what was read with what was written: nothing is published that does not add up."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.errors import UserError
+
+Report = Mapping[str, Any]
+
+
+class ReconcileError(UserError):
+    """Rows were lost or counted twice; the message says where, and by how many."""
+
+
+def expected_rows(chunks: Sequence[Report]) -> dict[int, int]:
+    """How many rows were packed for each group, by the chunks' reports."""
+    expected: Counter[int] = Counter()
+    for chunk in chunks:
+        expected.update({int(group): count for group, count in chunk["groups"].items()})
+    return dict(expected)
+
+
+def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None:
+    """Every row that was packed for a shard is one of its records or one of its rejects.
+
+    Raises:
+        ReconcileError: a shard is missing, or holds more or fewer rows.
+    """
+    for group, rows in expected_rows(chunks).items():
+        if group not in shards:
+            raise ReconcileError(f"{rows} rows were read for shard group {group}, and the shard was not built")
+        found = shards[group]["records"] + shards[group]["rejected"]
+        if found != rows:
+            raise ReconcileError(
+                f"{rows} rows were read for shard {shards[group]['shard']} of {shards[group]['split']}, "
+                f"{found} came out of it: the runner lost or repeated rows"
+            )
+
+
+def check_sources(counts: Sequence[Report]) -> None:
+    """For each source: read = written + rejected.
+
+    Raises:
+        ReconcileError: a source does not add up.
+    """
+    for place, count in enumerate(counts):
+        if count["read"] != count["written"] + count["rejected"]:
+            raise ReconcileError(
+                f"source {place} ({count['path']}): {count['read']} rows read, {count['written']} written and "
+                f"{count['rejected']} rejected: the rest is lost"
+            )
+
+
+def check_analysis(name: str, seen: int, train_rows: int) -> None:
+    """The analysis saw every row that was packed for the train split, once.
+
+    Raises:
+        ReconcileError: it saw more or fewer.
+    """
+    if seen != train_rows:
+        raise ReconcileError(
+            f"the analysis of {name} saw {seen} rows of the train split, {train_rows} were read: "
+            "the runner lost or repeated rows"
+        )

@@ -1,0 +1,102 @@
+"""The command line: `recordmill build | show | schema`. Answers `--help` without loading Beam or TensorFlow.
+
+Alone among the modules it imports inside functions: what a command needs is loaded when that command runs.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from pipeline.errors import UserError
+from pipeline.manifest import read_latest, read_manifest, version_folder
+from pipeline.version import VERSION
+
+app = typer.Typer(
+    name="recordmill",
+    help="Raw images and text in; a versioned, training-ready TFRecord dataset out.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+
+def main() -> None:
+    """Runs the command line; a user's mistake is one line on standard error and a non-zero exit."""
+    try:
+        status = app(standalone_mode=False)
+    except TyperException as error:
+        fail(error.format_message(), 2)
+    except UserError as error:
+        fail(str(error))
+    sys.exit(status or 0)
+
+
+def fail(message: str, status: int = 1) -> None:
+    """Says what went wrong, a line each, and ends the process."""
+    for line in message.splitlines() or ["failed"]:
+        print(f"recordmill: {line}", file=sys.stderr)
+    sys.exit(status)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"recordmill {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Raw images and text in; a versioned, training-ready TFRecord dataset out."""
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def build(
+    context: typer.Context,
+    spec: Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The dataset's folder.", show_default=False)],
+    runner: Annotated[
+        str, typer.Option(help="'local', or one of Beam's runners, such as PortableRunner; its options come after --.")
+    ] = "local",
+    processes: Annotated[
+        int, typer.Option(min=1, help="Worker processes of the local runner; one uses every core by threads.")
+    ] = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
+    from pipeline.session import BuildSession
+    from pipeline.spec import load_spec
+
+    parsed = load_spec(str(spec))
+    BuildSession(str(output), quiet).run(parsed, runner, processes, tuple(context.args))
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="The dataset's folder, or a version's.", show_default=False)],
+    version: Annotated[str | None, typer.Option(help="A version other than the live one.")] = None,
+) -> None:
+    """Show a dataset: its versions, splits, features, statistics and rejects."""
+    from pipeline.show import print_dataset
+
+    if (folder / "dataset.json").is_file():
+        print_dataset(read_manifest(folder), folder, live=None)
+        return
+    live = read_latest(folder).version
+    chosen = version_folder(folder, version or live)
+    print_dataset(read_manifest(chosen), chosen, live=live)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of dataset.yaml, for editors."""
+    from pipeline.spec import Spec
+
+    print(json.dumps(Spec.model_json_schema(), indent=2))

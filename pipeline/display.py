@@ -1,0 +1,191 @@
+"""What a person sees of a build: a live line on a terminal, plain lines elsewhere, and what was published."""
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+
+from pipeline.manifest import Manifest
+from pipeline.progress import ProgressReader
+
+LOOK_SECONDS = 0.25
+RATE_SECONDS = 3.0  # the rate is that of the last three seconds
+
+
+class Plan(Protocol):
+    """What the display wants of a plan."""
+
+    rows: int
+    chunks: list[object]
+    notes: list[str]
+
+
+class Display:
+    """Polls the build's counters in a thread and shows them.
+
+    >>> with Display(console) as display:        # doctest: +SKIP
+    ...     display.start(plan, folder)
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._reader: ProgressReader | None = None
+        self._state = State(time.monotonic())
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[details]}"),
+            console=console,
+            transient=True,
+            auto_refresh=False,
+        )
+
+    def __enter__(self) -> "Display":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self, plan: Plan, folder: str) -> None:
+        """Takes the plan of the build that begins now, and its folder; says the plan's notes."""
+        for note in plan.notes:
+            self._console.print(f"note: {note}", markup=False)
+        self._state = State(time.monotonic(), plan.rows, len(plan.chunks))
+        self._folder = Path(folder)
+        self._reader = ProgressReader(str(self._folder / "progress"))
+
+    def stop(self) -> None:
+        """Ends the display and clears its line; may be called twice, and from a signal handler."""
+        self._done.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout=1)
+
+    def _watch(self) -> None:
+        if self._console.quiet:
+            return
+        if not self._console.is_terminal:
+            self._print_lines()
+            return
+        with self._bar:
+            task = self._bar.add_task("", total=1.0, details="")
+            while not self._done.wait(LOOK_SECONDS):
+                view = self._look()
+                self._bar.update(task, completed=view.share, description=view.stage, details=view.details)
+                self._bar.refresh()
+
+    def _print_lines(self) -> None:
+        """A line every second of the first minute, then ever more rarely: a log of an hour has a few hundred."""
+        started = printed = time.monotonic()
+        while not self._done.wait(LOOK_SECONDS):
+            now = time.monotonic()
+            if now - printed >= max(1.0, (now - started) / 60):
+                printed = now
+                view = self._look()
+                self._console.print(f"{view.stage}: {view.share:.0%}, {view.details}", markup=False, soft_wrap=True)
+
+    def _look(self) -> "View":
+        if self._reader is None:
+            return View("loading", 0.0, "Apache Beam, TensorFlow")
+        try:
+            counts = self._reader.read()
+        except FileNotFoundError:  # the build is over and its folder gone
+            counts = {}
+        return self._state.view(counts, (self._folder / "reports" / "analysis.json").exists(), time.monotonic())
+
+
+class View:
+    """One look at a build."""
+
+    def __init__(self, stage: str, share: float, details: str) -> None:
+        self.stage, self.share, self.details = stage, min(1.0, share), details
+
+
+class State:
+    """From counters to a view: the stage, the share done, the rate, the time left.
+
+    Reading and building a record count alike: the share is of both together.
+    """
+
+    def __init__(self, now: float, rows: int = 0, chunks: int = 0) -> None:
+        self._rows, self._chunks = rows, chunks
+        self._begun = now
+        self._history: list[tuple[float, int]] = [(now, 0)]
+        self._stage = ""
+
+    def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> View:
+        """Gives the view of the counters at a time (monotonic seconds)."""
+        read, refused, dropped = (counts.get(name, 0) for name in ("read", "refused", "dropped"))
+        built = counts.get("written", 0) + dropped
+        all_read = counts.get("chunks", 0) >= self._chunks
+        rows = read if all_read else max(read, self._rows)
+        stage = self._name_stage(all_read, analyzed, built, read - refused)
+        done = built if stage == "building shards" else read
+        rate = self._rate(stage, done, now)
+        share = (read + built) / (2 * rows) if rows else 0.0
+        details = f"{done:,} records, {rate:,.0f}/s, {refused + dropped:,} rejected"
+        if 0 < share < 1:
+            details += f", {_clock((now - self._begun) * (1 - share) / share)} left"
+        return View(stage, share, details)
+
+    def _name_stage(self, all_read: bool, analyzed: bool, built: int, wanted: int) -> str:
+        if not all_read:
+            return "reading"
+        if not analyzed:
+            return "analyzing"
+        return "building shards" if built < wanted else "publishing"
+
+    def _rate(self, stage: str, done: int, now: float) -> float:
+        if stage != self._stage:
+            self._stage, self._history = stage, [(now, done)]
+        self._history = [(t, n) for t, n in self._history if now - t <= RATE_SECONDS] + [(now, done)]
+        (first, before), (last, after) = self._history[0], self._history[-1]
+        return (after - before) / (last - first) if last > first else 0.0
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
+def print_published(console: Console, folder: str, manifest: Manifest, is_new: bool, seconds: float) -> None:
+    """Says what a build gave: records by split, rejects by reason, bytes, time and place."""
+    if not is_new:
+        console.print(
+            f"Nothing has changed since version {manifest.version}, which is live in {folder}", soft_wrap=True
+        )
+        return
+    total = sum(split.bytes for split in manifest.splits.values())
+    console.print(f"Published {manifest.name} {manifest.version} in {seconds:.1f} s, {_size(total)}", soft_wrap=True)
+    for name, split in manifest.splits.items():
+        console.print(f"  {name:<12} {split.records:>10,} records in {_count(len(split.shards), 'shard')}")
+    reasons = manifest.rejects.get("by_reason", {})
+    console.print(
+        f"  {'rejected':<12} {sum(reasons.values()):>10,}{' of ' + format(manifest.rows['read'], ',') if reasons else ''}"
+    )
+    for reason, count in reasons.items():
+        console.print(f"    {reason:<18} {count:>2,}")
+    console.print(f"  in {folder}", soft_wrap=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GiB"

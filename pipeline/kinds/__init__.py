@@ -1,0 +1,13 @@
+"""The kinds of features: one file and one line each. A kind's graph is the module of the same name in `transforms`."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pipeline.kinds.category import Category
+from pipeline.kinds.image import Image
+from pipeline.kinds.number import Number
+from pipeline.kinds.raw import Raw
+from pipeline.kinds.text import Text
+
+AnyFeature = Annotated[Image | Text | Category | Number | Raw, Field(discriminator="kind")]

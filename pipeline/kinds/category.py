@@ -1,0 +1,46 @@
+"""Categories: one name a row, stored as its id."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from pipeline.columns import ColumnType
+from pipeline.kinds.base import Description, Feature
+
+
+class Category(Feature):
+    """A name as an id: for the label 0 to n-1 in the order of the classes; for any other feature 0 is unknown."""
+
+    kind: Literal["category"]
+    classes: tuple[str, ...] | None = Field(default=None, min_length=1)
+    """The names in the order of their ids; where none are given, those of the data, the most frequent first: of all
+    splits for the label, of the train split for any other feature."""
+
+    @property
+    def analyzed(self) -> bool:
+        """The analysis counts its words."""
+        return True
+
+    def column_type(self) -> ColumnType:
+        """A name."""
+        return ColumnType.CATEGORY
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Where the names lie, and the ids."""
+        is_label = statistics["is_label"]
+        first = 0 if is_label else 1
+        return {
+            "kind": self.kind,
+            "stored": "int64",
+            "vocabulary": statistics["vocabulary"],
+            "vocabulary_size": statistics["words"] + first,
+            "unknown_id": None if is_label else 0,
+            "first_id": first,
+        }
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """A class label; the unknown id has a name of its own."""
+        return {
+            "pythonClassName": "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
+            "classLabel": {"numClasses": str(description["vocabulary_size"])},
+        }

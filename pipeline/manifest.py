@@ -1,0 +1,262 @@
+"""The manifest: `dataset.json` of a version, and `LATEST`, the pointer to the version that is live. Format 1.
+
+A version is its manifest: readers open the files that it lists and no other, and a folder without one is no version.
+All paths in it are relative to the version's folder, so that a copied folder is the same dataset.
+
+>>> manifest = read_manifest(version_folder("out/emoji", read_latest("out/emoji").version))  # doctest: +SKIP
+>>> manifest.splits["train"].records  # doctest: +SKIP
+8000
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from pipeline.errors import UserError
+
+FORMAT = 1
+MANIFEST_FILE = "dataset.json"
+LATEST_FILE = "LATEST"
+VERSIONS_FOLDER = "versions"
+
+Json = dict[str, Any]
+_Read = TypeVar("_Read")
+_JSON_NAMES = {str: "a string", int: "a whole number", list: "a list", dict: "an object"}
+
+
+class DatasetError(UserError, ValueError):
+    """A dataset cannot be read as it was asked for; the message is one clear line for the user."""
+
+
+class NewerFormatError(DatasetError):
+    """The manifest is of a format that this version does not know."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One TFRecord file of a split, and its index: little-endian uint64, each record's offset and the file's size."""
+
+    file: str
+    bytes: int
+    records: int
+    sha256: str
+    index: str
+
+    @classmethod
+    def from_json(cls, shard: Any) -> "Shard":
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(
+            file=_inner_path(_take(shard, "file", str)),
+            bytes=_take(shard, "bytes", int),
+            records=_take(shard, "records", int),
+            sha256=_take(shard, "sha256", str),
+            index=_inner_path(_take(shard, "index", str)),
+        )
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shards of a split in the order of its records, and how often each label id occurs (None without a label)."""
+
+    shards: tuple[Shard, ...]
+    label_counts: tuple[int, ...] | None = None
+
+    @property
+    def records(self) -> int:
+        """The number of records of all shards."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all shards."""
+        return sum(shard.bytes for shard in self.shards)
+
+    def to_json(self) -> Json:
+        """Gives the split as JSON, with its sums."""
+        return {
+            "records": self.records,
+            "bytes": self.bytes,
+            "shards": [asdict(shard) for shard in self.shards],
+            "label_counts": None if self.label_counts is None else list(self.label_counts),
+        }
+
+    @classmethod
+    def from_json(cls, split: Any) -> "Split":
+        """Reads what `to_json` gave."""
+        counts = _take(split, "label_counts", list, default=None)
+        read = cls(
+            tuple(Shard.from_json(shard) for shard in _take(split, "shards", list)),
+            None if counts is None else tuple(counts),
+        )
+        if read.records != _take(split, "records", int):
+            raise DatasetError(f"the shards of a split hold {read.records} records, not {split['records']}")
+        return read
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that there is to know about a version; what the reader needs stands first, with no default."""
+
+    name: str
+    version: str
+    build_key: str
+    label: str | None
+    """The feature that is the target of training."""
+    features: Mapping[str, Json]
+    """What `describe` of each feature's kind gives, in the order of the spec."""
+    splits: Mapping[str, Split]
+    statistics: Json = field(default_factory=dict)
+    """What the analysis found, by feature."""
+    rows: Json = field(default_factory=dict)
+    """Rows read, written and rejected, of all sources."""
+    sources: tuple[Json, ...] = ()
+    rejects: Json = field(default_factory=dict)
+    spec: Json = field(default_factory=dict)
+    provenance: Json = field(default_factory=dict)
+
+    def to_text(self) -> str:
+        """Gives `dataset.json`: the same text for the same manifest, ending in a newline.
+
+        Raises:
+            ValueError: a number is NaN or infinite, which JSON cannot hold.
+        """
+        splits = {name: split.to_json() for name, split in self.splits.items()}
+        return _to_text({"format": FORMAT, **self.__dict__, "splits": splits})
+
+    @classmethod
+    def from_json(cls, manifest: Any) -> "Manifest":
+        """Reads a parsed `dataset.json`; keys that are not known here are left out.
+
+        Raises:
+            DatasetError: the format is newer, or something is missing or of a wrong type.
+        """
+        _check_format(_take(manifest, "format", int))
+        splits = _take(manifest, "splits", dict)
+        read = cls(
+            name=_take(manifest, "name", str),
+            version=_take(manifest, "version", str),
+            build_key=_take(manifest, "build_key", str),
+            label=_take(manifest, "label", str, default=None),
+            features=_take(manifest, "features", dict),
+            splits={name: Split.from_json(split) for name, split in splits.items()},
+            statistics=_take(manifest, "statistics", dict, default={}),
+            rows=_take(manifest, "rows", dict, default={}),
+            sources=tuple(_take(manifest, "sources", list, default=[])),
+            rejects=_take(manifest, "rejects", dict, default={}),
+            spec=_take(manifest, "spec", dict, default={}),
+            provenance=_take(manifest, "provenance", dict, default={}),
+        )
+        _check_features(read)
+        return read
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The content of `LATEST`: the live version, and how many times the pointer was moved."""
+
+    version: str
+    sequence: int
+
+    def to_text(self) -> str:
+        """Gives the pointer as it is written."""
+        return _to_text(asdict(self))
+
+    @classmethod
+    def from_json(cls, latest: Any) -> "Latest":
+        """Reads a parsed `LATEST`."""
+        return cls(_take(latest, "version", str), _take(latest, "sequence", int))
+
+
+def version_folder(output: str | Path, version: str) -> Path:
+    """Gives the folder of a version, whether it is there or not.
+
+    Raises:
+        DatasetError: `version` is no name of a folder.
+    """
+    if version in ("", ".", "..") or "/" in version:
+        raise DatasetError(f"'{version}' is no version: a version is named like 20261120T120000Z-4f1c9a2e")
+    return Path(output) / VERSIONS_FOLDER / version
+
+
+def read_latest(output: str | Path) -> Latest:
+    """Reads which version of a dataset is live.
+
+    Raises:
+        DatasetError: the folder is not there, nothing has been published in it, or the pointer is broken.
+    """
+    if not Path(output).is_dir():
+        raise DatasetError(f"there is no folder {output}")
+    path = Path(output) / LATEST_FILE
+    if not path.is_file():
+        raise DatasetError(
+            f"nothing has been published in {output} yet: run `recordmill build dataset.yaml --output {output}`"
+        )
+    return _read(path, Latest.from_json)
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """Reads the manifest of a version's folder.
+
+    Raises:
+        DatasetError: it is not there, it is broken, or a newer Recordmill wrote it.
+    """
+    path = Path(folder) / MANIFEST_FILE
+    if not path.is_file():
+        raise DatasetError(f"{folder} is no published version: it holds no {MANIFEST_FILE}")
+    return _read(path, Manifest.from_json)
+
+
+def _read(path: Path, from_json: Callable[[Any], _Read]) -> _Read:
+    try:
+        return from_json(json.loads(path.read_bytes()))
+    except NewerFormatError as error:
+        raise NewerFormatError(f"{path} {error}") from None
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # a DatasetError, no JSON, no UTF-8, JSON nested without end
+        raise DatasetError(f"{path} is broken ({error}): restore it from a copy, or build again") from error
+
+
+def _to_text(value: Json) -> str:
+    # Keys keep their order, which is the spec's and is read by people. ASCII, because a name from a file system may
+    # hold half a surrogate pair, which UTF-8 cannot.
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
+    """Gives a key of a JSON object; with a default, the key may be absent or null."""
+    if not isinstance(value, dict):
+        raise DatasetError(f"where '{name}' should be a key there is {value!r:.80}")
+    found = value.get(name)
+    if found is None and default is not ...:
+        return default
+    if not isinstance(found, kind):
+        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {found!r:.80}")
+    return found
+
+
+def _inner_path(path: str) -> str:
+    """Refuses a path out of the version's folder: a manifest may come from anywhere."""
+    parts = PurePosixPath(path)
+    if not path or parts.is_absolute() or ".." in parts.parts:
+        raise DatasetError(f"the path '{path}' leaves the version's folder")
+    return path
+
+
+def _check_format(found: int) -> None:
+    if found > FORMAT:
+        raise NewerFormatError(
+            f"was written by a newer Recordmill (format {found}, this one knows {FORMAT}): upgrade, or build again"
+        )
+
+
+def _check_features(manifest: Manifest) -> None:
+    if manifest.label is not None and manifest.label not in manifest.features:
+        raise DatasetError(f"the label '{manifest.label}' is none of the features {', '.join(manifest.features)}")
+    for description in manifest.features.values():
+        _take(description, "kind", str)
+        if "vocabulary" in description:
+            _inner_path(_take(description, "vocabulary", str))
+            _take(description, "vocabulary_size", int)

@@ -1,0 +1,142 @@
+"""Before the graph is built: what the sources hold, how many shards there will be, and the build's key.
+
+The key is a digest of everything that decides a byte of the result: the spec, our version and the versions of the
+packages that do the work, and the inputs' listing with sizes and times of change.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pipeline.keys import shard_count
+from pipeline.kinds.category import Category
+from pipeline.kinds.image import Image
+from pipeline.layout import Layout
+from pipeline.rows import RowFormat
+from pipeline.sources.base import Chunk, Files, Plan
+from pipeline.spec import Spec
+from pipeline.version import VERSION
+from pipeline.work import Work
+
+CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
+BATCH_BYTES = 64 << 10  # 64 KiB: below it a packed batch costs more than its rows
+MAX_PACK_BYTES = 256 << 20
+SHARD_BYTES = 128 << 20  # 128 MiB: what tf.data reads well, and a worker builds in a minute
+SAMPLE_IMAGES = 10_000
+ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0}  # of a picture's uint8 pixels; a rough guess
+PACKAGES = ("apache-beam", "numpy", "pillow", "pyarrow", "tensorflow", "tensorflow-transform")
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a build will do."""
+
+    spec: Spec
+    chunks: list[Chunk]
+    rows: int
+    """About how many rows there are."""
+    layout: Layout
+    build_key: str
+    notes: list[str]
+    roots: tuple[str, ...]
+    inputs_sha256: str
+    pack_bytes: int
+
+
+def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> BuildPlan:
+    """Lists the sources and lays out the build.
+
+    Raises:
+        SourceError: a source is not there, is empty, or lacks a column.
+    """
+    plans = [source.plan(files, spec.columns(), chunk_bytes) for source in spec.source]
+    layout = _layout(spec, plans)
+    inputs = _inputs_digest(plans)
+    return BuildPlan(
+        spec=spec,
+        chunks=_number(plans),
+        rows=sum(plan.rows for plan in plans),
+        layout=layout,
+        build_key=_build_key(spec, inputs),
+        notes=[note for plan in plans for note in plan.notes],
+        roots=tuple(source.root(files) for source in spec.source),
+        inputs_sha256=inputs,
+        pack_bytes=min(MAX_PACK_BYTES, max(CHUNK_BYTES, layout.groups * BATCH_BYTES)),
+    )
+
+
+def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threads: int) -> Work:
+    """What the workers are told of a plan."""
+    spec = plan.spec
+    label = spec.features.get(spec.label) if spec.label else None
+    return Work(
+        name=spec.name,
+        folder=os.path.abspath(folder),
+        features=spec.options(),
+        rows=RowFormat(
+            columns=spec.columns(),
+            features={name: feature.column or name for name, feature in spec.features.items()},
+            key=spec.key,
+            label=spec.label,
+            classes=label.classes if isinstance(label, Category) else None,
+        ),
+        layout=plan.layout,
+        sources=spec.source,
+        roots=plan.roots,
+        files=files,
+        inline=inline,
+        pack_bytes=plan.pack_bytes,
+        threads=threads,
+        sample_share=_sample_share(plan),
+    )
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of the packages that the bytes depend on, and our own."""
+    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def _number(plans: list[Plan]) -> list[Chunk]:
+    chunks = [replace(chunk, source=source) for source, plan in enumerate(plans) for chunk in plan.chunks]
+    return [replace(chunk, index=index) for index, chunk in enumerate(chunks)]
+
+
+def _layout(spec: Spec, plans: list[Plan]) -> Layout:
+    total = sum(spec.splits.values())
+    expected = _expected_bytes(spec, plans)
+    given = dict.fromkeys(spec.splits, spec.shards) if isinstance(spec.shards, int) else spec.shards or {}
+    shards = {
+        split: given.get(split) or shard_count(int(expected * share / total), SHARD_BYTES)
+        for split, share in spec.splits.items()
+    }
+    return Layout(dict(spec.splits), shards)
+
+
+def _expected_bytes(spec: Spec, plans: list[Plan]) -> int:
+    """About how many bytes the records will have: by the inputs and the spec alone."""
+    pictures = [feature for feature in spec.features.values() if isinstance(feature, Image)]
+    if not pictures:
+        return sum(plan.bytes for plan in plans)
+    a_row = sum(p.size[0] * p.size[1] * p.channels * ENCODED_SHARE[p.store] for p in pictures)
+    return int(a_row * sum(plan.rows for plan in plans))
+
+
+def _sample_share(plan: BuildPlan) -> float:
+    train = plan.rows * plan.spec.splits["train"] / sum(plan.spec.splits.values())
+    return min(1.0, SAMPLE_IMAGES / train) if train else 1.0
+
+
+def _inputs_digest(plans: Iterable[Plan]) -> str:
+    digest = hashlib.sha256()
+    for place, plan in enumerate(plans):
+        for file in plan.inputs:
+            digest.update(f"{place}\0{file.path}\0{file.bytes}\0{file.modified!r}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _build_key(spec: Spec, inputs: str) -> str:
+    parts = {"spec": spec.model_dump(mode="json"), "packages": package_versions(), "inputs": inputs}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

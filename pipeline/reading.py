@@ -1,0 +1,67 @@
+"""Reads one chunk: rows, keyed and packed by shard, and the analysis' share of them.
+
+A chunk's report is written when it has been read to its end.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pipeline.analysis import AnalysisRows
+from pipeline.packing import Packed, pack
+from pipeline.progress import Progress
+from pipeline.reject_files import write_rejects
+from pipeline.rejects import Reject
+from pipeline.reports import write_report
+from pipeline.rows import key_rows
+from pipeline.sources.base import Chunk
+from pipeline.steps import chunk_step
+from pipeline.work import Work
+
+
+class ChunkReader:
+    """Reads chunks, one at a time."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._analysis = AnalysisRows(work)
+
+    def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed] | pa.RecordBatch]:
+        """Gives packed rows with their groups, and record batches for the analysis."""
+        progress = Progress(self._work.path("progress"), chunk_step(chunk.index))
+        positions, rejects, groups, waiting = 0, list[Reject](), Counter[int](), list[pa.Table]()
+        source = self._work.sources[chunk.source]
+        for block in source.read(chunk, self._work.files, self._work.rows.columns, self._work.rows.key is None):
+            rows, bad = key_rows(block, chunk, self._work.rows, self._work.layout)
+            positions += block.positions
+            rejects += [replace(reject, chunk=chunk.index) for reject in bad]
+            groups.update(rows["@group"].to_pylist())
+            waiting.append(rows)
+            progress.add(read=len(bad), refused=len(bad))
+            for piece in self._analysis.pieces(rows):
+                yield from self._analysis.batches(piece)
+                progress.add(read=piece.num_rows)
+            if sum(table.nbytes for table in waiting) >= self._work.pack_bytes:
+                yield from self._pack(waiting)
+                waiting = []
+        yield from self._pack(waiting)
+        progress.add(chunks=1)
+        progress.write()
+        self._report(chunk, positions, rejects, groups)
+
+    def _pack(self, tables: list[pa.Table]) -> Iterator[tuple[int, Packed]]:
+        if tables:
+            yield from pack(pa.concat_tables(tables), None if self._work.inline else self._work.path("scratch"))
+
+    def _report(self, chunk: Chunk, positions: int, rejects: list[Reject], groups: Counter[int]) -> None:
+        step = chunk_step(chunk.index)
+        report = {
+            "read": groups.total() + len(rejects),
+            "positions": positions,
+            "rejected": len(rejects),
+            "rejects": write_rejects(self._work.path("rejects"), step, rejects),
+            "groups": {str(group): count for group, count in sorted(groups.items())},
+        }
+        write_report(self._work.path("reports"), step, report)

@@ -1,0 +1,43 @@
+"""Rejected rows: the reasons, and what is kept of a row that could not become a record. Never its payload."""
+
+from dataclasses import dataclass
+from typing import Any
+
+REASONS = {
+    "malformed_row": "the line is not one JSON object, or the CSV record has another number of cells than the header",
+    "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
+    "too_large": "the line is longer than 64 MiB",
+    "missing_value": "a column that is used is absent, null or, for a category, blank",
+    "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
+    "unknown_label": "the label is none of the spec's `classes`",
+    "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder",
+    "unreadable": "the file is missing or could not be read",
+    "unsupported_format": "the file is no image of a format that is read",
+    "too_many_pixels": "the image's header states more pixels than `max_pixels`",
+    "undecodable_image": "the image's header is good and its pixels are not",
+    "duplicate_key": "another row has the same key; the first by source, path and position stays",
+}
+"""Every reason code and what it means; `docs/spec.md` prints this table."""
+
+
+@dataclass(frozen=True)
+class Reject:
+    """One row that did not become a record.
+
+    `chunk` and `position` (0-based, inside the chunk) say where it was read; the publisher turns them into
+    the source's file and, for row formats, the 1-based line.
+    """
+
+    chunk: int
+    position: int
+    reason: str
+    message: str
+    key: str | None = None
+    column: str | None = None
+    first_chunk: int | None = None
+    """Of a `duplicate_key`: where the row was read that stays."""
+    first_position: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives the reject as a JSON object with the fields' names as keys."""
+        return dict(self.__dict__)

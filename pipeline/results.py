@@ -1,0 +1,161 @@
+"""What a finished job reported, read and reconciled: the ground that a version is published on."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pipeline.checks import check_analysis, check_shards, check_sources, expected_rows
+from pipeline.errors import UserError
+from pipeline.plan import BuildPlan
+from pipeline.reject_files import read_rejects
+from pipeline.rejects import Reject
+from pipeline.reports import read_report
+from pipeline.steps import chunk_step, shard_step
+from pipeline.work import Work
+
+Report = dict[str, Any]
+
+
+class NothingToPublishError(UserError):
+    """No row of the train split became a record; the message says why."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The reports of a finished job, and what they add up to."""
+
+    plan: BuildPlan
+    work: Work
+    chunks: list[Report]
+    shards: dict[int, Report]
+    """By group; a group that no row belongs to has none."""
+    export: str
+    """The folder of the analysis' export."""
+    statistics: dict[str, Report]
+    """What the analysis found, by feature."""
+
+    @cached_property
+    def rejects(self) -> list[Reject]:
+        """All rejects, by source, file and position."""
+        names = [report["rejects"] for report in [*self.chunks, *self.shards.values()] if report["rejects"]]
+        found = [reject for name in names for reject in read_rejects(self.work.path("rejects"), name)]
+        return sorted(found, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
+
+    @cached_property
+    def reasons(self) -> dict[str, int]:
+        """How many rejects there are by reason, the most frequent first."""
+        return dict(sorted(Counter(r.reason for r in self.rejects).items(), key=lambda pair: (-pair[1], pair[0])))
+
+    def by_source(self) -> list[Report]:
+        """Rows read, written and rejected, for each source."""
+        counts: list[Report] = [
+            {"format": source.format, "path": published_path(source.path), "read": 0, "written": 0, "rejected": 0}
+            for source in self.plan.spec.source
+        ]
+        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
+            counts[chunk.source]["read"] += report["read"]
+        for shard in self.shards.values():
+            for source, written in shard["written_by_source"].items():
+                counts[int(source)]["written"] += written
+        for reject in self.rejects:
+            counts[self.plan.chunks[reject.chunk].source]["rejected"] += 1
+        return counts
+
+    def published_rejects(self) -> Iterator[Report]:
+        """The rejects as the published JSONL holds them."""
+        bases = self._line_bases()
+        for reject in self.rejects:
+            source, file, line = self._place(bases, reject.chunk, reject.position)
+            message = reject.message
+            if reject.first_chunk is not None and reject.first_position is not None:
+                _, first_file, first_line = self._place(bases, reject.first_chunk, reject.first_position)
+                message += f": {first_file}{f', line {first_line}' if first_line else ''}, which stays"
+            yield {
+                "id": reject.key,
+                "source": source,
+                "file": file,
+                "line": line,
+                "column": reject.column,
+                "reason": reject.reason,
+                "message": message,
+            }
+
+    def _line_bases(self) -> list[int]:
+        """How many lines of its file stand before each chunk."""
+        before: Counter[tuple[int, str]] = Counter()
+        bases = []
+        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
+            bases.append(before[chunk.source, chunk.file])
+            before[chunk.source, chunk.file] += report["positions"]
+        return bases
+
+    def _place(self, bases: list[int], number: int, position: int) -> tuple[int, str, int | None]:
+        chunk = self.plan.chunks[number]
+        file, line = self.plan.spec.source[chunk.source].locate(chunk, position)
+        return chunk.source, file, None if line is None else bases[number] + line
+
+
+def published_path(path: str) -> str:
+    """A source's path as a version may hold it: a URL as it is, of a local path the last part alone, because nothing
+    that is published names a place on the machine that built it.
+    """
+    return path if "://" in path else os.path.basename(path.rstrip("/"))
+
+
+def collect(plan: BuildPlan, work: Work) -> Results:
+    """Reads a finished job's reports and reconciles them.
+
+    Raises:
+        ReconcileError: rows were lost or counted twice.
+        NothingToPublishError: the train split has no record.
+    """
+    folder = work.path("reports")
+    chunks = [_needed(folder, chunk_step(chunk.index)) for chunk in plan.chunks]
+    expected = expected_rows(chunks)
+    shards = {group: report for group in sorted(expected) if (report := read_report(folder, shard_step(group)))}
+    check_shards(chunks, shards)
+    export = os.path.join(work.path("analysis"), _needed(folder, "analysis")["export"])
+    results = Results(plan, work, chunks, shards, export, _statistics(work, _train_rows(work, expected)))
+    check_sources(results.by_source())
+    if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
+        raise NothingToPublishError(_why_nothing(results))
+    return results
+
+
+def _needed(folder: str, name: str) -> Report:
+    report = read_report(folder, name)
+    if report is None:
+        raise RuntimeError(f"the job ended without its report '{name}'")
+    return report
+
+
+def _train_rows(work: Work, expected: Mapping[int, int]) -> int:
+    return sum(rows for group, rows in expected.items() if work.layout.shard_of_group(group)[0] == "train")
+
+
+def _statistics(work: Work, train_rows: int) -> dict[str, Report]:
+    statistics: dict[str, Report] = {}
+    for analysis in ("vocabularies", "moments"):
+        report = read_report(work.path("reports"), analysis)
+        if report is not None:
+            check_analysis(analysis, report["rows"], train_rows)
+            statistics |= report[analysis]
+    return statistics
+
+
+def _why_nothing(results: Results) -> str:
+    read = sum(report["read"] for report in results.chunks)
+    if not read:
+        return "the source holds no rows"
+    if not results.reasons:
+        return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
+    first = next(results.published_rejects())
+    place = f"{first['file']}{', line ' + str(first['line']) if first['line'] else ''}"
+    return (
+        f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
+        f"({reasons}). The first: {place}: {first['message']}"
+    )

@@ -1,0 +1,115 @@
+"""What a source is: options that plan chunks and read one chunk as Arrow rows.
+
+A source never imports Beam: the job hands it `Files`, which opens whatever Beam's filesystems open.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+
+from pipeline.columns import Columns
+from pipeline.errors import UserError
+from pipeline.options import Options
+from pipeline.rejects import Reject
+
+
+class SourceError(UserError):
+    """The source cannot be read at all; the message is one clear line for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One file that a pattern matched: its full path, its size in bytes and its time of change (Unix seconds)."""
+
+    path: str
+    bytes: int
+    modified: float
+
+
+class Files(Protocol):
+    """Files on any filesystem; paths are local or URLs such as `gs://bucket/name`."""
+
+    def match(self, pattern: str) -> list[FileInfo]:
+        """Lists the files that a glob matches (`**` crosses folders), sorted by path; empty when there are none."""
+
+    def is_folder(self, path: str) -> bool:
+        """Whether `path` is a folder (on object stores: whether anything lies under it)."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a source that one worker reads at a time."""
+
+    index: int
+    """The number of the chunk in the whole build, in the order of (source, path, position)."""
+    source: int
+    """Which of the spec's sources, counted from 0."""
+    file: str
+    """The file, relative to the source's root (POSIX); for a listing, the root itself: ''."""
+    bytes: int
+    """How much input it stands for: the unit of progress."""
+    work: Any = None
+    """What the source needs to read it again: a byte range, a list of names."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a source found before anything is read."""
+
+    chunks: list[Chunk]
+    rows: int
+    """The number of rows, exact where a listing tells it, otherwise estimated from the inputs' bytes."""
+    bytes: int
+    """The bytes that will be read, images included."""
+    inputs: list[FileInfo]
+    """Every file that was found and is used, with paths relative to the root: the build key is made of them."""
+    notes: list[str] = field(default_factory=list)
+    """What the user should know: files that were ignored, and why."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a chunk: `rows_read = table.num_rows + len(rejects)`."""
+
+    table: pa.Table
+    """The asked columns by their names (types of `pipeline.columns`, no nulls), `position` (int64: 0-based place in
+    the chunk, strictly rising) and, where asked for, `key` (binary): the row's default key."""
+    rejects: list[Reject]
+    positions: int
+    """How many positions (lines, records, files) of the chunk this block covers, blank lines included."""
+
+
+class Source(Options):
+    """The options of one source, and how it is read."""
+
+    format: str
+    path: str
+
+    @abstractmethod
+    def root(self, files: Files) -> str:
+        """The folder that paths are relative to, with no slash at its end."""
+
+    @abstractmethod
+    def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Lists the inputs and cuts them into chunks of about `chunk_bytes` of rows (not of images).
+
+        The chunks' `index` and `source` are left 0: the job numbers them.
+
+        Raises:
+            SourceError: nothing is there, or an asked column is in none of the first rows; the message names the
+                columns that were found and the nearest match.
+        """
+
+    @abstractmethod
+    def read(self, chunk: Chunk, files: Files, columns: Columns, with_key: bool) -> Iterator[Block]:
+        """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception."""
+
+    @abstractmethod
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """The file (relative to the root) of a position, and its 1-based line inside the chunk, None for a listing."""

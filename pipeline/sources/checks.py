@@ -1,0 +1,170 @@
+"""What every source checks of its columns, and how rows that pass and rows that fail become a block.
+
+A row has one fault: of the first bad column in the order that they are asked for, its first fault in the order of
+`CHECKS`. Nothing depends on which rows are read together.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.columns import Columns, ColumnType
+from pipeline.rejects import Reject
+from pipeline.sources.base import Block, Chunk
+from pipeline.sources.paths import inside
+
+Mask = npt.NDArray[np.bool_]
+"""Which rows, shape [rows]."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a row: a reason of `pipeline.rejects`, in words, and the column."""
+
+    reason: str
+    message: str
+    column: str | None = None
+
+
+Faults = dict[int, Fault]
+"""Faults by row; the first one stays."""
+
+
+def add_faults(faults: Faults, rows: Mask, fault: Fault) -> None:
+    """Notes a fault for each row that has none yet."""
+    for row in np.flatnonzero(rows).tolist():
+        faults.setdefault(row, fault)
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """Some rows of a chunk as they were parsed, before any check."""
+
+    columns: Mapping[str, pa.Array]
+    """Each of shape [rows], of its type's Arrow type, with nulls."""
+    positions: npt.NDArray[np.int64]
+    """Where each row lies in the chunk, shape [rows], rising."""
+    keys: pa.Array | None
+    """Default keys as Arrow `binary`, shape [rows]; None where nobody asked or the columns give them."""
+    faults: Faults
+    """What is already known of the rows."""
+    unparsed: list[Reject]
+    """The rows that have no columns."""
+    covered: int
+    """How many positions of the chunk these rows cover, blank lines included."""
+
+
+def check_columns(raw: RawRows, columns: Columns, folder: str) -> dict[str, pa.Array]:
+    """Checks the asked columns as `check_column` does, in the order that they are asked for."""
+    return {name: check_column(name, kind, raw.columns[name], folder, raw.faults) for name, kind in columns.items()}
+
+
+def check_column(name: str, kind: ColumnType, values: pa.Array, folder: str, faults: Faults) -> pa.Array:
+    """Checks a column that already has its type's Arrow type; the faults found are added to `faults`.
+
+    Returns:
+        The column, of the same length, with nulls where it is bad. Paths, which are given relative to `folder`, come
+        normalized and relative to the source's root.
+    """
+    for reason, message, find in CHECKS[kind]:
+        bad = find(values)
+        if bad.any():
+            add_faults(faults, bad, Fault(reason, message, name))
+            values = pc.if_else(pa.array(bad), pa.scalar(None, values.type), values)
+    if kind is ColumnType.PATH:
+        return _normalized(name, values, folder, faults)
+    return values
+
+
+def make_block(chunk: Chunk, raw: RawRows, columns: Mapping[str, pa.Array], keys: pa.Array | None) -> Block:
+    """Makes a block: the rows that have no fault, and rejects of those that have one.
+
+    Args:
+        chunk: Where the rows were read.
+        raw: The rows, and all the faults that were found.
+        columns: The checked columns, each of shape [rows].
+        keys: The default keys as Arrow `binary`, shape [rows], null where unknown; None where nobody asked.
+    """
+    table = pa.table({**columns, "position": raw.positions} | ({} if keys is None else {"key": keys}))
+    rejects = [
+        Reject(chunk.index, int(raw.positions[row]), fault.reason, fault.message, _key(keys, row), fault.column)
+        for row, fault in raw.faults.items()
+    ]
+    if raw.faults:
+        good = np.ones(len(raw.positions), bool)
+        good[list(raw.faults)] = False
+        table = table.filter(pa.array(good))
+    return Block(table, sorted(rejects + raw.unparsed, key=lambda reject: reject.position), raw.covered)
+
+
+def _key(keys: pa.Array | None, row: int) -> str | None:
+    key = None if keys is None else keys[row].as_py()
+    return None if key is None else key.decode()
+
+
+def _normalized(name: str, values: pa.Array, folder: str, faults: Faults) -> pa.Array:
+    paths = [None if path is None else inside(folder, path) for path in values.to_pylist()]
+    normalized = pa.array(paths, pa.string())
+    outside = _mask(normalized.is_null()) & ~_mask(values.is_null())
+    message = "the path is absolute, is a URL, or leaves the source's folder"
+    add_faults(faults, outside, Fault("forbidden_path", message, name))
+    return normalized
+
+
+def _mask(found: pa.BooleanArray) -> Mask:
+    return found.fill_null(False).to_numpy(zero_copy_only=False)
+
+
+def _is_null(values: pa.Array) -> Mask:
+    return _mask(values.is_null()) if values.null_count else np.zeros(len(values), bool)
+
+
+def _is_invalid(values: pa.Array) -> Mask:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return np.array([not _is_utf8(value) for value in values.cast(pa.binary()).to_pylist()], bool)
+    return np.zeros(len(values), bool)
+
+
+def _is_utf8(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_blank(values: pa.Array) -> Mask:
+    return _mask(pc.equal(pc.utf8_trim_whitespace(values), ""))
+
+
+def _has_newline(values: pa.Array) -> Mask:
+    """LF and CR: neither survives the lines of a vocabulary file."""
+    return _mask(pc.match_substring_regex(values, "[\r\n]"))
+
+
+def _is_not_float32(values: pa.Array) -> Mask:
+    with np.errstate(over="ignore"):
+        return ~np.isfinite(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float32))
+
+
+Check = tuple[str, str, Callable[[pa.Array], Mask]]
+
+ABSENT: Check = ("missing_value", "the column is absent, null or empty", _is_null)
+UTF8: Check = ("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
+BLANK: Check = ("missing_value", "the column is blank", _is_blank)
+ONE_LINE: Check = ("wrong_type", "a category is one line, this one holds a line break", _has_newline)
+FLOAT32: Check = ("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
+
+CHECKS: Mapping[ColumnType, tuple[Check, ...]] = {
+    ColumnType.TEXT: (ABSENT, UTF8),
+    ColumnType.CATEGORY: (ABSENT, UTF8, BLANK, ONE_LINE),
+    ColumnType.NUMBER: (ABSENT, FLOAT32),
+    ColumnType.INTEGER: (ABSENT,),
+    ColumnType.PATH: (ABSENT, UTF8, BLANK),
+}

@@ -1,0 +1,87 @@
+"""Files of JSON Lines: planned as byte ranges, read as rows. Serves every source whose rows are such lines."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.rejects import Reject
+from pipeline.sources.base import Chunk, FileInfo, Files, SourceError
+from pipeline.sources.checks import Fault, RawRows
+from pipeline.sources.json_parser import Parsed, arrow_schema, parse_lines, peek
+from pipeline.sources.lines import Lines, pieces
+from pipeline.sources.paths import check_names
+
+PEEKED_LINES = 1_000
+PEEKED_BYTES = 1 << 20  # 1 MiB
+SAMPLE_BYTES = 64 << 10  # 64 KiB: what the number of rows is estimated from
+
+Fields = Mapping[str, str]
+"""The JSON field of a column, where it is not the column's name."""
+
+
+@dataclass(frozen=True)
+class JsonRange:
+    """A piece of a file: the lines that start in the bytes `[start, end)`."""
+
+    start: int
+    end: int
+    category_types: Mapping[str, str]
+    """The JSON type of each category: string, integer or boolean, as the plan found it."""
+
+
+def json_ranges(file: FileInfo, category_types: Mapping[str, str], chunk_bytes: int) -> list[JsonRange]:
+    """Cuts a file into ranges of about equal length, of at most `chunk_bytes`; an empty file has none."""
+    parts = -(-file.bytes // chunk_bytes)
+    bounds = [file.bytes * part // parts for part in range(parts + 1)] if parts else []
+    return [JsonRange(start, end, category_types) for start, end in zip(bounds, bounds[1:], strict=False)]
+
+
+def first_fields(files: Files, path: str) -> tuple[list[str], dict[str, str]]:
+    """Looks at a file's first lines: the fields that their objects have, and a field's type if it may be a category.
+
+    Raises:
+        SourceError: none of the lines is a JSON object.
+        OSError: the file cannot be read.
+    """
+    with files.open(path) as file:
+        lines = (line for data in pieces(file, 0, PEEKED_BYTES) if data for line in _filled(Lines(data)))
+        found = peek(islice(lines, PEEKED_LINES))
+    if not found.objects:
+        raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}")
+    return found.fields, found.types
+
+
+def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
+    """Estimates the rows of `total_bytes` by the mean line of a file's first 64 KiB; at least 1.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with files.open(path) as file:
+        sample = file.read(SAMPLE_BYTES)
+    whole = sample.rfind(b"\n") + 1
+    return max(1, round(total_bytes * sample.count(b"\n") / whole)) if whole else 1
+
+
+def read_json_lines(
+    chunk: Chunk, json_range: JsonRange, path: str, files: Files, columns: Columns, fields: Fields, with_key: bool
+) -> Iterator[RawRows]:
+    """Reads the rows of a range, about 8 MiB at a time; the default key of a row is the digest of its line.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    schema = arrow_schema(columns, fields, json_range.category_types)
+    first = 0
+    with files.open(path) as file:
+        for data in pieces(file, json_range.start, json_range.end):
+            if data is None:
+                reject = Reject(chunk.index, first, "too_large", "the line is longer than 64 MiB")
+                yield RawRows(_columns(schema.empty_table(), columns), _positions(first, []), None, {}, [reject], 1)
+                first += 1
+"""

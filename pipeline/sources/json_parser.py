@@ -1,0 +1,170 @@
+"""The parser of JSON Lines: what a row is, and how many are parsed at once with the outcome that each has alone.
+
+A line, without the spaces, tabs and carriage returns around it, is a row unless it is blank. It is accepted if it is
+one JSON object, alone, by Arrow's parser: RFC 8259 with these particulars. A key that is asked for comes once (`{"a":
+1, "a": 2}` is malformed), one that is not may repeat. No string holds an unpaired surrogate (`"\\ud800"`) and no number
+is beyond float64 (`1e400`), asked for or not. `NaN` and `Infinity` are taken where nobody asks for them, and are of the
+wrong type where somebody does. Bytes that are not UTF-8 are a fault only in columns that are asked for. Nesting has no
+limit. Integers are read as numbers; `1.0` is no integer.
+
+Many lines are parsed in one call. A line that begins with `{` and ends with `}` leaves no object open (a string cannot
+hold a newline), so where as many rows as lines come out each line is one object; else the lines are halved until the
+lines at fault stand alone. The outcome of a line is therefore its own.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.sources.checks import Fault
+from pipeline.sources.lines import Lines, Rows
+
+INT64 = range(-(1 << 63), 1 << 63)
+CATEGORY_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
+WANTED = {pa.string(): "a string", pa.float64(): "a number", pa.int64(): "a 64-bit integer", pa.bool_(): "a boolean"}
+JSON_NAMES = {str: "a string", int: "a number", float: "a number", bool: "a boolean", dict: "an object", list: "an array"}
+SURROGATE = re.compile("[\ud800-\udfff]")
+DIGITS = 40  # enough to be beyond 64 bits; Python refuses to convert more than 4,300
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """The rows of a piece of lines."""
+
+    rows: Rows
+    """The lines that are rows of `table`."""
+    table: pa.Table
+    """The fields, nulls included, nothing checked; a category has its JSON type."""
+    faults: dict[int, Fault]
+    """The other lines that are not blank."""
+
+
+def arrow_schema(columns: Columns, fields: Mapping[str, str], category_types: Mapping[str, str]) -> pa.Schema:
+    """The fields that the parser reads, one a column, with the Arrow types of their JSON types.
+
+    Args:
+        columns: What is asked for.
+        fields: The JSON field of a column, where it is not the column's name.
+        category_types: The JSON types of the categories.
+    """
+    return pa.schema(
+        [
+            (
+                fields.get(name, name),
+                CATEGORY_TYPES[category_types.get(name, "string")]
+                if kind is ColumnType.CATEGORY
+                else ARROW_TYPES[kind],
+            )
+            for name, kind in columns.items()
+        ]
+    )
+
+
+def parse_lines(lines: Lines, schema: pa.Schema) -> Parsed:
+    """Parses the lines of a piece; each has the outcome that it has alone."""
+    objects = lines.objects
+    faults = {
+        line: Fault("malformed_row", "the line is not one JSON object: it does not begin with { and end with }")
+        for line in np.setdiff1d(lines.filled, objects).tolist()
+    }
+    faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
+    tables = _parse(lines, objects, schema, faults) if len(objects) else []
+    rows = objects[[line not in faults for line in objects.tolist()]] if faults else objects
+    return Parsed(rows, pa.concat_tables([schema.empty_table(), *tables]).combine_chunks(), faults)
+
+
+@dataclass(frozen=True)
+class Peek:
+    """What the first lines of a file hold."""
+
+    objects: int
+    """How many lines are JSON objects."""
+    fields: list[str]
+    """Their keys, in the order of their first appearance."""
+    types: dict[str, str]
+    """The JSON type of a key's first string, integer or boolean."""
+
+
+def peek(lines: Iterable[bytes]) -> Peek:
+    """Looks at some lines; those that are no JSON object are passed over."""
+    objects, fields, types = 0, dict[str, None](), dict[str, str]()
+    for line in lines:
+        try:
+            row = _loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            objects += 1
+            fields |= dict.fromkeys(row)
+            for name, value in row.items():
+                if type(value) in (str, int, bool):
+                    types.setdefault(name, {str: "string", int: "integer", bool: "boolean"}[type(value)])
+    return Peek(objects, list(fields), types)
+
+
+def _parse(lines: Lines, rows: Rows, schema: pa.Schema, faults: dict[int, Fault]) -> list[pa.Table]:
+    """Gives the tables of the lines that are good, in their order, and adds the faults of the others."""
+    data = lines.take(rows)
+    error = "more than one JSON object on a line"
+    try:
+        table = pyarrow.json.read_json(
+            pa.BufferReader(data),
+            read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+        if table.num_rows == len(rows):
+            return [table]
+    except pa.ArrowInvalid as invalid:
+        error = str(invalid)
+    if len(rows) == 1:
+        faults[int(rows[0])] = _explain(data, schema, error)
+        return []
+    half = len(rows) // 2
+    return _parse(lines, rows[:half], schema, faults) + _parse(lines, rows[half:], schema, faults)
+
+
+def _explain(line: bytes, schema: pa.Schema, error: str) -> Fault:
+    """Says what is wrong with a line that the parser does not take, and nothing of what the line holds."""
+    try:
+        row = _loads(line)
+    except json.JSONDecodeError as invalid:
+        return Fault("malformed_row", f"the line is not one JSON object: {invalid.msg}, character {invalid.pos + 1}")
+    except (ValueError, RecursionError):
+        row = {}  # not what the parser stumbled over
+    for field in schema:
+        value = row.get(field.name)
+        if isinstance(value, str) and SURROGATE.search(value):
+            return Fault("invalid_utf8", "the string is not UTF-8, or holds an unpaired surrogate", field.name)
+        if value is not None and not _fits(value, field.type):
+            return Fault("wrong_type", f"{WANTED[field.type]} is wanted, {_found(value, field.type)} found", field.name)
+    reason = error.removeprefix("JSON parse error: ").removesuffix(" in row 0").rstrip(".")
+    return Fault("malformed_row", f"the line is not one JSON object: {reason}")
+
+
+def _loads(line: bytes) -> Any:
+    """Parses a line; bytes that are not UTF-8 come as surrogates."""
+    return json.loads(line.decode("utf-8", "surrogateescape"), parse_int=lambda digits: int(digits[:DIGITS]))
+
+
+def _found(value: object, wanted: pa.DataType) -> str:
+    a_number = _is_number(value) and wanted in (pa.int64(), pa.float64())
+    return "a number that is none" if a_number else JSON_NAMES[type(value)]
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
+
+
+def _fits(value: object, wanted: pa.DataType) -> bool:
+    if wanted == pa.int64():
+        return type(value) is int and value in INT64
+    if wanted == pa.float64():
+        return _is_number(value) and abs(value) != float("inf")  # type: ignore[arg-type]
+    return type(value) is (str if wanted == pa.string() else bool)

@@ -1,0 +1,129 @@
+"""Files of lines: byte ranges cut into pieces of whole lines, and the lines of a piece.
+
+A line ends with a newline (LF) or the file. A range `[start, end)` holds the lines that start in it, so the ranges that
+cover a file hold each line once. A byte order mark at the file's start is no part of its first line.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+PIECE_BYTES = 8 << 20  # 8 MiB: what is parsed at once
+TAIL_BYTES = 64 << 10  # 64 KiB: how far beyond a range its last line is looked for at once
+MAX_LINE_BYTES = 64 << 20  # 64 MiB: far below Arrow's 2 GiB, and a worker's memory
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+SPACES = b" \t\r"  # what JSON calls whitespace
+OPEN, CLOSE, CARRIAGE_RETURN, NEWLINE = b"{}\r\n"
+
+Rows = npt.NDArray[np.int64]
+"""Numbers of lines in a piece, rising."""
+
+
+def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes | None]:
+    """Gives the lines that start in the bytes `[start, end)`, a piece of whole lines at a time.
+
+    A piece has at most about `PIECE_BYTES` or is one longer line; None stands for one line of more than
+    `MAX_LINE_BYTES`, which is not kept in memory. An empty range gives none.
+    """
+    offset, rest = (next_line(file, start - 1), b"") if start else _beginning(file)
+    while offset < end:
+        at = offset + len(rest)
+        more = file.read(min(PIECE_BYTES, end - at) if at < end else max(TAIL_BYTES, len(rest)))
+        rest += more
+        stop = rest.find(b"\n", max(0, end - 1 - offset))
+        if stop >= 0 or not more:
+            if rest:
+                yield rest[: stop + 1] if stop >= 0 else rest
+            return
+        cut = rest.rfind(b"\n") + 1
+        if cut:
+            yield rest[:cut]
+        elif len(rest) > MAX_LINE_BYTES:
+            yield None
+            offset, rest = next_line(file, offset + len(rest)), b""
+            continue
+        offset, rest = offset + cut, rest[cut:]
+
+
+def next_line(file: BinaryIO, offset: int) -> int:
+    """Seeks to where the line after the first newline at or behind `offset` starts; the end where there is none."""
+    file.seek(offset)
+    while tail := file.read(TAIL_BYTES):
+        newline = tail.find(b"\n")
+        if newline >= 0:
+            file.seek(offset + newline + 1)
+            return offset + newline + 1
+        offset += len(tail)
+    return offset
+
+
+def _beginning(file: BinaryIO) -> tuple[int, bytes]:
+    head = file.read(len(BYTE_ORDER_MARK))
+    return (len(head), b"") if head == BYTE_ORDER_MARK else (0, head)
+
+
+class Lines:
+    """The lines of a piece, without the whitespace around them."""
+
+    def __init__(self, data: bytes) -> None:
+        """Finds the lines of some bytes, which must not be empty."""
+        buffer = np.frombuffer(data, np.uint8)
+        newlines = np.flatnonzero(buffer == NEWLINE)
+        starts = np.concatenate([[0], newlines + 1])
+        ends = np.concatenate([newlines, [len(data)]])
+        if data.endswith(b"\n"):
+            starts, ends = starts[:-1], ends[:-1]
+        self.data = data
+        self.too_long: Rows = np.flatnonzero(ends - starts > MAX_LINE_BYTES)
+        ends = ends - ((buffer[ends - 1] == CARRIAGE_RETURN) & (ends > starts))
+        self._bounds = starts, ends
+        objects = (buffer[starts] == OPEN) & (buffer[ends - 1] == CLOSE) & (ends > starts)
+        self._strip(objects)
+        self._objects = objects & ~self._with_nul()
+        self._objects[self.too_long] = False
+
+    def __len__(self) -> int:
+        """The number of lines, blank ones included."""
+        return len(self._bounds[0])
+
+    def __getitem__(self, line: int) -> bytes:
+        """The bytes of a line."""
+        starts, ends = self._bounds
+        return self.data[starts[line] : ends[line]]
+
+    @property
+    def filled(self) -> Rows:
+        """The lines that are not blank."""
+        starts, ends = self._bounds
+        return np.flatnonzero(ends > starts)
+
+    @property
+    def objects(self) -> Rows:
+        """The lines that may be a JSON object: `{` first, `}` last, no NUL and not too long."""
+        return np.flatnonzero(self._objects)
+
+    def take(self, lines: Rows) -> bytes:
+        """The bytes of some lines, a newline between them."""
+        if len(lines) == len(self):
+            return self.data
+        return b"\n".join(self[line] for line in lines.tolist())
+
+    def _strip(self, objects: npt.NDArray[np.bool_]) -> None:
+        """Takes off whitespace where a line does not begin or end as an object; few lines have any."""
+        starts, ends = self._bounds
+        for line in np.flatnonzero(~objects).tolist():
+            stripped = self[line].lstrip(SPACES)
+            starts[line] = ends[line] - len(stripped)
+            stripped = stripped.rstrip(SPACES)
+            ends[line] = starts[line] + len(stripped)
+            objects[line] = stripped.startswith(b"{") and stripped.endswith(b"}")
+
+    def _with_nul(self) -> npt.NDArray[np.bool_]:
+        """The lines that hold a NUL: no JSON, and the parser would take it for the end."""
+        found = np.zeros(len(self), bool)
+        if b"\0" in self.data:
+            places = np.flatnonzero(np.frombuffer(self.data, np.uint8) == 0)
+            found[np.searchsorted(self._bounds[0], places, side="right") - 1] = True
+        return found

@@ -1,0 +1,65 @@
+"""Paths inside a source: relative to its root, POSIX, normalized; and names that were meant."""
+
+import difflib
+import posixpath
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+
+from pipeline.sources.base import SourceError
+
+SHOWN_COLUMNS = 20
+
+
+def inside(folder: str, path: str) -> str | None:
+    """Normalizes a path that is relative to `folder`, itself relative to the root.
+
+    Returns:
+        The path relative to the root; None where it is absolute, a URL, holds a NUL, or leaves the root.
+    """
+    if path.startswith("/") or "://" in path or "\0" in path:
+        return None
+    normalized = posixpath.normpath(posixpath.join(folder, path))
+    return None if normalized == ".." or normalized.startswith("../") else normalized
+
+
+def path_key(path: str) -> bytes:
+    """The key of a row that a file stands for: the same whether its name is composed (NFC) or decomposed."""
+    return unicodedata.normalize("NFC", path).encode()
+
+
+def join(root: str, path: str) -> str:
+    """The full path of a path relative to the root."""
+    return f"{root}/{path}"
+
+
+def check_names(file: str, asked: Iterable[str], found: Collection[str], where: str = "") -> None:
+    """Checks that every asked column is there.
+
+    Raises:
+        SourceError: one is not; the nearest name is suggested.
+    """
+    for name in asked:
+        if name not in found:
+            raise SourceError(f"{file} has no column {name!r}{where}; it has {_listed(found)}.{nearest(name, found)}")
+
+
+def nearest(name: str, found: Collection[str]) -> str:
+    """The question after an error: ' Did you mean …?', or nothing where no name is near."""
+    matches = difflib.get_close_matches(name, found, n=1)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+@contextmanager
+def planning(path: str) -> Iterator[None]:
+    """Makes an OSError one clear line for the user, who gave this path."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _listed(found: Collection[str]) -> str:
+    names = [ascii(name) if not name.isprintable() else name for name in found]
+    more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
+    return (", ".join(names[:SHOWN_COLUMNS]) or "none") + more

@@ -1,0 +1,139 @@
+"""`dataset.yaml` as frozen, checked options.
+
+>>> spec = parse_spec("name: a\\nsource: {format: jsonl, path: a.jsonl}\\nfeatures: {n: {kind: number}}\\n")
+>>> spec.splits
+{'train': 80.0, 'validation': 10.0, 'test': 10.0}
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
+
+from pipeline.columns import ColumnType
+from pipeline.kinds import AnyFeature
+from pipeline.kinds.category import Category
+from pipeline.kinds.number import Number
+from pipeline.options import Options
+from pipeline.sources import AnySource
+from pipeline.spec_errors import SpecError, explain, load_yaml
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=100)]
+Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Sources = Annotated[
+    tuple[AnySource, ...],
+    Field(min_length=1),
+    BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,)),
+]
+RESERVED = {"key": "every record's own key is stored under it", "train": "the analysis uses it"}
+
+
+class Spec(Options):
+    """What a dataset is made of and what it holds."""
+
+    name: Name
+    """The dataset's name; the shards' names begin with it."""
+    source: Sources
+    """Where the rows come from: one source, or a list of them."""
+    key: Columns | None = Field(default=None, min_length=1)
+    """The column, or columns, that name a row for ever; where none is given, an image's path inside the source, or the
+    digest of a row's content."""
+    splits: dict[Name, Annotated[float, Field(ge=0)]] = Field(
+        default={"train": 80.0, "validation": 10.0, "test": 10.0}, min_length=1
+    )
+    """The splits and their shares, by hash of the key; `train` is the one that is learned from."""
+    features: dict[Name, AnyFeature] = Field(min_length=1)
+    """What a record holds, by name."""
+    label: str | None = None
+    """The feature that is to be predicted: a category or a number."""
+    shards: int | dict[Name, int] | None = None
+    """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Spec":
+        for name, why in RESERVED.items():
+            if name in self.features:
+                raise ValueError(
+                    f"no feature can be named '{name}': {why}; call it otherwise and give `column: {name}`"
+                )
+        if "train" not in self.splits or not self.splits["train"]:
+            raise ValueError(f"splits need a 'train' with a share above 0, got {self.splits}")
+        self._check_label()
+        self._check_shards()
+        self.columns()
+        return self
+
+    def _check_label(self) -> None:
+        if self.label is None:
+            return
+        if self.label not in self.features:
+            raise ValueError(f"label '{self.label}' is none of the features {sorted(self.features)}")
+        if not isinstance(self.features[self.label], Category | Number):
+            raise ValueError(
+                f"label '{self.label}' is of kind {self.features[self.label].kind}: a label is a category or a number"
+            )
+
+    def _check_shards(self) -> None:
+        counts = {"every split": self.shards} if isinstance(self.shards, int) else self.shards or {}
+        for split, count in counts.items():
+            if split != "every split" and split not in self.splits:
+                raise ValueError(f"shards name a split '{split}' that is none of {sorted(self.splits)}")
+            if count < 1 or count > 1 << 16 or count & (count - 1):
+                raise ValueError(f"shards of {split}: {count} is no power of two from 1 to 65536")
+
+    def columns(self) -> dict[str, ColumnType]:
+        """The columns that are asked of the sources, with their types.
+
+        Raises:
+            ValueError: two features want one column as different types.
+        """
+        columns: dict[str, ColumnType] = {}
+        for name, feature in self.features.items():
+            column, wanted = feature.column or name, feature.column_type()
+            if columns.setdefault(column, wanted) != wanted:
+                raise ValueError(
+                    f"column '{column}' is wanted as {columns[column]} and, by feature '{name}', as {wanted}: "
+                    "a column is read as one type"
+                )
+        for column in self.key or ():
+            columns.setdefault(column, ColumnType.CATEGORY)
+        return columns
+
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The features' options as plain mappings, as `transforms` takes them; `is_label` is added."""
+        return {
+            name: {**feature.model_dump(), "is_label": name == self.label} for name, feature in self.features.items()
+        }
+
+
+def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
+    """Reads a spec from YAML text; `where` names it in messages.
+
+    Raises:
+        SpecError: the YAML or a value in it is wrong; each line says where, what and what to do.
+    """
+    document = load_yaml(text, where)
+    try:
+        return Spec.model_validate(document.value)
+    except ValidationError as error:
+        raise SpecError("\n".join(explain(error, document, Spec))) from None
+
+
+def load_spec(path: str) -> Spec:
+    """Reads a spec from a file; the sources' relative paths are taken from the spec's folder.
+
+    Raises:
+        SpecError: the file is missing, unreadable or wrong.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise SpecError(f"{path}: cannot be read: {reason}") from None
+    spec = parse_spec(text, path)
+    folder = Path(path).resolve().parent
+    sources = [
+        source.model_copy(update={"path": source.path if "://" in source.path else str(folder / source.path)})
+        for source in spec.source
+    ]
+    return spec.model_copy(update={"source": tuple(sources)})

@@ -1,0 +1,60 @@
+"""The files that let TensorFlow Datasets open a version as it is: `tfds.builder_from_directory(folder)`.
+
+`dataset_info.json`, `features.json` and one `<feature>.labels.txt` a category, as `tensorflow_datasets` 4.9 reads them.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.kinds.base import Description, Feature, tfds_scalar
+from pipeline.manifest import Split
+
+UNKNOWN_NAME = "[UNK]"
+
+
+def write_tfds_files(
+    folder: str,
+    name: str,
+    features: Mapping[str, tuple[Feature, Description]],
+    splits: Mapping[str, Split],
+    vocabularies: Mapping[str, list[str]],
+) -> None:
+    """Writes the files; a split without records is left out, because TensorFlow Datasets refuses one."""
+    into = Path(folder)
+    _write_json(into / "dataset_info.json", _dataset_info(name, splits))
+    _write_json(into / "features.json", _features({n: f.tfds(d) for n, (f, d) in features.items()}))
+    for feature, (_, description) in features.items():
+        if description["kind"] == "category":
+            names = [UNKNOWN_NAME] * description["first_id"] + vocabularies[feature]
+            (into / f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+
+
+def _dataset_info(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "version": "1.0.0",
+        "splits": [
+            {
+                "name": split,
+                "shardLengths": [str(shard.records) for shard in content.shards],
+                "numBytes": str(content.bytes),
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+            }
+            for split, content in splits.items()
+            if content.records
+        ],
+        "fileFormat": "tfrecord",
+    }
+
+
+def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
+        "featuresDict": {"features": {**features, "key": tfds_scalar("string")}},
+    }
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,91 @@
+"""Writes one TFRecord file with its index: framing as TensorFlow's `record_writer.cc`, the same bytes as
+`tf.io.TFRecordWriter`.
+
+A record is its length (uint64), the length's masked CRC-32C, the data, the data's masked CRC-32C, all little-endian.
+The index beside it holds the byte offset of every record and, last, the file's size, as little-endian uint64.
+"""
+
+import hashlib
+import os
+import struct
+from types import TracebackType
+from typing import Any
+
+import google_crc32c
+import numpy as np
+
+from pipeline.reports import attempt_name
+
+_length = struct.Struct("<Q").pack
+_crc = struct.Struct("<I").pack
+
+
+def masked_crc(data: bytes) -> int:
+    """The CRC-32C of data, rotated and shifted as TFRecord wants it."""
+    crc = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frame(record: bytes) -> bytes:
+    """A record as it stands in the file."""
+    length = _length(len(record))
+    return b"".join((length, _crc(masked_crc(length)), record, _crc(masked_crc(record))))
+
+
+class ShardWriter:
+    """Writes a shard and its index under temporary names and renames both when all went well.
+
+    >>> with ShardWriter("a.tfrecord", "a.index") as writer:  # doctest: +SKIP
+    ...     writer.write([b"record"])
+    >>> writer.records, writer.bytes, writer.sha256           # doctest: +SKIP
+    """
+
+    def __init__(self, path: str, index: str) -> None:
+        self._path, self._index = path, index
+        self._sha256 = hashlib.sha256()
+        self._offsets = [0]
+
+    def __enter__(self) -> "ShardWriter":
+        self._temporary = attempt_name(self._path)
+        self._file = open(self._temporary, "wb")  # noqa: SIM115 - closed in __exit__
+        return self
+
+    def write(self, records: list[bytes]) -> None:
+        """Appends records in their order."""
+        frames = [frame(record) for record in records]
+        for framed in frames:
+            self._offsets.append(self._offsets[-1] + len(framed))
+        data = b"".join(frames)
+        self._sha256.update(data)
+        self._file.write(data)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if kind is not None:
+            os.remove(self._temporary)
+            return
+        index = attempt_name(self._index)
+        np.array(self._offsets, "<u8").tofile(index)
+        os.replace(index, self._index)
+        os.replace(self._temporary, self._path)
+
+    @property
+    def records(self) -> int:
+        """How many records were written."""
+        return len(self._offsets) - 1
+
+    @property
+    def bytes(self) -> int:
+        """The file's size."""
+        return self._offsets[-1]
+
+    @property
+    def sha256(self) -> str:
+        """The file's digest, in hex."""
+        return self._sha256.hexdigest()
+
+    def report(self) -> dict[str, Any]:
+        """What the manifest holds of a shard."""
+        return {"bytes": self.bytes, "records": self.records, "sha256": self.sha256}

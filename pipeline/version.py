@@ -1,0 +1,3 @@
+"""The version of Recordmill."""
+
+VERSION = "0.1.0"

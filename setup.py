@@ -1,0 +1,49 @@
+"""Packaging of Recordmill; reads only files that travel in the source distribution."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+setup(
+    name="recordmill",
+    version="0.1.0",
+    description="Raw images and text in; a versioned, training-ready TFRecord dataset out.",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11,<3.12",
+    packages=find_packages(include=["pipeline", "pipeline.*", "transforms", "transforms.*"]),
+    package_data={"pipeline": ["py.typed"], "transforms": ["py.typed"]},
+    install_requires=[
+        "apache-beam>=2.77,<2.78",
+        "google-crc32c>=1.5",
+        "numpy>=1.26",
+        "pillow>=12",
+        "pyarrow>=16",
+        "pydantic>=2.9",
+        "PyYAML>=6",
+        "rich>=13",
+        "tensorflow>=2.21,<2.22",
+        "tensorflow-transform>=1.21,<1.22",
+        "typer>=0.15",
+    ],
+    extras_require={
+        "dev": [
+            "build",
+            "hypothesis",
+            "mypy",
+            "pre-commit",
+            "psutil",
+            "pytest",
+            "pytest-timeout",
+            "ruff",
+            "setuptools",
+            "tensorflow-datasets",
+            "types-PyYAML",
+            "wheel",
+        ],
+    },
+    entry_points={"console_scripts": ["recordmill = pipeline.cli:main"]},
+)
