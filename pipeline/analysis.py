@@ -4,6 +4,7 @@ What enters the analysis: rows of the train split; of the other splits the label
 the data. Columns that no analyzer reads are empty, pictures are three columns of sums.
 """
 
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import metadata_io
 from tfx_bsl.tfxio import tensor_adapter
@@ -117,9 +119,26 @@ def keep_export(saved_model: str, metadata: object, work: Work) -> str:
     name = attempt_name("export")
     folder = os.path.join(work.path("analysis"), name)
     _copy_tree(saved_model, os.path.join(folder, "transform_fn"))
+    _forget_folder(os.path.join(folder, "transform_fn"), work.folder)
     metadata_io.write_metadata(metadata, os.path.join(folder, "transformed_metadata"))
     write_report(work.path("reports"), "analysis", {"export": name})
     return folder
+
+
+def _forget_folder(saved_model: str, folder: str) -> None:
+    """Takes the build's folder out of a SavedModel: TensorFlow names a table by its file's absolute path."""
+    path = os.path.join(saved_model, "saved_model.pb")
+    with tf.io.gfile.GFile(path, "rb") as file:
+        model = saved_model_pb2.SavedModel.FromString(file.read())
+    for graph in (meta.graph_def for meta in model.meta_graphs):
+        for node in itertools.chain(graph.node, *(function.node_def for function in graph.library.function)):
+            if "shared_name" in node.attr:
+                node.attr["shared_name"].s = node.attr["shared_name"].s.replace(folder.encode() + b"/", b"")
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(model.SerializeToString(deterministic=True))
+    fingerprint = os.path.join(saved_model, "fingerprint.pb")  # of the bytes that were there; optional
+    if tf.io.gfile.exists(fingerprint):
+        tf.io.gfile.remove(fingerprint)
 
 
 def _copy_tree(source: str, destination: str) -> None:

@@ -171,9 +171,7 @@ def print_published(console: Console, folder: str, manifest: Manifest, is_new: b
     for name, split in manifest.splits.items():
         console.print(f"  {name:<12} {split.records:>10,} records in {_count(len(split.shards), 'shard')}")
     reasons = manifest.rejects.get("by_reason", {})
-    console.print(
-        f"  {'rejected':<12} {sum(reasons.values()):>10,}{' of ' + format(manifest.rows['read'], ',') if reasons else ''}"
-    )
+    console.print(f"  {'rejected':<12} {sum(reasons.values()):>10,} of {manifest.rows['read']:,} rows")
     for reason, count in reasons.items():
         console.print(f"    {reason:<18} {count:>2,}")
     console.print(f"  in {folder}", soft_wrap=True)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from pipeline.globs import WILDCARD, depth, folder_prefix, glob_pattern, is_glob, literal_prefix
+from pipeline.globs import WILDCARD, depth, folder_prefix, glob_pattern, is_glob, is_literal, literal_prefix
 from pipeline.sources.base import FileInfo
 
 Identity = tuple[int, int]
@@ -90,10 +90,11 @@ def _match_url(pattern: str) -> list[FileInfo]:
 
 
 def _match_local(pattern: str) -> list[FileInfo]:
-    if os.path.isfile(pattern):
-        return list(_regular(pattern))
+    for path in (pattern, literal_prefix(pattern)) if is_literal(pattern) else (pattern,):
+        if os.path.isfile(path):
+            return list(_regular(path))
     folder = folder_prefix(pattern)
-    if not is_glob(pattern) or not os.path.isdir(folder or "."):
+    if is_literal(pattern) or not os.path.isdir(folder or "."):
         return []
     matches = glob_pattern(pattern).fullmatch
     hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")

@@ -23,6 +23,11 @@ def is_glob(path: str) -> bool:
     return WILDCARD.search(path) is not None
 
 
+def is_literal(pattern: str) -> bool:
+    """Whether one path alone, `literal_prefix`, can match."""
+    return LITERAL.fullmatch(pattern) is not None
+
+
 def escape(path: str) -> str:
     """Makes a pattern that matches this path alone."""
     return WILDCARD.sub(r"[\g<0>]", path)

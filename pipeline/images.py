@@ -1,4 +1,4 @@
-"""Image bytes by reference: read, gated by the header, measured. Every failure is a reject's reason, never an exception."""
+"""Image bytes by reference: read, gated by the header, measured. A bad picture is a reject's reason, never a crash."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from transforms.image_header import ImageError, check_header
 
 from pipeline.sources.base import Files
-from transforms.image import pixel_sums
+from transforms.image import ImageError, check_header, pixel_sums
 
 PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
@@ -45,8 +44,9 @@ class PixelMeter:
         )
 
     def measure(self, roots: Sequence[str], paths: Sequence[str | None]) -> PixelColumns:
-        """Gives int64 columns of shapes [rows], [rows, channels], [rows, channels]; zeros where the path is None or
-        the picture is not good.
+        """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].
+
+        They are zeros where the path is None or the picture is not good.
         """
         with ThreadPoolExecutor(self._threads) as pool:
             parts = list(pool.map(self._one, roots, paths))

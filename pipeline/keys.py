@@ -47,8 +47,9 @@ def join_key(values: Iterable[str]) -> bytes:
 
 
 def split_bounds(weights: Mapping[str, float]) -> list[int]:
-    """The upper bounds of the splits' hash ranges, in the order given: a key is in the first split whose bound is
-    greater than its split hash. The last bound is 2**64.
+    """The upper bounds of the splits' hash ranges, in the order given.
+
+    A key is in the first split whose bound is greater than its split hash. The last bound is 2**64.
 
     Raises:
         ValueError: no weights, a negative one, or a sum of 0.

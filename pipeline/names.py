@@ -1,5 +1,7 @@
-"""The names of a version's files. Shards are named as TensorFlow Datasets names them; the index' name differs, so that
-`emoji-train.tfrecord-*` matches shards alone.
+"""The names of a version's files.
+
+Shards are named as TensorFlow Datasets names them; an index' name differs, so that `emoji-train.tfrecord-*` matches
+shards alone.
 
 >>> shard_name("emoji", "train", 0, 12)
 'emoji-train.tfrecord-00000-of-00012'

@@ -99,8 +99,9 @@ class Results:
 
 
 def published_path(path: str) -> str:
-    """A source's path as a version may hold it: a URL as it is, of a local path the last part alone, because nothing
-    that is published names a place on the machine that built it.
+    """A source's path as a version may hold it: a URL as it is, of a local path the last part alone.
+
+    Nothing that is published names a place on the machine that built it.
     """
     return path if "://" in path else os.path.basename(path.rstrip("/"))
 

@@ -1,8 +1,8 @@
 """From a source's block to keyed rows: every feature's column in its final type, and where the record goes.
 
-Keyed rows are an Arrow table: `@group` int64, `@split` int64, `@hash` uint64 (the place in the order), `@sample` uint64, `@key` binary,
-`@source` int16, `@chunk` int32, `@position` int64, and one column a feature, by the feature's name: binary, float32
-or int64.
+Keyed rows are an Arrow table: `@group` int64, `@split` int64, `@hash` uint64 (the place in the order), `@sample`
+uint64, `@key` binary, `@source` int16, `@chunk` int32, `@position` int64, and one column a feature, by the feature's
+name: binary, float32 or int64.
 """
 
 from collections.abc import Mapping, Sequence

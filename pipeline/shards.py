@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
 import tensorflow_transform as tft
-from transforms.image_header import ImageError
 
 from pipeline.examples import encode
 from pipeline.images import PixelMeter, read_image
@@ -29,6 +28,7 @@ from pipeline.reports import write_report
 from pipeline.steps import shard_step
 from pipeline.tfrecord import ShardWriter
 from pipeline.work import Work
+from transforms.image import ImageError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

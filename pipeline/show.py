@@ -45,7 +45,8 @@ def _stored(description: dict[str, Any]) -> str:
         encoding = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels"}[description["encoding"]]
         return f"{encoding} {'×'.join(map(str, description['shape']))}"
     if description["kind"] == "text":
-        return f"word ids, {'any length' if description['max_length'] is None else 'at most ' + str(description['max_length'])}"
+        limit = description["max_length"]
+        return "word ids, any length" if limit is None else f"word ids, at most {limit}"
     return str(description["stored"])
 
 

@@ -106,13 +106,17 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
         return "is needed and is not there"
     if kind == "union_tag_invalid":
         context = problem["ctx"]
-        known = [tag.strip("' ") for tag in context["expected_tags"].split(",")]
-        return f"{context['discriminator'].strip(chr(39))} '{context['tag']}' is unknown{_nearest(context['tag'], known)}; known: {', '.join(known)}"
+        tag, known = context["tag"], [tag.strip("' ") for tag in context["expected_tags"].split(",")]
+        return f"{_discriminator(context)} '{tag}' is unknown{_nearest(tag, known)}; known: {', '.join(known)}"
     if kind == "union_tag_not_found":
-        return f"needs a `{problem['ctx']['discriminator'].strip(chr(39))}`"
+        return f"needs a `{_discriminator(problem['ctx'])}`"
     if kind == "value_error":
         return str(problem["ctx"]["error"])
     return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {problem['input']!r:.80}"
+
+
+def _discriminator(context: dict[str, Any]) -> str:
+    return str(context["discriminator"]).strip("'")
 
 
 def _known_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

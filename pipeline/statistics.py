@@ -16,8 +16,9 @@ Counts = dict[bytes, int]
 
 
 def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count: int) -> list[tuple[int, bytes]]:
-    """The (count, word) pairs of a vocabulary: most frequent first, words of equal count in descending byte order,
-    which is the order of tf.Transform's `tft.vocabulary`. Words that are empty or hold a newline are left out.
+    """The (count, word) pairs of a vocabulary: most frequent first, words of equal count in descending byte order.
+
+    That is the order of tf.Transform's `tft.vocabulary`. Words that are blank or hold a newline are left out.
     """
     pairs = (
         (count, word) for word, count in counts.items() if count >= minimum_count and word.strip() and b"\n" not in word
@@ -89,7 +90,7 @@ class PixelSums:
     squares: list[int] = field(default_factory=list)
 
     def add(self, pixels: npt.NDArray[np.int64], sums: npt.NDArray[np.int64], squares: npt.NDArray[np.int64]) -> None:
-        """Adds pictures: pixels of shape [rows], 0 for a row that was not sampled; sums and squares [rows, channels]."""
+        """Adds pictures: pixels [rows], 0 for a row that was not sampled; sums and squares [rows, channels]."""
         seen = PixelSums(
             int(np.count_nonzero(pixels)), int(pixels.sum()), sums.sum(axis=0).tolist(), squares.sum(axis=0).tolist()
         )

@@ -1,6 +1,6 @@
-"""Writes one TFRecord file with its index: framing as TensorFlow's `record_writer.cc`, the same bytes as
-`tf.io.TFRecordWriter`.
+"""Writes one TFRecord file with its index: the same bytes as `tf.io.TFRecordWriter`.
 
+The framing is that of TensorFlow's `record_writer.cc`.
 A record is its length (uint64), the length's masked CRC-32C, the data, the data's masked CRC-32C, all little-endian.
 The index beside it holds the byte offset of every record and, last, the file's size, as little-endian uint64.
 """

@@ -34,7 +34,7 @@ OTHER_FORMATS = {
     rb"%PDF": "PDF",
     rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
 }
-PNG_GREY, PNG_RGB, PNG_PALETTE = 0, 2, 3  # colour types without an alpha channel
+PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
 
 
 class ImageError(Exception):
@@ -150,15 +150,13 @@ def _upright_png(encoded: tf.Tensor, channels: int, background: tuple[int, int, 
 
 
 def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    # The operation would take GIF and WebP too, which no build accepts.
-    is_png = tf.debugging.Assert(
-        tf.strings.substr(encoded, 0, len(PNG)) == PNG, ["an image is neither JPEG nor PNG"], name="IsPng"
-    )
-    with tf.control_dependencies([is_png] if is_png is not None else []):
-        head = tf.io.decode_raw(tf.strings.substr(encoded, 0, 26), tf.uint8, fixed_length=26)
+    # The operation would take GIF and WebP too, which no build accepts: they are made no image at all. An assertion
+    # would be a stateful operation, which the analysis' graph runs even where nobody asks for the picture.
+    encoded = tf.where(tf.strings.substr(encoded, 0, len(PNG)) == PNG, encoded, "")
+    head = tf.io.decode_raw(tf.strings.substr(encoded, 0, 26), tf.uint8, fixed_length=26)
     depth, colour = head[24], head[25]
     # `tRNS` may stand inside other data by chance: then the slow way gives the same.
-    opaque = ((colour == PNG_GREY) | (colour == PNG_RGB)) & ~contains(encoded, "tRNS")
+    opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
     return tf.cond(
         opaque,
         lambda: tf.io.decode_png(encoded, channels=3),
@@ -166,27 +164,26 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     )
 
 
-def _rgba(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor) -> tf.Tensor:
-    """Decodes a PNG to RGBA, around TensorFlow's alpha of 2 ** depth - 1 for opaque pixels below 8 bits."""
+def _rgba(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor) -> list[tf.Tensor]:
+    """Decodes a PNG to its four channels, each uint8 [h, w]."""
 
-    def palette() -> tf.Tensor:
+    def palette() -> list[tf.Tensor]:
         image = tf.io.decode_png(encoded, channels=0)  # three channels, or four where there is transparency
-        return tf.concat([image, tf.fill([*tf.unstack(tf.shape(image)[:2]), 1], tf.constant(255, tf.uint8))], -1)[
-            ..., :4
-        ]
+        opaque = tf.fill(tf.concat([tf.shape(image)[:2], [1]], 0), tf.constant(255, tf.uint8))
+        return tf.unstack(tf.concat([image, opaque], -1)[..., :4], 4, -1)
 
-    def other() -> tf.Tensor:
-        image = tf.io.decode_png(encoded, channels=4)
-        alpha = tf.where((depth < 8) & (image[..., 3:] > 0), tf.constant(255, tf.uint8), image[..., 3:])
-        return tf.concat([image[..., :3], alpha], -1)
+    def other() -> list[tf.Tensor]:
+        red, green, blue, alpha = tf.unstack(tf.io.decode_png(encoded, channels=4), 4, -1)
+        # TensorFlow gives opaque pixels of 1, 2 and 4 bits an alpha of 1, 3 and 15.
+        return [red, green, blue, tf.where((depth < 8) & (alpha > 0), tf.constant(255, tf.uint8), alpha)]
 
     return tf.cond(colour == PNG_PALETTE, palette, other)
 
 
-def _on_background(rgba: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    colour, alpha = tf.cast(rgba[..., :3], tf.int32), tf.cast(rgba[..., 3:], tf.int32)
-    mixed = colour * alpha + tf.constant(background, tf.int32) * (255 - alpha)
-    return tf.cast((mixed + 127) // 255, tf.uint8)
+def _on_background(rgba: list[tf.Tensor], background: tuple[int, int, int]) -> tf.Tensor:
+    *colours, alpha = [tf.cast(channel, tf.int32) for channel in rgba]
+    mixed = [(colour - behind) * alpha + 255 * behind for colour, behind in zip(colours, background, strict=True)]
+    return tf.stack([tf.cast((value + 127) // 255, tf.uint8) for value in mixed], -1)
 
 
 def _grey(rgb: tf.Tensor) -> tf.Tensor:

@@ -158,10 +158,10 @@ class Dataset:
         Raises:
             DatasetError: there is no such split, or the label is no category.
         """
-        counts = find_split(self.manifest, split).label_counts
-        if counts is None or len(counts) != self.num_classes:
-            raise DatasetError(f"the manifest has no count for each class of '{split}': build again")
-        return dict(zip(self.classes, counts, strict=True))
+        classes, counts = self.classes, find_split(self.manifest, split).label_counts
+        if counts is None or len(counts) != len(classes):
+            raise DatasetError(f"{self.folder / MANIFEST_FILE} has no count for each class of '{split}': build again")
+        return dict(zip(classes, counts, strict=True))
 
     def batches_per_epoch(self, split: str, batch_size: int, *, drop_remainder: bool = True) -> int:
         """The number of batches that `training_input` gives; without `drop_remainder`, that `evaluation_input` gives.

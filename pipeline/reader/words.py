@@ -32,9 +32,7 @@ def _lines(path: Path) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error.strerror}): {ADVICE}"
-        ) from error
+        raise DatasetError(f"{path} cannot be read ({error.strerror}): {ADVICE}") from error
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 ({error}): {ADVICE}") from error
     # Only a newline ends a word: `splitlines` would also cut at characters such as U+0085 that a word may hold.

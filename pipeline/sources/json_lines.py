@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 
-import numpy as np
 import pyarrow as pa
 
-from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.columns import ARROW_TYPES, Columns
 from pipeline.rejects import Reject
 from pipeline.sources.base import Chunk, FileInfo, Files, SourceError
-from pipeline.sources.checks import Fault, RawRows
+from pipeline.sources.checks import RawRows
 from pipeline.sources.json_parser import Parsed, arrow_schema, parse_lines, peek
 from pipeline.sources.lines import Lines, pieces
-from pipeline.sources.paths import check_names
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
@@ -49,7 +47,7 @@ def first_fields(files: Files, path: str) -> tuple[list[str], dict[str, str]]:
         OSError: the file cannot be read.
     """
     with files.open(path) as file:
-        lines = (line for data in pieces(file, 0, PEEKED_BYTES) if data for line in _filled(Lines(data)))
+        lines = (line for data in pieces(file, 0, PEEKED_BYTES) for line in _filled(Lines(data)))
         found = peek(islice(lines, PEEKED_LINES))
     if not found.objects:
         raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}")
@@ -64,8 +62,8 @@ def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
     """
     with files.open(path) as file:
         sample = file.read(SAMPLE_BYTES)
-    whole = sample.rfind(b"\n") + 1
-    return max(1, round(total_bytes * sample.count(b"\n") / whole)) if whole else 1
+    whole = sample.rfind(b"\n") + 1 or len(sample)  # one line, or the beginning of one
+    return max(1, round(total_bytes * max(1, sample.count(b"\n")) / max(1, whole)))
 
 
 def read_json_lines(
@@ -80,8 +78,41 @@ def read_json_lines(
     first = 0
     with files.open(path) as file:
         for data in pieces(file, json_range.start, json_range.end):
-            if data is None:
-                reject = Reject(chunk.index, first, "too_large", "the line is longer than 64 MiB")
-                yield RawRows(_columns(schema.empty_table(), columns), _positions(first, []), None, {}, [reject], 1)
-                first += 1
-"""
+            lines = Lines(data)
+            parsed = parse_lines(lines, schema)
+            yield _raw_rows(chunk, first, lines, parsed, columns, with_key)
+            first += len(lines)
+
+
+def _raw_rows(chunk: Chunk, first: int, lines: Lines, parsed: Parsed, columns: Columns, with_key: bool) -> RawRows:
+    """Names the columns and places the rows; `first` is the place of the first line in the chunk."""
+    values = zip(columns.items(), parsed.table.columns, strict=True)
+    unparsed = [
+        Reject(chunk.index, first + line, fault.reason, fault.message, _reject_key(lines, line, with_key), fault.column)
+        for line, fault in parsed.faults.items()
+    ]
+    return RawRows(
+        columns={name: _combined(column).cast(ARROW_TYPES[kind]) for (name, kind), column in values},
+        positions=parsed.rows + first,
+        keys=pa.array([_digest(line).encode() for line in lines.each(parsed.rows)], pa.binary()) if with_key else None,
+        faults={},
+        unparsed=unparsed,
+        covered=len(lines),
+    )
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _reject_key(lines: Lines, line: int, with_key: bool) -> str | None:
+    """No digest where the line may be cut."""
+    return _digest(lines[line]) if with_key and line not in lines.too_long else None
+
+
+def _digest(line: bytes) -> str:
+    return blake2b(line, digest_size=16).hexdigest()
+
+
+def _filled(lines: Lines) -> Iterator[bytes]:
+    return lines.each(lines.filled)

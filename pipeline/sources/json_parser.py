@@ -1,8 +1,8 @@
-"""The parser of JSON Lines: what a row is, and how many are parsed at once with the outcome that each has alone.
+r"""The parser of JSON Lines: what a row is, and how many are parsed at once with the outcome that each has alone.
 
 A line, without the spaces, tabs and carriage returns around it, is a row unless it is blank. It is accepted if it is
 one JSON object, alone, by Arrow's parser: RFC 8259 with these particulars. A key that is asked for comes once (`{"a":
-1, "a": 2}` is malformed), one that is not may repeat. No string holds an unpaired surrogate (`"\\ud800"`) and no number
+1, "a": 2}` is malformed), one that is not may repeat. No string holds an unpaired surrogate (`"\ud800"`) and no number
 is beyond float64 (`1e400`), asked for or not. `NaN` and `Infinity` are taken where nobody asks for them, and are of the
 wrong type where somebody does. Bytes that are not UTF-8 are a fault only in columns that are asked for. Nesting has no
 limit. Integers are read as numbers; `1.0` is no integer.
@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
@@ -29,7 +28,14 @@ from pipeline.sources.lines import Lines, Rows
 INT64 = range(-(1 << 63), 1 << 63)
 CATEGORY_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 WANTED = {pa.string(): "a string", pa.float64(): "a number", pa.int64(): "a 64-bit integer", pa.bool_(): "a boolean"}
-JSON_NAMES = {str: "a string", int: "a number", float: "a number", bool: "a boolean", dict: "an object", list: "an array"}
+JSON_NAMES = {
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "a boolean",
+    dict: "an object",
+    list: "an array",
+}
 SURROGATE = re.compile("[\ud800-\udfff]")
 DIGITS = 40  # enough to be beyond 64 bits; Python refuses to convert more than 4,300
 
@@ -72,7 +78,7 @@ def parse_lines(lines: Lines, schema: pa.Schema) -> Parsed:
     objects = lines.objects
     faults = {
         line: Fault("malformed_row", "the line is not one JSON object: it does not begin with { and end with }")
-        for line in np.setdiff1d(lines.filled, objects).tolist()
+        for line in lines.others.tolist()
     }
     faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
     tables = _parse(lines, objects, schema, faults) if len(objects) else []

@@ -21,16 +21,16 @@ Rows = npt.NDArray[np.int64]
 """Numbers of lines in a piece, rising."""
 
 
-def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes | None]:
+def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
     """Gives the lines that start in the bytes `[start, end)`, a piece of whole lines at a time.
 
-    A piece has at most about `PIECE_BYTES` or is one longer line; None stands for one line of more than
-    `MAX_LINE_BYTES`, which is not kept in memory. An empty range gives none.
+    A piece has at most about `PIECE_BYTES` or is one longer line. Of a line of more than `MAX_LINE_BYTES` only the
+    beginning may come, still longer than that. No piece is empty; an empty range gives none.
     """
     offset, rest = (next_line(file, start - 1), b"") if start else _beginning(file)
     while offset < end:
         at = offset + len(rest)
-        more = file.read(min(PIECE_BYTES, end - at) if at < end else max(TAIL_BYTES, len(rest)))
+        more = file.read(min(PIECE_BYTES, max(end - at, len(rest))) + TAIL_BYTES)
         rest += more
         stop = rest.find(b"\n", max(0, end - 1 - offset))
         if stop >= 0 or not more:
@@ -41,7 +41,7 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes | None]:
         if cut:
             yield rest[:cut]
         elif len(rest) > MAX_LINE_BYTES:
-            yield None
+            yield rest
             offset, rest = next_line(file, offset + len(rest)), b""
             continue
         offset, rest = offset + cut, rest[cut:]
@@ -93,11 +93,22 @@ class Lines:
         starts, ends = self._bounds
         return self.data[starts[line] : ends[line]]
 
+    def each(self, lines: Rows) -> Iterator[bytes]:
+        """The bytes of some lines, one after another."""
+        starts, ends = self._bounds
+        return (self.data[start:end] for start, end in zip(starts[lines].tolist(), ends[lines].tolist(), strict=True))
+
     @property
     def filled(self) -> Rows:
         """The lines that are not blank."""
         starts, ends = self._bounds
         return np.flatnonzero(ends > starts)
+
+    @property
+    def others(self) -> Rows:
+        """The lines that are neither blank nor `objects`."""
+        starts, ends = self._bounds
+        return np.flatnonzero((ends > starts) & ~self._objects)
 
     @property
     def objects(self) -> Rows:
@@ -108,7 +119,7 @@ class Lines:
         """The bytes of some lines, a newline between them."""
         if len(lines) == len(self):
             return self.data
-        return b"\n".join(self[line] for line in lines.tolist())
+        return b"\n".join(self.each(lines))
 
     def _strip(self, objects: npt.NDArray[np.bool_]) -> None:
         """Takes off whitespace where a line does not begin or end as an object; few lines have any."""

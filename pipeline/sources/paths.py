@@ -28,6 +28,15 @@ def path_key(path: str) -> bytes:
     return unicodedata.normalize("NFC", path).encode()
 
 
+def is_utf8(path: str) -> bool:
+    """Whether a file's name is UTF-8: POSIX takes any bytes, and Python gives others as surrogates."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def join(root: str, path: str) -> str:
     """The full path of a path relative to the root."""
     return f"{root}/{path}"

@@ -1,0 +1,118 @@
+"""A dataset that holds every kind, made from nothing: what the tests of the whole job build.
+
+Rows of two JSON Lines files and one image folder's pictures; numbers whose float32 sums depend on their order, words in several
+scripts, bad rows of every sort. The same arguments give the same files.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from pipeline.spec import Spec, parse_spec
+
+PICTURES = 24
+WORDS = "der die das und ναι όχι да нет 是 否 हिन्दी مرحبا naïve CAFÉ Straße don't x_1 42 🙂 foo bar".split()
+NAMES = ["cat", "dog", "naïve", "鳥", "with space", "7"]
+
+SPEC = """
+name: kinds
+source: {{format: jsonl, path: {path}}}
+key: id
+splits: {{train: 60, validation: 20, test: 20}}
+shards: 4
+label: label
+features:
+  image: {{kind: image, size: [12, 10], normalize: dataset}}
+  text: {{kind: text, vocabulary: 12, max_length: 6}}
+  open: {{kind: text, column: text, minimum_count: 2}}
+  category: {{kind: category}}
+  given: {{kind: category, column: category, classes: [dog, cat]}}
+  number: {{kind: number}}
+  plain: {{kind: number, column: number, normalize: none}}
+  note: {{kind: raw, column: text}}
+  count: {{kind: raw, type: int64}}
+  weight: {{kind: raw, type: float32, column: number}}
+  label: {{kind: category}}
+"""
+MORE_IMAGES = """
+  jpeg: {kind: image, column: image, size: [16, 16], fit: crop, store: jpeg, normalize: minus_one_one}
+  png: {kind: image, column: image, size: [9, 14], fit: stretch, store: png, channels: 1}
+  pixels: {kind: image, column: image, size: [8, 8], store: raw, normalize: none, background: [0, 0, 255]}
+"""
+
+
+def make(folder: Path, rows: int, *, more_images: bool = False, swap_files: bool = False) -> Spec:
+    """Writes the inputs into a folder and gives the spec; `swap_files` puts each file's rows into the other."""
+    _write_pictures(folder / "pictures")
+    lines = list(_lines(rows))
+    halves = [lines[: rows // 3], lines[rows // 3 :]]
+    for name, half in zip(("a", "b"), halves[::-1] if swap_files else halves, strict=True):
+        (folder / f"{name}.jsonl").write_text("".join(half), encoding="utf-8")
+    return spec(folder, more_images=more_images)
+
+
+def spec(folder: Path, *, more_images: bool = False) -> Spec:
+    """The spec of the inputs in a folder."""
+    return parse_spec(SPEC.format(path=folder) + (MORE_IMAGES if more_images else ""))
+
+
+def raw_rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """The rows as a serving client has them, by key: feature to raw value, pictures as bytes."""
+    rows = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            rows[row["id"]] = row | {"image": (folder / row["image"]).read_bytes()}
+    return rows
+
+
+def _lines(rows: int) -> Iterator[str]:
+    random = np.random.default_rng(7)
+    pictures = random.integers(0, PICTURES, rows)
+    numbers = (random.standard_normal(rows) * 10.0 ** random.integers(-3, 6, rows)).astype(np.float32)
+    names = random.integers(0, len(NAMES), (rows, 2))
+    lengths = random.integers(0, 9, rows)
+    words = random.zipf(1.3, int(lengths.sum())) % len(WORDS)
+    ends = np.cumsum(lengths)
+    for row in range(rows):
+        text = " ".join(WORDS[word] for word in words[ends[row] - lengths[row] : ends[row]])
+        yield json.dumps(
+            {
+                "id": f"row-{row}",
+                "image": f"pictures/{pictures[row]:02d}.{'jpg' if pictures[row] % 2 else 'png'}",
+                "text": text,
+                "category": NAMES[names[row, 0]],
+                "number": float(numbers[row]),
+                "count": row * (1 << 40) - 5,
+                "label": NAMES[names[row, 1] % 4],
+            },
+            ensure_ascii=row % 2 == 0,
+        ) + "\n"
+
+
+def _write_pictures(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(3)
+    for number in range(PICTURES):
+        height, width = random.integers(3, 40, 2)
+        modes = ("RGB",) if number % 2 else ("RGBA", "L", "LA", "RGB")
+        mode = modes[number // 2 % len(modes)]
+        pixels = random.integers(0, 256, (height, width, len(Image.new(mode, (1, 1)).getbands())), np.uint8)
+        picture = Image.fromarray(pixels.squeeze(-1) if mode == "L" else pixels, mode)
+        (folder / f"{number:02d}.{'jpg' if number % 2 else 'png'}").write_bytes(_encode(picture, number))
+
+
+def _encode(picture: Image.Image, number: int) -> bytes:
+    into = io.BytesIO()
+    if number % 2:
+        exif = Image.Exif()
+        exif[0x0112] = number % 8 + 1  # orientation
+        picture.save(into, "JPEG", quality=90, exif=exif)
+    else:
+        picture.save(into, "PNG")
+    return into.getvalue()

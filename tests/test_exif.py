@@ -1,0 +1,197 @@
+"""EXIF orientation in the graph, against Pillow."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageOps
+
+from transforms.exif import jpeg_orientation, orient, png_orientation, tiff_orientation, turn_jpeg, turn_png
+
+RANDOM = np.random.default_rng(0)
+PIXELS = np.kron(RANDOM.integers(0, 256, (3, 5, 3)), np.ones((4, 4, 1))).astype(np.uint8)
+SHORT, LONG = 3, 4
+
+
+def saved(form: str) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(PIXELS).save(file, form)
+    return file.getvalue()
+
+
+def tiff(entries, order="<", offset=8, count=None, mark=None):
+    """An EXIF structure; entries are (tag, type, count, the value's four bytes or a number to be put there)."""
+    mark = mark if mark is not None else {"<": b"II*\0", ">": b"MM\0*"}[order]
+    head = mark + struct.pack(order + "I", offset) + bytes(max(offset - 8, 0))
+    body = struct.pack(order + "H", len(entries) if count is None else count)
+    for tag, kind, number, value in entries:
+        code = {SHORT: "Hxx", LONG: "I"}.get(kind)
+        field = value if isinstance(value, bytes) else struct.pack(order + code, value)
+        body += struct.pack(order + "HHI", tag, kind, number) + field
+    return head + body + bytes(4)
+
+
+def segment(marker: int, payload: bytes) -> bytes:
+    return struct.pack(">BBH", 0xFF, marker, len(payload) + 2) + payload
+
+
+def exif_segment(orientation: int, order: str = "<") -> bytes:
+    return segment(0xE1, b"Exif\0\0" + tiff([(0x0112, SHORT, 1, orientation)], order))
+
+
+def chunk(name: bytes, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload)) + name + payload + bytes(4)
+
+
+def jpeg_with(*segments: bytes) -> bytes:
+    jpeg = saved("JPEG")
+    return jpeg[:2] + b"".join(segments) + jpeg[2:]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_jpeg_is_turned_as_pillow_turns_it(orientation, order):
+    data = jpeg_with(exif_segment(orientation, order))
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    image = tf.io.decode_jpeg(data, dct_method="INTEGER_ACCURATE")
+    np.testing.assert_array_equal(turn_jpeg(image, tf.constant(data)), np.asarray(expected))
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_png_is_turned_as_pillow_turns_it(orientation, order):
+    file = io.BytesIO()
+    Image.fromarray(PIXELS).save(file, "PNG", exif=tiff([(0x0112, SHORT, 1, orientation)], order))
+    expected = ImageOps.exif_transpose(Image.open(file))
+    np.testing.assert_array_equal(turn_png(PIXELS, tf.constant(file.getvalue())), np.asarray(expected))
+
+
+def test_one_channel_is_turned_too():
+    np.testing.assert_array_equal(orient(PIXELS[..., :1], tf.constant(6)), np.rot90(PIXELS[..., :1], -1))
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ([segment(0xE0, b"JFIF\0" + bytes(9)), exif_segment(6)], 6),
+        ([segment(0xFE, b"a comment"), exif_segment(6)], 6),
+        ([segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0<x/>"), exif_segment(6)], 6),
+        ([segment(0xE2, bytes(30_000)), exif_segment(6)], 6),
+        ([exif_segment(6), exif_segment(3)], 6),
+        ([segment(0xFE, exif_segment(6)[4:])], 1),
+        ([segment(0xE2, exif_segment(6)[4:])], 1),
+        ([segment(0xE1, b"Exif\0\0")], 1),
+        ([struct.pack(">BBH", 0xFF, 0xE1, 3) + b"Exif\0\0"], 1),
+        ([segment(0xFE, b"")] * 300 + [exif_segment(6)], 1),
+        ([], 1),
+    ],
+    ids=["JFIF", "comment", "XMP", "ICC", "first", "in comment", "in APP2", "empty", "short", "too many", "none"],
+)
+def test_where_exif_may_stand_in_a_jpeg(before, expected):
+    data = tf.constant(jpeg_with(*before))
+    assert jpeg_orientation(data) == expected
+    turned = turn_jpeg(PIXELS, data)
+    assert turned.shape == (PIXELS.shape if expected == 1 else (20, 12, 3))
+
+
+EXIF_CHUNK = chunk(b"eXIf", tiff([(0x0112, SHORT, 1, 6)]))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda png: png[:33] + EXIF_CHUNK + png[33:], 6),
+        (lambda png: png[:-12] + EXIF_CHUNK + png[-12:], 6),
+        (lambda png: png[:33] + chunk(b"tEXt", EXIF_CHUNK) + png[33:], 1),
+        (lambda png: png[:33] + chunk(b"eXIf", b"") + png[33:], 1),
+        (lambda png: png[:33] + b"\xff\xff\xff\xffabcd" + EXIF_CHUNK, 1),
+        (lambda png: png[:33] + b"\x7f\xff\xff\xffabcd" + EXIF_CHUNK, 1),
+        (lambda png: png[:33] + EXIF_CHUNK[:12], 1),
+        (lambda png: png, 1),
+    ],
+    ids=["before IDAT", "after IDAT", "in text", "empty", "negative", "beyond", "cut", "none"],
+)
+def test_where_exif_may_stand_in_a_png(make, expected):
+    data = tf.constant(make(saved("PNG")))
+    assert png_orientation(data) == expected
+    assert turn_png(PIXELS, data).shape == (PIXELS.shape if expected == 1 else (20, 12, 3))
+
+
+@pytest.mark.parametrize(
+    ("structure", "expected"),
+    [
+        (tiff([(0x0112, SHORT, 1, 8)]), 8),
+        (tiff([(0x0112, LONG, 1, 8)], ">"), 8),
+        (tiff([(0x010F, SHORT, 1, 3), (0x0112, SHORT, 1, 5), (0x0128, SHORT, 1, 2)], ">", offset=50), 5),
+        (tiff([(0x0112, SHORT, 1, 5), (0x0112, SHORT, 1, 7)]), 7),
+        (tiff([(0x0112, SHORT, 1, 5)], count=65_535), 5),
+        (tiff([(0x010F, 2, 1_000, b"\xff\xff\xff\xff"), (0x0112, SHORT, 1, 5)]), 5),
+        (tiff([(0x0112, SHORT, 1, 0)]), 1),
+        (tiff([(0x0112, SHORT, 1, 9)]), 1),
+        (tiff([(0x0112, LONG, 1, 2**32 - 1)]), 1),
+        (tiff([(0x0112, 1, 1, b"\6\0\0\0")]), 1),
+        (tiff([(0x0112, SHORT, 2, b"\6\0\6\0")]), 1),
+        (tiff([(0x0112, SHORT, 1, 6)], count=0), 1),
+        (tiff([(0x0112, SHORT, 1, 6)], mark=b"II\0*"), 1),
+        (tiff([(0x0112, SHORT, 1, 6)], mark=b"MM\0*"), 1),
+        (b"II*\0\xff\xff\xff\xff" + tiff([(0x0112, SHORT, 1, 6)])[8:], 1),
+    ],
+)
+def test_what_is_read(structure, expected):
+    assert tiff_orientation(tf.constant(structure)) == expected
+
+
+def test_a_cut_structure_is_orientation_one_until_its_entry_is_whole():
+    whole = tiff([(0x010F, SHORT, 1, 3), (0x0112, SHORT, 1, 6)])
+    found = [int(tiff_orientation(tf.constant(whole[:length]))) for length in range(len(whole) + 1)]
+    assert found == [1] * 34 + [6] * 5
+
+
+# Pillow gives up at an entry whose value lies outside the data: those stand in the table above.
+OTHER_KINDS = st.sampled_from([1, 2, SHORT, LONG, 7, 99])
+ENTRY = st.one_of(
+    st.tuples(st.just(0x0112), st.sampled_from([SHORT, LONG]), st.just(1), st.integers(0, 10)),
+    st.tuples(st.integers(0, 0x0111), OTHER_KINDS, st.integers(0, 1), st.binary(min_size=4, max_size=4)),
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=200, deadline=None)
+@given(
+    entries=st.lists(ENTRY, max_size=6),
+    order=st.sampled_from("<>"),
+    offset=st.integers(0, 40),
+    count=st.none() | st.integers(0, 9),
+    kept=st.integers(0, 130),
+)
+def test_orientation_is_what_pillow_reads(entries, order, offset, count, kept):
+    data = tiff(entries, order, offset, count)[:kept]
+    exif = Image.Exif()
+    try:
+        exif.load(b"Exif\0\0" + data)
+    except Exception:
+        expected = 1
+    else:
+        expected = exif.get(0x0112, 1)
+    assert tiff_orientation(tf.constant(data)) == (expected if expected in range(1, 9) else 1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from([b"", b"II*\0", b"MM\0*", b"II*\0\x08\0\0\0"]), st.binary(max_size=60))
+def test_no_bytes_are_an_error(mark, data):
+    exif = b"Exif\0\0" + mark + data
+    assert 1 <= jpeg_orientation(tf.constant(b"\xff\xd8" + segment(0xE1, exif) + data)) <= 8
+    assert 1 <= jpeg_orientation(tf.constant(b"\xff\xd8\xff\xe1" + data)) <= 8
+    assert 1 <= png_orientation(tf.constant(b"\x89PNG\r\n\x1a\n" + chunk(b"eXIf", mark + data) + data)) <= 8
+    assert 1 <= png_orientation(tf.constant(b"\x89PNG\r\n\x1a\n" + data)) <= 8
+
+
+def test_a_data_set_turns_as_eager_execution_does():
+    files = [jpeg_with(exif_segment(orientation)) for orientation in range(1, 9)]
+    dataset = tf.data.Dataset.from_tensor_slices(files).map(lambda data: turn_jpeg(tf.io.decode_jpeg(data), data))
+    for data, turned in zip(files, dataset, strict=True):
+        np.testing.assert_array_equal(turned, turn_jpeg(tf.io.decode_jpeg(data), tf.constant(data)))

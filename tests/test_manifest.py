@@ -1,0 +1,208 @@
+"""`dataset.json` and `LATEST`: what is written, what is read back, what is refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.manifest import (
+    DatasetError,
+    Latest,
+    Manifest,
+    Shard,
+    Split,
+    read_latest,
+    read_manifest,
+    version_folder,
+)
+
+SHARD = Shard("d-train.tfrecord-00000-of-00001", 120, 3, "ab12", "d-train.index-00000-of-00001")
+MANIFEST = Manifest(
+    name="d",
+    version="v1",
+    build_key="00ff",
+    label="kind",
+    features={"zebra": {"kind": "number"}, "kind": {"kind": "category", "vocabulary": "k.txt", "vocabulary_size": 2}},
+    splits={"train": Split((SHARD,), (1, 2)), "empty": Split(())},
+)
+TEXT = """{
+  "format": 1,
+  "name": "d",
+  "version": "v1",
+  "build_key": "00ff",
+  "label": "kind",
+  "features": {
+    "zebra": {
+      "kind": "number"
+    },
+    "kind": {
+      "kind": "category",
+      "vocabulary": "k.txt",
+      "vocabulary_size": 2
+    }
+  },
+  "splits": {
+    "train": {
+      "records": 3,
+      "bytes": 120,
+      "shards": [
+        {
+          "file": "d-train.tfrecord-00000-of-00001",
+          "bytes": 120,
+          "records": 3,
+          "sha256": "ab12",
+          "index": "d-train.index-00000-of-00001"
+        }
+      ],
+      "label_counts": [
+        1,
+        2
+      ]
+    },
+    "empty": {
+      "records": 0,
+      "bytes": 0,
+      "shards": [],
+      "label_counts": null
+    }
+  },
+  "statistics": {},
+  "rows": {},
+  "sources": [],
+  "rejects": {},
+  "spec": {},
+  "provenance": {}
+}
+"""
+
+names = st.text(min_size=1).filter(lambda text: "/" not in text and text != "..")
+counts = st.integers(0, 2**63)
+shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=st.text(), index=names)
+splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(counts).map(tuple))
+objects = st.dictionaries(st.text(), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False))
+manifests = st.builds(
+    Manifest,
+    name=st.text(),
+    version=names,
+    build_key=st.text(),
+    label=st.none(),
+    features=st.dictionaries(names, st.fixed_dictionaries({"kind": names})),
+    splits=st.dictionaries(names, splits),
+    statistics=objects,
+    rows=objects,
+    sources=st.lists(objects).map(tuple),
+    rejects=objects,
+    spec=objects,
+    provenance=objects,
+)
+
+
+def test_the_text_is_what_format_1_is() -> None:
+    assert MANIFEST.to_text() == TEXT
+
+
+@given(manifests)
+def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
+    assert Manifest.from_json(json.loads(manifest.to_text())) == manifest
+
+
+def test_features_keep_the_order_of_the_spec(tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_text(TEXT)
+    assert list(read_manifest(tmp_path).features) == ["zebra", "kind"]
+
+
+def test_keys_of_later_versions_are_left_out() -> None:
+    later = {**json.loads(TEXT), "augmented": True}
+    assert Manifest.from_json(later) == MANIFEST
+
+
+def test_a_name_of_half_a_surrogate_pair_can_be_written() -> None:
+    text = Manifest("d", "v1", "00", None, {}, {}, spec={"path": "bad\udcff.png"}).to_text()
+    assert json.loads(text.encode("utf-8"))["spec"] == {"path": "bad\udcff.png"}
+
+
+def test_a_number_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Manifest("d", "v1", "00", None, {}, {}, statistics={"x": {"mean": float("nan")}}).to_text()
+
+
+def change(**changes: Any) -> Callable[[Any], Any]:
+    return lambda manifest: {**manifest, **changes}
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (change(format=2), "written by a newer Recordmill .format 2, this one knows 1.: upgrade, or build again"),
+        (change(format="1"), "'format' should be a whole number, got '1'"),
+        (change(name=None), "'name' should be a string, got None"),
+        (change(splits=[]), "'splits' should be an object"),
+        (change(splits={"train": 3}), "where 'label_counts' should be a key there is 3"),
+        (change(splits={"train": {"shards": [], "records": 2}}), "hold 0 records, not 2"),
+        (change(splits={"train": {"shards": [{"file": "../x"}], "records": 0}}), "'../x' leaves the version's folder"),
+        (change(splits={"train": {"shards": [{"file": "/x"}], "records": 0}}), "'/x' leaves the version's folder"),
+        (change(label="none"), "the label 'none' is none of the features zebra, kind"),
+        (change(features={"kind": {}}), "'kind' should be a string"),
+        (change(features={"kind": {"kind": "category", "vocabulary": "../v.txt"}}), "leaves the version's folder"),
+        (lambda manifest: [manifest], "where 'format' should be a key there is"),
+    ],
+)
+def test_a_wrong_manifest_is_refused_with_its_path(broken: Callable[[Any], Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_text(json.dumps(broken(json.loads(TEXT))))
+    with pytest.raises(DatasetError, match=message) as raised:
+        read_manifest(tmp_path)
+    assert str(raised.value).startswith(f"{tmp_path / 'dataset.json'} ")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000], ids=["empty", "cut", "no UTF-8", "deep"])
+def test_what_is_no_json_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "dataset.json").write_bytes(content)
+    with pytest.raises(DatasetError, match="dataset.json is broken .*: restore it from a copy, or build again"):
+        read_manifest(tmp_path)
+
+
+def test_a_folder_without_a_manifest_is_no_version(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="is no published version: it holds no dataset.json"):
+        read_manifest(tmp_path)
+
+
+def test_the_pointer_is_read_as_it_was_written(tmp_path: Path) -> None:
+    latest = Latest("20261120T120000Z-4f1c9a2e", 3)
+    (tmp_path / "LATEST").write_text(latest.to_text())
+    assert read_latest(tmp_path) == latest
+    assert json.loads(latest.to_text()) == {"version": "20261120T120000Z-4f1c9a2e", "sequence": 3}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "nothing has been published in .* yet: run `recordmill build dataset.yaml --output "),
+        ("", "LATEST is broken"),
+        ('{"version": 3}', "LATEST is broken .'version' should be a string, got 3"),
+    ],
+)
+def test_a_pointer_that_leads_nowhere_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "LATEST").write_text(content)
+    with pytest.raises(DatasetError, match=message):
+        read_latest(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=f"there is no folder {tmp_path}/nowhere"):
+        read_latest(tmp_path / "nowhere")
+
+
+def test_a_version_lies_under_versions() -> None:
+    assert version_folder("out", "v1") == Path("out/versions/v1")
+
+
+@pytest.mark.parametrize("version", ["", ".", "..", "../v1", "a/b"])
+def test_a_version_is_one_folder(version: str) -> None:
+    with pytest.raises(DatasetError, match="is no version: a version is named like"):
+        version_folder("out", version)

@@ -1,0 +1,99 @@
+"""The same input gives the same bytes: whatever the files' order, the chunks, the threads, the processes, the runner,
+the repeats, the time of day and the folder.
+
+One dataset with every kind and 200,000 rows, because small data is equal by luck.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import build as build_module
+from pipeline.build import RunOptions, build
+from pipeline.manifest import Manifest
+from tests.every_kind import make
+
+ROWS = 200_000
+pytestmark = pytest.mark.slow
+LOOPBACK = ("--job_endpoint=embed", "--environment_type=LOOPBACK")
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """All that must be equal."""
+
+    shards: dict[str, str]
+    statistics: dict[str, Any]
+    label_counts: dict[str, Any]
+    vocabularies: dict[str, bytes]
+
+    @classmethod
+    def of(cls, folder: str, manifest: Manifest) -> "Fingerprint":
+        return cls(
+            {shard.file: shard.sha256 for split in manifest.splits.values() for shard in split.shards},
+            manifest.statistics,
+            {name: split.label_counts for name, split in manifest.splits.items()},
+            {path.name: path.read_bytes() for path in Path(folder, "transform_fn/assets").iterdir()},
+        )
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inputs")
+    make(folder, ROWS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerprint:
+    found = _build(inputs, tmp_path_factory.mktemp("out"), RunOptions(chunk_bytes=2 << 20))
+    assert len(found.shards) == 12
+    return found
+
+
+def _build(inputs: Path, output: Path, options: RunOptions, **make_options: bool) -> Fingerprint:
+    published = build(make(inputs, ROWS, **make_options), str(output), options)
+    assert published.is_new
+    assert published.manifest.rows == {"read": ROWS, "written": ROWS, "rejected": 0}
+    return Fingerprint.of(published.folder, published.manifest)
+
+
+@pytest.fixture
+def tomorrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 33_333)
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("tomorrow")
+def test_another_order_folder_time_and_four_threads(
+    expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_module, "worker_threads", lambda local, processes: 4)
+    options = RunOptions(chunk_bytes=5 << 20)
+    assert _build(tmp_path / "elsewhere" / "inputs", tmp_path / "out", options, swap_files=True) == expected
+
+
+def test_one_thread_and_every_bundle_twice(
+    inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_module, "worker_threads", lambda local, processes: 1)
+    options = RunOptions(beam_options=("--direct_runner_bundle_repeat=1",), chunk_bytes=2 << 20)
+    assert _build(inputs, tmp_path, options) == expected
+
+
+def test_three_processes(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
+    assert _build(inputs, tmp_path, RunOptions(processes=3, chunk_bytes=1 << 20)) == expected
+
+
+def test_a_portable_runner(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
+    options = RunOptions(runner="PortableRunner", beam_options=LOOPBACK)
+    assert _build(inputs, tmp_path, options) == expected
