@@ -29,7 +29,7 @@ lint: $(READY)  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy benchmarks examples
+	$(BIN)/mypy --ignore-missing-imports benchmarks examples
 
 lock:  ## Write requirements.lock anew from setup.py; newer versions: make lock ARGS=--upgrade
 	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \

@@ -18,13 +18,13 @@ ALPHABETS = {
     "ru": "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэф",
     "el": "αοιετσνηυρπκμλςγδχθφβξζψ",
     "hi": "कखगघचछजटडणतथदधनपफबभमयरलवशसह\u093e\u093f\u0940\u0941\u0947\u094b\u094d",
-    "ar": "ابتثجحخدذرزسشصضطظعغفقكلمنهوي\u064e\u0650",
+    "ar": "ابتثجحخدذرزسشصضطظعغفقكلمنهوي",
     "zh": "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可",
     "ko": "이다는에의가을하고를한은로지사도기대자리시인해어나주일정보",
 }
 WORDS = 3000  # of each language
 BASE_DOCUMENTS = 20_000
-SENTENCES, SENTENCE_WORDS = 5, 9
+SENTENCES, SENTENCE_WORDS = 4, 7
 
 
 def vocabulary(language: str) -> list[str]:
@@ -45,7 +45,7 @@ def generated_documents(count: int) -> Iterator[dict[str, str]]:
         language = languages[random.integers(len(languages))]
         picked = random.choice(WORDS, size=(SENTENCES, SENTENCE_WORDS), p=shares)
         sentences = [" ".join(vocabularies[language][i] for i in row) for row in picked]
-        bullets = "\n\n".join(f"- {line}:\n\n`tool --set {{{{{line.split()[0]}}}}} {index}`" for line in sentences)
+        bullets = "\n\n".join(f"- {line}:\n\n`tool --set {{{{{line.split()[0]}}}}} {index}`" for line in sentences[2:])
         yield {
             "id": f"page/{index}",
             "language": language,

@@ -1,4 +1,4 @@
-"""Makes folders of synthetic photos: 500×375 JPEG of about 110 KB, in class folders. The same count gives the same bytes.
+"""Makes folders of synthetic photos: 500×375 JPEG of about 110 KB, in class folders; the same bytes each time.
 
 Smooth clouds of colour at several scales and some grain: like a photo, costly to decode, and hard to compress.
 """
@@ -12,7 +12,7 @@ from PIL import Image
 WIDTH, HEIGHT = 500, 375
 QUALITY = 92
 CLASSES = 7
-SCALES = {4: 90.0, 16: 40.0, 64: 25.0, 250: 18.0}
+SCALES = {4: 90.0, 16: 40.0, 64: 30.0, 250: 32.0}
 """How many cells a photo is wide at each scale, and how strong that scale is, in grey levels."""
 
 

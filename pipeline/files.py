@@ -68,9 +68,15 @@ def _os_errors(action: str, path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        causes = getattr(error, "exception_details", None) or {path: error}
-        reasons = "; ".join(str(cause).strip() or type(cause).__name__ for cause in causes.values())
-        raise OSError(f"cannot {action} {path}: {reasons}") from error
+        raise OSError(f"cannot {action} {path}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The innermost reason: Beam wraps errors in errors, by path."""
+    causes = getattr(error, "exception_details", None)
+    if isinstance(causes, dict) and causes:
+        return "; ".join(map(_reason, causes.values()))
+    return str(error).strip() or type(error).__name__
 
 
 def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:

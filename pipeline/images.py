@@ -39,9 +39,8 @@ class PixelMeter:
 
     def __init__(self, files: Files, options: Mapping[str, Any], threads: int) -> None:
         self._files, self._options, self._threads = files, options, threads
-        self._graph = tf.function(
-            lambda encoded: pixel_sums(encoded, options), input_signature=[tf.TensorSpec([None], tf.string)]
-        )
+        graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
+        self._graph = graph.get_concrete_function(tf.TensorSpec([None], tf.string))  # traced here, not in the threads
 
     def measure(self, roots: Sequence[str], paths: Sequence[str | None]) -> PixelColumns:
         """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].

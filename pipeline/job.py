@@ -4,7 +4,6 @@ chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─
 └─▶ AnalyzeDataset ─▶ KeepExport ───────┘
 """
 
-import difflib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from apache_beam.runners.runner import PipelineRunner, create_runner
 
 from pipeline.analysis import keep_export, tensor_config
 from pipeline.analyzers import BeamAnalyzers, VocabularyOptions
-from pipeline.errors import UserError
+from pipeline.errors import UserError, did_you_mean
 from pipeline.packing import Packed
 from pipeline.reading import ChunkReader
 from pipeline.shards import ShardBuilder
@@ -142,9 +141,7 @@ def _refuse_unknown(options: PipelineOptions) -> None:
     known = options.get_all_options()
     for name in options.get_all_options(drop_default=True, retain_unknown_options=True):
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean --{close[0]}?" if close else ""
-            raise RunnerError(f"Apache Beam has no option --{name}{hint}")
+            raise RunnerError(f"Apache Beam has no option --{name}{did_you_mean(name, known, '--{}')}")
 
 
 def worker_threads(local: bool, processes: int) -> int:

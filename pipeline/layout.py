@@ -39,7 +39,7 @@ class Layout:
 
     def split_of(self, split_hashes: Hashes) -> npt.NDArray[np.int64]:
         """The places of the keys' splits in `splits`."""
-        bounds = np.array(split_bounds(self.weights)[:-1], np.uint64)
+        bounds = np.array([bound for bound in split_bounds(self.weights) if bound < 1 << 64], np.uint64)
         return np.searchsorted(bounds, split_hashes, side="right").astype(np.int64)
 
     def group_of(self, splits: npt.NDArray[np.int64], positions: Hashes) -> npt.NDArray[np.int64]:

@@ -5,6 +5,7 @@ runner keeps in memory several times the bytes of whatever it shuffles. On any o
 disk, the batch itself is.
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,8 +33,8 @@ def cut(rows: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
     groups = rows["@group"].to_numpy()
     order = np.argsort(groups, kind="stable")
     ordered = rows.take(order).combine_chunks()
-    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    for start, end in zip(starts, [*starts[1:], len(groups)], strict=True):
+    bounds = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
+    for start, end in itertools.pairwise(bounds.tolist()):
         (batch,) = ordered.slice(start, end - start).to_batches()
         yield int(groups[order[start]]), batch
 

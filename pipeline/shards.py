@@ -143,7 +143,9 @@ class StoredGraph:
         self._graph = tf.function(
             lambda raw: self._layer(raw),
             input_signature=[{name: tf.TensorSpec([None], kind) for name, kind in self._types.items()}],
+            autograph=False,
         )
+        self._graph.get_concrete_function()  # traced here, not in the threads
 
     def __call__(self, rows: pa.Table) -> Mapping[str, Any]:
         """Gives the stored tensors by feature.

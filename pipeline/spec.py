@@ -8,22 +8,52 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from pipeline.columns import ColumnType
+from pipeline.errors import did_you_mean
+from pipeline.keys import split_bounds
 from pipeline.kinds import AnyFeature
 from pipeline.kinds.category import Category
 from pipeline.kinds.number import Number
 from pipeline.options import Options
 from pipeline.sources import AnySource
-from pipeline.spec_errors import SpecError, explain, load_yaml
+from pipeline.spec_errors import WrongValueError, explain
+from pipeline.spec_yaml import SpecError, load_yaml
+
+
+def _power_of_two(count: int) -> int:
+    if count & (count - 1):
+        raise ValueError(f"should be a power of two, such as {1 << count.bit_length() - 1}, got {count}")
+    return count
+
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=100)]
-Columns = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Columns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...]),
+]
 Sources = Annotated[
     tuple[AnySource, ...],
     Field(min_length=1),
-    BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,)),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list | tuple) else (value,), AnySource | tuple[AnySource, ...]
+    ),
+]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+ShardCount = Annotated[int, Field(ge=1, le=1 << 16, strict=True), AfterValidator(_power_of_two)]
+ShardCounts = Annotated[
+    Annotated[ShardCount, Tag("of every split")] | Annotated[dict[Name, ShardCount], Tag("of each split")],
+    Discriminator(lambda value: "of each split" if isinstance(value, dict) else "of every split"),
 ]
 RESERVED = {"key": "every record's own key is stored under it", "train": "the analysis uses it"}
 
@@ -38,63 +68,65 @@ class Spec(Options):
     key: Columns | None = Field(default=None, min_length=1)
     """The column, or columns, that name a row for ever; where none is given, an image's path inside the source, or the
     digest of a row's content."""
-    splits: dict[Name, Annotated[float, Field(ge=0)]] = Field(
-        default={"train": 80.0, "validation": 10.0, "test": 10.0}, min_length=1
-    )
+    splits: dict[Name, Share] = {"train": 80.0, "validation": 10.0, "test": 10.0}
     """The splits and their shares, by hash of the key; `train` is the one that is learned from."""
     features: dict[Name, AnyFeature] = Field(min_length=1)
     """What a record holds, by name."""
     label: str | None = None
     """The feature that is to be predicted: a category or a number."""
-    shards: int | dict[Name, int] | None = None
+    shards: ShardCounts | None = None
     """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":
         for name, why in RESERVED.items():
             if name in self.features:
-                raise ValueError(
-                    f"no feature can be named '{name}': {why}; call it otherwise and give `column: {name}`"
-                )
-        if "train" not in self.splits or not self.splits["train"]:
-            raise ValueError(f"splits need a 'train' with a share above 0, got {self.splits}")
+                message = f"no feature can be named '{name}': {why}; call it otherwise and give `column: {name}`"
+                raise WrongValueError(message, "features", name)
+        self._check_splits()
         self._check_label()
-        self._check_shards()
         self.columns()
         return self
+
+    def _check_splits(self) -> None:
+        if not self.splits.get("train"):
+            near = did_you_mean("train", self.splits)
+            raise WrongValueError(f"needs a `train` with a share above 0, got {self.splits}{near}", "splits")
+        try:
+            split_bounds(self.splits)
+        except ValueError as error:
+            raise WrongValueError(str(error), "splits") from None
+        for split in self.shards if isinstance(self.shards, dict) else ():
+            if split not in self.splits:
+                near = did_you_mean(split, self.splits)
+                raise WrongValueError(f"is none of the splits {', '.join(self.splits)}{near}", "shards", split)
 
     def _check_label(self) -> None:
         if self.label is None:
             return
         if self.label not in self.features:
-            raise ValueError(f"label '{self.label}' is none of the features {sorted(self.features)}")
+            near = did_you_mean(self.label, self.features)
+            raise WrongValueError(f"'{self.label}' is none of the features {', '.join(self.features)}{near}", "label")
+        kind = self.features[self.label].kind
         if not isinstance(self.features[self.label], Category | Number):
-            raise ValueError(
-                f"label '{self.label}' is of kind {self.features[self.label].kind}: a label is a category or a number"
-            )
-
-    def _check_shards(self) -> None:
-        counts = {"every split": self.shards} if isinstance(self.shards, int) else self.shards or {}
-        for split, count in counts.items():
-            if split != "every split" and split not in self.splits:
-                raise ValueError(f"shards name a split '{split}' that is none of {sorted(self.splits)}")
-            if count < 1 or count > 1 << 16 or count & (count - 1):
-                raise ValueError(f"shards of {split}: {count} is no power of two from 1 to 65536")
+            message = f"'{self.label}' is of kind {kind}: a label is a category or a number"
+            raise WrongValueError(message, "label")
 
     def columns(self) -> dict[str, ColumnType]:
         """The columns that are asked of the sources, with their types.
 
         Raises:
-            ValueError: two features want one column as different types.
+            WrongValueError: two features want one column as different types.
         """
         columns: dict[str, ColumnType] = {}
         for name, feature in self.features.items():
             column, wanted = feature.column or name, feature.column_type()
             if columns.setdefault(column, wanted) != wanted:
-                raise ValueError(
-                    f"column '{column}' is wanted as {columns[column]} and, by feature '{name}', as {wanted}: "
+                message = (
+                    f"column '{column}' is wanted as {columns[column]} and here as {wanted}: "
                     "a column is read as one type"
                 )
+                raise WrongValueError(message, "features", name)
         for column in self.key or ():
             columns.setdefault(column, ColumnType.CATEGORY)
         return columns

@@ -1,82 +1,44 @@
 """From a wrong spec to lines that a person can act on: where in the YAML, what, and the nearest right name."""
 
-import difflib
+import re
 import types
 import typing
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from pipeline.errors import UserError
+from pipeline.errors import did_you_mean
+from pipeline.spec_yaml import Document, Path
 
-Path = tuple[str | int, ...]
-
-
-class SpecError(UserError):
-    """The spec is wrong; the message is one line or more for the user."""
+TAGS = ("kind", "format")
+"""The keys that say which options a mapping has."""
 
 
-@dataclass(frozen=True)
-class Document:
-    """A YAML document: its value, and the 1-based line of each of its places."""
+class WrongValueError(ValueError):
+    """A value that is wrong because of another; `path` leads to it from where the check is."""
 
-    where: str
-    value: Any
-    lines: dict[Path, int]
-
-    def line(self, path: Path) -> int:
-        """The line of a place, or of the nearest place above it."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path, 1)
-
-
-def load_yaml(text: str, where: str) -> Document:
-    """Parses YAML (safe tags only).
-
-    Raises:
-        SpecError: not YAML, not a mapping, or a key given twice.
-    """
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise SpecError(f"{where}{line}: not valid YAML: {getattr(error, 'problem', None) or error}") from None
-    if not isinstance(value, dict):
-        raise SpecError(f"{where}: a spec is a mapping of keys such as `name:` and `source:`, got {_yaml_type(value)}")
-    lines: dict[Path, int] = {}
-    for path, line in _places(node, ()):
-        if path in lines and path and isinstance(path[-1], str):
-            raise SpecError(
-                f"{where}:{line}: `{path[-1]}` stands here a second time; the first is in line {lines[path]}"
-            )
-        lines[path] = line
-    return Document(where, value, lines)
-
-
-def _places(node: yaml.Node, path: Path) -> Iterator[tuple[Path, int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield (*path, key.value), key.start_mark.line + 1
-            yield from _places(value, (*path, key.value))
-    elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield (*path, index), value.start_mark.line + 1
-            yield from _places(value, (*path, index))
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[str]:
     """One line for each thing that is wrong: `dataset.yaml:7: features.image: …`."""
+    told = set()
     for problem in error.errors():
-        path = _yaml_path(problem["loc"], document.value)
-        message = _message(problem, path, document, model)
+        path = (*_yaml_path(problem["loc"], document.value), *_further(problem))
+        if problem["type"] == "too_short" and problem["input"]:
+            continue  # its items are wrong, which is told of each
         place = ".".join(map(str, path))
-        yield f"{document.where}:{document.line(path)}: {place + ': ' if place else ''}{message}"
+        line = f"{document.where}:{document.line(path)}: {place}: {_message(problem, path, document, model)}"
+        if line not in told:
+            told.add(line)
+            yield line
+
+
+def _further(problem: Any) -> Path:
+    return getattr(problem.get("ctx", {}).get("error"), "path", ())
 
 
 def _yaml_path(location: tuple[str | int, ...], value: Any) -> Path:
@@ -94,45 +56,81 @@ def _yaml_path(location: tuple[str | int, ...], value: Any) -> Path:
 
 
 def _is_tag(part: str | int, value: dict[str, Any]) -> bool:
-    return part == 0 or part in (value.get("kind"), value.get("format"))
+    return part in (0, "[key]") or part in [value.get(tag) for tag in TAGS]
 
 
 def _message(problem: Any, path: Path, document: Document, model: type[BaseModel]) -> str:
-    kind = problem["type"]
+    kind, context = problem["type"], problem.get("ctx", {})
     if kind == "extra_forbidden":
         known = _known_keys(model, problem["loc"][:-1])
-        return f"unknown key{_nearest(str(path[-1]), known)}; known here: {', '.join(sorted(known))}"
+        return f"unknown key{did_you_mean(str(path[-1]), known)}; known here: {', '.join(known)}"
     if kind == "missing":
-        return "is needed and is not there"
+        return "too few items" if isinstance(problem["loc"][-1], int) else "is needed and is not there"
     if kind == "union_tag_invalid":
-        context = problem["ctx"]
-        tag, known = context["tag"], [tag.strip("' ") for tag in context["expected_tags"].split(",")]
-        return f"{_discriminator(context)} '{tag}' is unknown{_nearest(tag, known)}; known: {', '.join(known)}"
+        return _unknown_tag(context)
     if kind == "union_tag_not_found":
-        return f"needs a `{_discriminator(problem['ctx'])}`"
+        return f"needs a `{context['discriminator'].strip(chr(39))}`"
     if kind == "value_error":
-        return str(problem["ctx"]["error"])
-    return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {problem['input']!r:.80}"
+        return str(context["error"])
+    if kind in WANTED:
+        return f"should be {WANTED[kind](context)}, got {_got(problem, path, document)}"
+    return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_got(problem, path, document)}"
 
 
-def _discriminator(context: dict[str, Any]) -> str:
-    return str(context["discriminator"]).strip("'")
+NAME = "a name: a letter, then letters, digits and underscores"
+WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
+    "dict_type": lambda _: "a mapping",
+    "finite_number": lambda _: "a finite number",
+    "float_parsing": lambda _: "a number",
+    "float_type": lambda _: "a number",
+    "greater_than_equal": lambda context: f"{context['ge']:g} or more",
+    "int_type": lambda _: "a whole number",
+    "less_than_equal": lambda context: f"{context['le']:g} or less",
+    "literal_error": lambda context: context["expected"],
+    "model_attributes_type": lambda _: "a mapping",
+    "model_type": lambda _: "a mapping",
+    "string_pattern_mismatch": lambda _: NAME,
+    "string_too_long": lambda context: f"at most {context['max_length']} characters long",
+    "string_type": lambda _: "text",
+    "too_long": lambda context: f"at most {context['max_length']} items",
+    "too_short": lambda context: f"at least {context['min_length']} item",
+    "tuple_type": lambda _: "a list",
+}
+"""What a value should have been, by pydantic's type of the error."""
+
+
+def _got(problem: Any, path: Path, document: Document) -> str:
+    if problem["loc"][-1] == "[key]":
+        return f"`{path[-1]}`"
+    text, taken = document.text(path), document.type(path)
+    if text is None:
+        return f"{problem['input']}" if isinstance(problem["input"], list | tuple) else taken
+    if problem["type"] == "string_type":
+        return f"`{text}`, which YAML reads as {taken}: put it in quotes"
+    if problem["type"] == "literal_error":
+        return f"`{text}`{did_you_mean(text, re.findall(r'[a-z0-9_]+', problem['ctx']['expected']))}"
+    return f"`{text[:80]}`"
+
+
+def _unknown_tag(context: dict[str, Any]) -> str:
+    tag, known = context["tag"], re.findall(r"'(.*?)'", context["expected_tags"])
+    kind = context["discriminator"].strip("'")
+    return f"{kind} '{tag}' is unknown{did_you_mean(tag, known)}; known: {', '.join(known)}"
 
 
 def _known_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """The keys of the options at a location of pydantic's (which names the union's member by its tag)."""
-    models: list[type[BaseModel]] = [model]
+    """The keys of the options at a location of pydantic's, whose last part is a union's tag where there is one."""
+    models = [model]
     for part in location:
-        following = [
-            member
-            for current in models
-            for field, info in current.model_fields.items()
-            if field == part
-            for member in _models(info.annotation)
-        ]
-        tagged = [m for m in models if any(part in typing.get_args(i.annotation) for i in m.model_fields.values())]
-        models = following or tagged or models
-    return sorted({field for member in models for field in member.model_fields})
+        inner = [_models(current.model_fields[part].annotation) for current in models if part in current.model_fields]
+        models = [member for members in inner for member in members] or models
+    tagged = [member for member in models if location and location[-1] in _tags(member)]
+    return sorted({field for member in tagged or models for field in member.model_fields})
+
+
+def _tags(model: type[BaseModel]) -> list[Any]:
+    fields = [model.model_fields[tag] for tag in TAGS if tag in model.model_fields]
+    return [tag for field in fields for tag in typing.get_args(field.annotation)]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
@@ -141,12 +139,3 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, types.GenericAlias) or typing.get_origin(annotation) is not None:
         return [model for part in typing.get_args(annotation) for model in _models(part)]
     return []
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
-
-
-def _yaml_type(value: Any) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"

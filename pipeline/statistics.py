@@ -4,7 +4,6 @@ Plain classes with `add`, `merge` and a result; `pipeline.analyzers` runs them i
 """
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,12 +17,14 @@ Counts = dict[bytes, int]
 def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count: int) -> list[tuple[int, bytes]]:
     """The (count, word) pairs of a vocabulary: most frequent first, words of equal count in descending byte order.
 
-    That is the order of tf.Transform's `tft.vocabulary`. Words that are blank or hold a newline are left out.
+    That is the order of tf.Transform's `tft.vocabulary`. Words that are blank or hold a line break are left out.
     """
-    pairs = (
-        (count, word) for word, count in counts.items() if count >= minimum_count and word.strip() and b"\n" not in word
-    )
+    pairs = ((count, word) for word, count in counts.items() if count >= minimum_count and _is_one_line(word))
     return sorted(pairs, reverse=True) if top_k is None else heapq.nlargest(top_k, pairs)
+
+
+def _is_one_line(word: bytes) -> bool:
+    return bool(word.strip()) and b"\n" not in word and b"\r" not in word
 
 
 def add_counts(total: Counts, words: Iterable[bytes], counts: Iterable[int]) -> None:
@@ -113,8 +114,3 @@ class PixelSums:
 
 def _add_lists(left: list[int], right: list[int]) -> list[int]:
     return [a + b for a, b in zip(left, right, strict=True)] if left and right else left or right
-
-
-def count_tokens(words: npt.NDArray[np.object_]) -> Counts:
-    """Counts an array of byte strings."""
-    return dict(Counter(words.tolist()))

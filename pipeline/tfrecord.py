@@ -8,6 +8,7 @@ The index beside it holds the byte offset of every record and, last, the file's 
 import hashlib
 import os
 import struct
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -62,14 +63,15 @@ class ShardWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        if kind is not None:
-            os.remove(self._temporary)
-            return
-        index = attempt_name(self._index)
-        np.array(self._offsets, "<u8").tofile(index)
-        os.replace(index, self._index)
-        os.replace(self._temporary, self._path)
+        try:
+            self._file.close()
+            if kind is None:
+                index = attempt_name(self._index)
+                np.array(self._offsets, "<u8").tofile(index)
+                os.replace(index, self._index)
+                os.replace(self._temporary, self._path)
+        finally:
+            Path(self._temporary).unlink(missing_ok=True)  # there only where something failed
 
     @property
     def records(self) -> int:

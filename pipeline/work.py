@@ -9,7 +9,7 @@ from pipeline.layout import Layout
 from pipeline.rows import RowFormat
 from pipeline.sources.base import Files, Source
 
-IMAGE_BATCH = 16  # rows that go through the graph at once; constants, because a batch's bounds must not depend
+IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
 FOLDERS = ("scratch", "reports", "progress", "rejects", "data", "analysis")
 

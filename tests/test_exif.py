@@ -108,7 +108,7 @@ EXIF_CHUNK = chunk(b"eXIf", tiff([(0x0112, SHORT, 1, 6)]))
         (lambda png: png[:-12] + EXIF_CHUNK + png[-12:], 6),
         (lambda png: png[:33] + chunk(b"tEXt", EXIF_CHUNK) + png[33:], 1),
         (lambda png: png[:33] + chunk(b"eXIf", b"") + png[33:], 1),
-        (lambda png: png[:33] + b"\xff\xff\xff\xffabcd" + EXIF_CHUNK, 1),
+        (lambda png: png[:33] + b"\xff\xff\xff\xffabcd..." + EXIF_CHUNK, 1),
         (lambda png: png[:33] + b"\x7f\xff\xff\xffabcd" + EXIF_CHUNK, 1),
         (lambda png: png[:33] + EXIF_CHUNK[:12], 1),
         (lambda png: png, 1),

@@ -35,7 +35,7 @@ def turn_png(image: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
     return tf.cond(contains(encoded, "eXIf"), lambda: orient(image, png_orientation(encoded)), lambda: image)
 
 
-@tf.function(input_signature=[BYTES], experimental_attributes=APART)
+@tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
 def jpeg_orientation(encoded: tf.Tensor) -> tf.Tensor:
     """Reads the orientation of a JPEG, a string scalar: int32 scalar 1..8."""
 
@@ -59,7 +59,7 @@ def jpeg_orientation(encoded: tf.Tensor) -> tf.Tensor:
     return tiff_orientation(_piece(encoded, at + 10, tf.where(is_exif(head), head[1] - 8, 0)))
 
 
-@tf.function(input_signature=[BYTES], experimental_attributes=APART)
+@tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
 def png_orientation(encoded: tf.Tensor) -> tf.Tensor:
     """Reads the orientation of a PNG, a string scalar: int32 scalar 1..8."""
     exif = int.from_bytes(b"eXIf", "big")
@@ -106,6 +106,7 @@ def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
 
 
 @tf.function(
+    autograph=False,
     input_signature=[tf.TensorSpec([None, None, None], tf.uint8), tf.TensorSpec([], tf.int32)],
     experimental_attributes=APART,
 )

@@ -7,12 +7,12 @@ manifest's (`dataset.json`), options the spec's as a plain mapping.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
 
 Options = Mapping[str, Any]
-Stored = tf.Tensor | tf.RaggedTensor
+Stored: TypeAlias = tf.Tensor | tf.RaggedTensor
 
 
 @dataclass(frozen=True)

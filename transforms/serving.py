@@ -30,7 +30,7 @@ class ServingModel(tf.Module):
             return finish(wanted, self._layer(raw))
 
         specs = {name: tf.TensorSpec([None], dtype, name=name) for name, dtype in inputs.items()}
-        return tf.function(serve).get_concrete_function(**specs)
+        return tf.function(serve, autograph=False).get_concrete_function(**specs)
 
 
 def export_serving(

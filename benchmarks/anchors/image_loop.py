@@ -25,7 +25,8 @@ def example(image: bytes, label: int) -> bytes:
     record = tf.train.Example()
     record.features.feature["image"].bytes_list.value.append(image)
     record.features.feature["label"].int64_list.value.append(label)
-    return record.SerializeToString()
+    serialized: bytes = record.SerializeToString()
+    return serialized
 
 
 def main(folder: Path, out: Path) -> None:

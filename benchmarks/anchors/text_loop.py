@@ -25,7 +25,7 @@ MARKED_WORD = re.compile(f"[\\w{''.join(sorted(MARKS))}]+")
 
 
 def words(text: str) -> list[str]:
-    """Splits a text; `\\w` alone is three times as fast, and right where there is no mark (91 % of documents)."""
+    """Splits a text; without the marks the pattern is three times as fast, and right for a text that has none."""
     text = text.lower()
     plain = text.isascii() or MARKS.isdisjoint(text)
     return (PLAIN_WORD if plain else MARKED_WORD).findall(text)

@@ -7,17 +7,31 @@ captions or the pictures are blanked. Exits with 1 where the model did not learn
 """
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
 
-import keras
-import tensorflow as tf
-from keras import layers
 
-from pipeline.reader import open_dataset
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keeps off the screen what TensorFlow prints while it loads, whatever its log level."""
+    screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(screen, 2)
+
+
+with quiet():
+    import keras
+    import tensorflow as tf
+    from keras import layers
+
+    from pipeline.reader import open_dataset
 
 BATCH_ROWS = 32
 EPOCHS = 12

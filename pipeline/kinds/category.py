@@ -1,18 +1,36 @@
 """Categories: one name a row, stored as its id."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from pipeline.columns import ColumnType
 from pipeline.kinds.base import Description, Feature
+
+
+def _one_line(name: str) -> str:
+    if not name.strip() or "\n" in name or "\r" in name:
+        raise ValueError(f"a class is one line and not blank, got {name!r:.80}")
+    return name
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    twice = [name for place, name in enumerate(names) if name in names[:place]]
+    if twice:
+        raise ValueError(f"the class {twice[0]!r:.80} stands here twice")
+    return names
+
+
+Classes = Annotated[
+    tuple[Annotated[str, AfterValidator(_one_line)], ...], Field(min_length=1), AfterValidator(_distinct)
+]
 
 
 class Category(Feature):
     """A name as an id: for the label 0 to n-1 in the order of the classes; for any other feature 0 is unknown."""
 
     kind: Literal["category"]
-    classes: tuple[str, ...] | None = Field(default=None, min_length=1)
+    classes: Classes | None = None
     """The names in the order of their ids; where none are given, those of the data, the most frequent first: of all
     splits for the label, of the train split for any other feature."""
 

@@ -8,8 +8,8 @@ from pydantic import Field
 from pipeline.columns import ColumnType
 from pipeline.kinds.base import Description, Feature
 
-Byte = Annotated[int, Field(ge=0, le=255)]
-Side = Annotated[int, Field(ge=1, le=16_384)]
+Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
+Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
 
 
 class Image(Feature):
@@ -25,14 +25,14 @@ class Image(Feature):
     scaled on their own. Area averaging when shrinking, bilinear when enlarging."""
     store: Literal["auto", "jpeg", "png", "raw"] = "auto"
     """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels."""
-    quality: int = Field(default=95, ge=1, le=100)
+    quality: int = Field(default=95, ge=1, le=100, strict=True)
     """JPEG quality."""
     normalize: Literal["zero_one", "minus_one_one", "dataset", "none"] = "zero_one"
     """zero_one: 0..1; minus_one_one: -1..1; dataset: mean 0 and variance 1 a channel over the train split;
     none: uint8, untouched."""
     background: tuple[Byte, Byte, Byte] = (255, 255, 255)
     """The colour behind transparent pixels and around a padded picture, as RGB."""
-    max_pixels: int = Field(default=64_000_000, ge=1)
+    max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
     """A picture whose header states more is rejected before it is decoded."""
 
     def column_type(self) -> ColumnType:

@@ -14,11 +14,11 @@ class Text(Feature):
     kind: Literal["text"]
     tokenizer: Literal["words"] = "words"
     """words: lower case; runs of letters, marks, digits and underscores."""
-    vocabulary: int = Field(default=32_000, ge=1)
+    vocabulary: int = Field(default=32_000, ge=1, strict=True)
     """How many words have an id of their own."""
-    minimum_count: int = Field(default=1, ge=1)
+    minimum_count: int = Field(default=1, ge=1, strict=True)
     """A word that the train split holds less often is unknown."""
-    max_length: int | None = Field(default=None, ge=1)
+    max_length: int | None = Field(default=None, ge=1, strict=True)
     """The number of ids that are kept, and the length that a batch is padded to; none: all, and a batch's longest."""
 
     @property

@@ -28,7 +28,9 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
     beginning may come, still longer than that. No piece is empty; an empty range gives none.
     """
     offset, rest = (next_line(file, start - 1), b"") if start else _beginning(file)
-    while offset < end:
+    if start and offset >= end:
+        return
+    while True:
         at = offset + len(rest)
         more = file.read(min(PIECE_BYTES, max(end - at, len(rest))) + TAIL_BYTES)
         rest += more
@@ -40,11 +42,12 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
         cut = rest.rfind(b"\n") + 1
         if cut:
             yield rest[:cut]
+            offset, rest = offset + cut, rest[cut:]
         elif len(rest) > MAX_LINE_BYTES:
             yield rest
             offset, rest = next_line(file, offset + len(rest)), b""
-            continue
-        offset, rest = offset + cut, rest[cut:]
+            if offset >= end:
+                return
 
 
 def next_line(file: BinaryIO, offset: int) -> int:

@@ -1,0 +1,81 @@
+"""The benchmarks' inputs, made once and kept: photos, documents and the specs that build them."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from documents import write_documents
+from photos import write_photos
+
+IMAGE_SPEC = """\
+name: photos
+source: {{format: image_folder, path: {path}}}
+splits: {splits}
+features:
+  image: {{kind: image, size: [224, 224], fit: stretch, store: jpeg, normalize: none}}
+  label: {{kind: category}}
+label: label
+"""
+TEXT_SPEC = """\
+name: documents
+source: {{format: jsonl, path: {path}}}
+key: id
+splits: {splits}
+features:
+  text: {{kind: text, vocabulary: 4000}}
+  language: {{kind: category}}
+label: language
+"""
+SPLITS = "{train: 80, test: 20}"
+ONLY_TRAIN = "{train: 100}"  # a single row is in the train split
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the inputs lie, how large they are and what the documents are made of."""
+
+    folder: Path
+    scale: float = 1.0
+    source: Path | None = None
+    """A JSON Lines file to repeat; None: documents are generated."""
+
+    def scaled(self, count: int) -> int:
+        """Gives a count at this scale, at least 1."""
+        return max(1, round(count * self.scale))
+
+    def photos(self, count: int) -> Path:
+        """A folder of photos in class folders."""
+        return self._once(f"photos-{count}", lambda path: write_photos(path, count))
+
+    def documents(self, count: int | None = None, size: int | None = None) -> Path:
+        """A JSON Lines file of `count` lines, or of at least `size` bytes."""
+        origin = self.source.stem if self.source else "generated"
+        amount = f"{count}" if size is None else f"{size}-bytes"
+        return self._once(
+            f"documents-{origin}-{amount}.jsonl", lambda path: write_documents(path, self.source, count, size)
+        )
+
+    def image_spec(self, photos: Path) -> Path:
+        """The spec of a folder of photos."""
+        return self._spec(photos, IMAGE_SPEC, photos.name == "photos-1")
+
+    def text_spec(self, documents: Path) -> Path:
+        """The spec of a file of documents."""
+        return self._spec(documents, TEXT_SPEC, documents.stem.endswith("-1"))
+
+    def _spec(self, data: Path, template: str, single: bool) -> Path:
+        path = self.folder / f"{data.stem}.yaml"
+        path.write_text(template.format(path=data.name, splits=ONLY_TRAIN if single else SPLITS), encoding="utf-8")
+        return path
+
+    def _once(self, name: str, write: Callable[[Path], None]) -> Path:
+        """Makes an input under another name first, so that a half-made one is never used."""
+        path, partial = self.folder / name, self.folder / f"{name}.partial"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(partial, ignore_errors=True)
+            write(partial)
+            os.replace(partial, path)
+        return path

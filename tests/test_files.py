@@ -1,0 +1,171 @@
+"""Files by path and by URL: the same patterns match the same files on both."""
+
+import io
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.files import BeamFiles
+from pipeline.globs import escape, folder_prefix, glob_pattern, is_glob, literal_prefix
+from pipeline.sources.base import FileInfo
+
+TREE = ("a.jsonl", "b.txt", ".hidden.jsonl", "x/a.jsonl", "x/y/c.jsonl", "x/.git/d.jsonl", "[v2]/e.jsonl", "é/f.jsonl")
+BUCKET = {f"fake://bucket/{name}": name.encode() for name in TREE} | {"fake://bucket/x/": b""}
+
+CASES = {
+    "*.jsonl": ["a.jsonl"],
+    ".*.jsonl": [".hidden.jsonl"],
+    "?.txt": ["b.txt"],
+    "[ab].*": ["a.jsonl", "b.txt"],
+    "[!a].*": ["b.txt"],
+    "**/*.jsonl": ["[v2]/e.jsonl", "a.jsonl", "x/a.jsonl", "x/y/c.jsonl", "é/f.jsonl"],
+    "x/**": ["x/a.jsonl", "x/y/c.jsonl"],
+    "x/**/c.jsonl": ["x/y/c.jsonl"],
+    "*/a.jsonl": ["x/a.jsonl"],
+    "x/.git/*": ["x/.git/d.jsonl"],
+    "[[]v2]/*": ["[v2]/e.jsonl"],
+    "[[]v2]/e.jsonl": ["[v2]/e.jsonl"],
+    "[v2]/e.jsonl": ["[v2]/e.jsonl"],
+    "é/*": ["é/f.jsonl"],
+    "a.jsonl": ["a.jsonl"],
+    "x": [],
+    "nothing/*": [],
+    "nothing.jsonl": [],
+}
+
+
+class BucketFileSystem(FileSystem):
+    """An object store: a file that is missing shows when it is read."""
+
+    @classmethod
+    def scheme(cls) -> str:
+        return "fake"
+
+    def has_dirs(self) -> bool:
+        return False
+
+    def _list(self, prefix: str) -> Iterator[FileMetadata]:
+        if "forbidden" in prefix:
+            raise BeamIOError("List operation failed", {prefix: KeyError("403 forbidden")})
+        return (FileMetadata(path, len(data), 5.0) for path, data in BUCKET.items() if path.startswith(prefix))
+
+    def exists(self, path: str) -> bool:
+        return path in BUCKET
+
+    def metadata(self, path: str) -> FileMetadata:
+        return FileMetadata(path, len(BUCKET[path]), 5.0)
+
+    def open(self, path: str, *_: Any, **__: Any) -> Any:
+        return LazyStream(path)
+
+    join = split = mkdirs = create = copy = rename = size = last_updated = delete = exists
+
+
+class LazyStream(io.BytesIO):
+    def __init__(self, path: str) -> None:
+        super().__init__(BUCKET.get(path, b""))
+        self._is_there = path in BUCKET
+
+    def read(self, size: int | None = -1) -> bytes:
+        if not self._is_there:
+            raise KeyError("404 not found")
+        return super().read(size)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in TREE:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    return tmp_path
+
+
+@pytest.mark.parametrize(("pattern", "expected"), CASES.items())
+def test_a_pattern_matches_the_same_files_everywhere(tree: Path, pattern: str, expected: list[str]) -> None:
+    local = BeamFiles().match(f"{tree}/{pattern}")
+    assert [os.path.relpath(file.path, tree) for file in local] == expected
+    assert [file.bytes for file in local] == [len(name.encode()) for name in expected]
+    assert all(file.modified > 1e9 for file in local)
+    url = BeamFiles().match(f"fake://bucket/{pattern}")
+    assert url == [FileInfo(f"fake://bucket/{name}", len(name.encode()), 5.0) for name in expected]
+
+
+def test_relative_patterns(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    assert [file.path for file in BeamFiles().match("*.jsonl")] == ["a.jsonl"]
+    assert [file.path for file in BeamFiles().match("./x/*.jsonl")] == ["./x/a.jsonl"]
+
+
+def test_links_are_followed_and_broken_ones_are_listed_empty(tree: Path) -> None:
+    (tree / "links").mkdir()
+    for name, target in {"up": tree, "self": "self", "broken": "nowhere", "to_x": tree / "x"}.items():
+        (tree / "links" / name).symlink_to(target)
+    os.mkfifo(tree / "links" / "pipe")
+    found = {os.path.relpath(file.path, tree): file.bytes for file in BeamFiles().match(f"{tree}/links/**")}
+    assert {name: found[name] for name in ("links/broken", "links/self", "links/to_x/a.jsonl")} == {
+        "links/broken": 0,
+        "links/self": 0,
+        "links/to_x/a.jsonl": 9,
+    }
+    assert "links/up/a.jsonl" in found
+    assert not [name for name in found if name.startswith("links/up/links/up") or name.endswith("pipe")]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("x", True), ("x/", True), ("a.jsonl", False), ("nothing", False), ("[v2]", True), ("y", False)],
+)
+def test_folders(tree: Path, path: str, expected: bool) -> None:
+    assert BeamFiles().is_folder(f"{tree}/{path}") is expected
+    assert BeamFiles().is_folder(f"fake://bucket/{path}") is (expected and not is_glob(path))
+
+
+def test_open_reads_and_seeks(tree: Path) -> None:
+    files = pickle.loads(pickle.dumps(BeamFiles()))
+    for path in (f"{tree}/x/a.jsonl", "fake://bucket/x/a.jsonl"):
+        with files.open(path) as file:
+            assert file.read(3) == b"x/a"
+            assert file.seek(2) == file.tell() == 2
+            assert file.read() == b"a.jsonl"
+            assert file.read(1) == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/nowhere/a.png", "nowhere"),
+        ("a\0.png", "NUL"),
+        ("fake://bucket/none.png", r"cannot read fake://bucket/none.png: .*404 not found"),
+        ("unknown://bucket/a.png", r"cannot open unknown://bucket/a.png: .*apache-beam\[gcp\]"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_os_error(path: str, message: str) -> None:
+    with pytest.raises(OSError, match=message):
+        BeamFiles().open(path).read()
+
+
+def test_a_bucket_that_cannot_be_listed_is_an_os_error() -> None:
+    with pytest.raises(OSError, match="cannot list fake://forbidden/.*: '403 forbidden'"):
+        BeamFiles().match("fake://forbidden/*")
+
+
+@given(st.text(alphabet="ab*?[]!/.-^\\é\n", min_size=1, max_size=12))
+def test_an_escaped_path_matches_itself_alone(path: str) -> None:
+    pattern = escape(path)
+    assert glob_pattern(pattern).fullmatch(path)
+    assert not glob_pattern(pattern).fullmatch(path + "a")
+    assert literal_prefix(pattern) == path
+    assert path.startswith(folder_prefix(pattern))
+
+
+@given(st.text(alphabet="ab*?[]!/.-^\\&~", max_size=12), st.text(alphabet="ab/.-", max_size=8))
+def test_any_pattern_is_a_pattern(pattern: str, path: str) -> None:
+    match = glob_pattern(pattern).fullmatch(path)
+    assert match is None or path.startswith(literal_prefix(pattern))

@@ -1,0 +1,330 @@
+"""Folders of images: by class, or with metadata in CSV or JSON lines."""
+
+import csv
+import io
+import json
+import os
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.files import BeamFiles
+from pipeline.rejects import Reject
+from pipeline.sources import csv_rows
+from pipeline.sources.base import Plan, SourceError
+from pipeline.sources.image_folder import ImageFolder
+
+TEXT, CATEGORY, NUMBER, INTEGER, PATH = ColumnType
+FILES = BeamFiles()
+IMAGE: Columns = {"image": PATH}
+CLASSES: Columns = {"image": PATH, "label": CATEGORY}
+COMPOSED, DECOMPOSED = unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")
+
+
+def source(folder: object) -> ImageFolder:
+    return ImageFolder(format="image_folder", path=str(folder))
+
+
+def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
+    """Makes empty-looking images, and metadata files: `csv`, `jsonl`, or below a folder `x__csv`."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"12345")
+    for name, text in texts.items():
+        *parts, suffix = name.split("__")
+        file = folder.joinpath(*parts, f"metadata.{suffix}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[list[dict[str, Any]], list[Reject]]:
+    """The rows, with `at` in place of their position: the file and the line; and the rejects."""
+    images = source(folder)
+    rows, rejects = list[dict[str, Any]](), list[Reject]()
+    for chunk in images.plan(FILES, columns, chunk_bytes).chunks:
+        for block in images.read(chunk, FILES, columns, True):
+            assert [block.table[name].type for name in columns] == [ARROW_TYPES[kind] for kind in columns.values()]
+            rejects += block.rejects
+            for row in block.table.to_pylist():
+                rows.append(row | {"at": images.locate(chunk, row.pop("position"))})
+    return rows, rejects
+
+
+def plan(folder: Path, columns: Columns = IMAGE) -> Plan:
+    return source(folder).plan(FILES, columns, 1 << 20)
+
+
+def found(rejects: list[Reject]) -> list[tuple[int, str, str | None]]:
+    return [(reject.position, reject.reason, reject.column) for reject in rejects]
+
+
+def test_class_folders(tmp_path: Path) -> None:
+    fill(
+        tmp_path, "cat/a.JPG", "cat/deep/b.png", "dog/c.tiff", "root.webp", "dog/.hidden.png", "dog/notes.txt", "x.npy"
+    )
+    rows, rejects = read(tmp_path, CLASSES | {"file_name": TEXT})
+    assert [(row["image"], row["label"], row["key"], row["at"]) for row in rows] == [
+        ("cat/a.JPG", "cat", b"cat/a.JPG", ("cat/a.JPG", None)),
+        ("cat/deep/b.png", "deep", b"cat/deep/b.png", ("cat/deep/b.png", None)),
+        ("dog/c.tiff", "dog", b"dog/c.tiff", ("dog/c.tiff", None)),
+    ]
+    assert [row["file_name"] for row in rows] == [row["image"] for row in rows]
+    assert found(rejects) == [(3, "missing_value", "label")]
+    assert rejects[0].key == "root.webp"
+    assert len(read(tmp_path, IMAGE)[0]) == 4
+
+
+def test_the_plan_of_class_folders(tmp_path: Path) -> None:
+    made = plan(fill(tmp_path, "cat/a.jpg", "dog/b.png", "dog/notes.txt", "a.npy", "b.npy", "c.npy"))
+    assert (made.rows, made.bytes, [file.path for file in made.inputs]) == (2, 10, ["cat/a.jpg", "dog/b.png"])
+    assert made.notes == ["other files, left out: 4 (a.npy, b.npy, c.npy, …)"]
+    assert [(chunk.file, chunk.bytes, chunk.work.names) for chunk in made.chunks] == [
+        ("", 10, ("cat/a.jpg", "dog/b.png"))
+    ]
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 5000, 1 << 14, 1 << 23])
+def test_a_listing_is_the_same_however_it_is_cut(tmp_path: Path, chunk_bytes: int) -> None:
+    names = [f"{number % 3}/{number:02}.png" for number in range(20)]
+    rows, _ = read(fill(tmp_path, *names), CLASSES, chunk_bytes)
+    assert [row["image"] for row in rows] == sorted(names)
+    chunks = source(tmp_path).plan(FILES, CLASSES, chunk_bytes).chunks
+    assert len(chunks) == min(20, -(-20 * 2048 // chunk_bytes))
+    assert sum(chunk.bytes for chunk in chunks) == 100
+
+
+def test_numbers_as_folder_names(tmp_path: Path) -> None:
+    fill(tmp_path, "0/a.png", "-3/b.png", "1.5/c.png", "x/d.png")
+    rows, rejects = read(tmp_path, {"label": INTEGER})
+    assert [row["label"] for row in rows] == [-3, 0]
+    assert found(rejects) == [(2, "wrong_type", "label"), (3, "wrong_type", "label")]
+    assert [row["label"] for row in read(tmp_path, {"label": NUMBER})[0]] == [-3, 0, 1.5]
+
+
+def test_names_keep_their_form_and_keys_are_composed(tmp_path: Path) -> None:
+    fill(tmp_path, f"{DECOMPOSED}/{DECOMPOSED}.png")
+    [row], _ = read(tmp_path, CLASSES)
+    assert row["image"] == f"{DECOMPOSED}/{DECOMPOSED}.png"
+    assert row["key"].decode() == f"{COMPOSED}/{COMPOSED}.png"
+
+
+def test_a_name_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, "a.png", os.fsdecode(b"\xff.png"))
+    assert len(read(tmp_path, IMAGE)[0]) == 1
+    assert plan(tmp_path).notes == ["other files, left out: 1 (?.png)"]
+
+
+def test_odd_folder_names(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "[v2] *", "x/a.png").parent / "[v2] *"
+    assert [row["image"] for row in read(folder, CLASSES)[0]] == ["x/a.png"]
+    assert source(f"{folder}/").root(FILES) == str(folder)
+
+
+BOTH = pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+
+
+def metadata(suffix: str, *rows: dict[str, Any]) -> str:
+    """The rows as a file; in CSV a cell is empty where a row lacks it."""
+    if suffix == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+@BOTH
+def test_metadata_gives_the_rows(tmp_path: Path, suffix: str) -> None:
+    first = {"file_name": "a.png", "text": 'a "b",\nc', "kind": "x", "price": 1.5, "count": 3}
+    second = {"file_name": "./x/../b.jpg", "text": "", "kind": "y", "price": -2, "count": -1}
+    fill(tmp_path, "a.png", **{suffix: metadata(suffix, first, second)})
+    columns = {"text": TEXT, "kind": CATEGORY, "price": NUMBER, "count": INTEGER, "image": PATH, "file_name": CATEGORY}
+    rows, rejects = read(tmp_path, columns)
+    asked = ("text", "kind", "price", "count")
+    assert [[row[name] for name in asked] for row in rows] == [[row[name] for name in asked] for row in (first, second)]
+    assert [(row["image"], row["file_name"], row["key"]) for row in rows] == [
+        ("a.png", "a.png", b"a.png"),
+        ("b.jpg", "b.jpg", b"b.jpg"),
+    ]
+    assert [row["at"] for row in rows] == [
+        (f"metadata.{suffix}", line) for line in ((2, 4) if suffix == "csv" else (1, 2))
+    ]
+    assert not rejects
+
+
+@BOTH
+def test_metadata_below_the_root(tmp_path: Path, suffix: str) -> None:
+    one = metadata(suffix, {"file_name": "a.png"}, {"file_name": "../y/b.png"}, {"file_name": "../../c.png"})
+    fill(tmp_path, "x/a.png", "y/b.png", **{f"x__{suffix}": one, "y__csv": "file_name,label\nd/e.png,\n"})
+    rows, rejects = read(tmp_path, IMAGE)
+    assert [row["image"] for row in rows] == ["x/a.png", "y/b.png", "y/d/e.png"]
+    assert found(rejects) == [(3 if suffix == "csv" else 2, "forbidden_path", "image")]
+
+
+@BOTH
+def test_label_is_the_metadatas_or_the_folders_name(tmp_path: Path, suffix: str) -> None:
+    with_label = metadata(suffix, {"file_name": "x/a.png", "label": "cat"}, {"file_name": "b.png", "label": ""})
+    rows, rejects = read(fill(tmp_path / "given", **{suffix: with_label}), CLASSES)
+    assert ([row["label"] for row in rows], [reject.key for reject in rejects]) == (["cat"], ["b.png"])
+    without = metadata(suffix, {"file_name": "x/a.png"}, {"file_name": "b.png"}, {"file_name": "/c.png"})
+    rows, rejects = read(fill(tmp_path / "derived", **{suffix: without}), CLASSES)
+    assert ([row["label"] for row in rows], [reject.key for reject in rejects]) == (["x"], ["b.png", None])
+    assert [(reject.reason, reject.column) for reject in rejects] == [
+        ("missing_value", "label"),
+        ("forbidden_path", "image"),
+    ]
+
+
+@BOTH
+def test_the_plan_of_metadata_tells_what_is_left_out(tmp_path: Path, suffix: str) -> None:
+    text = metadata(suffix, *({"file_name": name, "t": ""} for name in ("a.png", "none.png", "odd.bin", "a.png")))
+    fill(tmp_path, "a.png", "odd.bin", "b.png", "c.png", "d.png", "e.png", "notes.txt", **{suffix: text})
+    made = plan(tmp_path)
+    assert made.rows == 4
+    assert [file.path for file in made.inputs] == ["a.png", f"metadata.{suffix}", "odd.bin"]
+    assert made.bytes == 10 + len(text)
+    assert made.notes == [
+        f"images without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png, …)",
+        "other files, left out: 1 (notes.txt)",
+    ]
+
+
+def test_a_category_of_integers_and_booleans_in_metadata(tmp_path: Path) -> None:
+    text = metadata("jsonl", {"file_name": "a", "n": 1, "b": True}, {"file_name": "b", "n": "1", "b": False})
+    rows, rejects = read(fill(tmp_path, jsonl=text), {"n": CATEGORY, "b": CATEGORY})
+    assert [(row["n"], row["b"]) for row in rows] == [("1", "true")]
+    assert found(rejects) == [(1, "wrong_type", "n")]
+
+
+CSV_FAULTS = {
+    "too few cells": ("a.png,x,1", "malformed_row", None),
+    "too many cells": ("a.png,x,1,2,3", "malformed_row", None),
+    "text behind a quote": ('a.png,"x"y,1,2', "malformed_row", None),
+    "no text is a text": ("a.png,,1,2", None, None),
+    "no path": (",x,1,2", "missing_value", "image"),
+    "no number": ("a.png,x, ,2", "missing_value", "n"),
+    "no integer": ("a.png,x,1,", "missing_value", "i"),
+    "a word": ("a.png,x,one,2", "wrong_type", "n"),
+    "an underscore": ("a.png,x,1_0,2", "wrong_type", "n"),
+    "NaN": ("a.png,x,nan,2", "wrong_type", "n"),
+    "beyond float32": ("a.png,x,1e39,2", "wrong_type", "n"),
+    "a fraction": ("a.png,x,1,2.0", "wrong_type", "i"),
+    "beyond int64": (f"a.png,x,1,{1 << 63}", "wrong_type", "i"),
+    "many digits": ("a.png,x,1," + "1" * 5000, "wrong_type", "i"),
+    "a long text": (f"a.png,{'x' * 200_000},1,2", None, None),
+    "spaces": ("a.png,x, 1 , -2 ", None, None),
+    "a NUL": ("a.png,\0,1,2", None, None),
+    "absolute": ("/a.png,x,1,2", "forbidden_path", "image"),
+}
+
+
+@pytest.mark.parametrize(("record", "reason", "column"), CSV_FAULTS.values(), ids=CSV_FAULTS)
+def test_csv_cells(tmp_path: Path, record: str, reason: str | None, column: str | None) -> None:
+    text = f"file_name,t,n,i\nfirst.png,x,1,2\n{record}\nlast.png,x,1,2\n"
+    columns = {"image": PATH, "t": TEXT, "n": NUMBER, "i": INTEGER}
+    rows, rejects = read(fill(tmp_path, csv=text), columns)
+    assert [rows[0]["image"], rows[-1]["image"]] == ["first.png", "last.png"]
+    assert found(rejects) == ([] if reason is None else [(2, reason, column)])
+    assert len(rows) + len(rejects) == 3
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_csv_lines(tmp_path: Path, end: str, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = ["", "file_name,t", "a.png,x", "", f'b.png,"y{end}{end}z"', "bad", "c.png,z", "", ""]
+    fill(tmp_path, csv=mark + end.join(records))
+    for batch in (1, 2, 100):
+        monkeypatch.setattr(csv_rows, "BATCH_RECORDS", batch)
+        rows, rejects = read(tmp_path, {"t": TEXT})
+        assert [(row["t"], row["at"][1]) for row in rows] == [("x", 3), (f"y{end}{end}z", 5), ("z", 9)]
+        assert found(rejects) == [(7, "malformed_row", None)]
+        [chunk] = source(tmp_path).plan(FILES, IMAGE, 1).chunks
+        assert sum(block.positions for block in source(tmp_path).read(chunk, FILES, IMAGE, False)) >= 9
+
+
+def test_csv_that_is_not_utf8(tmp_path: Path) -> None:
+    text = b"file_name,t,x\na.png,\xff,1\nb.png,ok,\xff\n\xffc.png,ok,1\n"
+    rows, rejects = read(fill(tmp_path, csv=text), {"t": TEXT})
+    assert [row["key"] for row in rows] == [b"b.png"]
+    assert found(rejects) == [(1, "invalid_utf8", "t"), (3, "invalid_utf8", "image")]
+    assert [reject.key for reject in rejects] == ["a.png", None]
+
+
+def test_a_quote_that_is_never_closed(tmp_path: Path) -> None:
+    rows, rejects = read(fill(tmp_path, csv='file_name,t\na.png,x\nb.png,"y\nc.png,z\n'), {"t": TEXT})
+    assert [row["t"] for row in rows] == ["x"]
+    assert found(rejects) == [(2, "malformed_row", None)]
+    assert rejects[0].message == "the record is not CSV: unexpected end of data"
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=6), st.integers(-99, 99)), min_size=1),
+    st.integers(1, 200),
+)
+def test_csv_and_json_lines_give_the_same_rows(
+    tmp_path_factory: pytest.TempPathFactory, values: list[tuple[str, int]], chunk_bytes: int
+) -> None:
+    records = [{"file_name": f"{place}.png", "t": text, "n": n} for place, (text, n) in enumerate(values)]
+    folder = tmp_path_factory.mktemp("images")
+    read_back = {}
+    for suffix in ("csv", "jsonl"):
+        rows, rejects = read(
+            fill(folder / suffix, **{suffix: metadata(suffix, *records)}), {"t": TEXT, "n": NUMBER}, chunk_bytes
+        )
+        read_back[suffix] = [(row["key"].decode(), row["t"], row["n"]) for row in rows]
+        assert not rejects
+    assert read_back["jsonl"] == [tuple(record.values()) for record in records]
+    assert read_back["csv"] == read_back["jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "columns", "message"),
+    [
+        ({}, IMAGE, r"holds no metadata.csv, no metadata.jsonl and no image \(\.bmp"),
+        ({"csv": ""}, IMAGE, "metadata.csv has no column 'file_name'; it has none"),
+        ({"csv": "filename,t\na,b\n"}, IMAGE, "no column 'file_name'; it has filename, t. Did you mean 'filename'"),
+        ({"csv": "file_name,t,t\na,b,c\n"}, IMAGE, "two columns 't'"),
+        ({"csv": 'file_name,"t"x\n'}, IMAGE, "the header is not CSV"),
+        ({"csv": "file_name\n\n"}, IMAGE, "metadata.csv holds no row"),
+        (
+            {"csv": "file_name,text\na,b\n"},
+            {"tex": TEXT},
+            r"no column 'tex' in its metadata; .*, image, label\. .*'text'",
+        ),
+        ({"jsonl": "x\n"}, IMAGE, "metadata.jsonl holds no JSON object"),
+        ({"jsonl": '{"a": 1}\n'}, IMAGE, "metadata.jsonl has no column 'file_name'; it has a"),
+        ({"csv": "file_name\n", "jsonl": "{}"}, IMAGE, "holds both metadata.csv and metadata.jsonl"),
+    ],
+)
+def test_metadata_that_cannot_be_read(tmp_path: Path, texts: dict[str, str], columns: Columns, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        plan(fill(tmp_path, **texts), columns)
+
+
+def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="nowhere: no such folder"):
+        plan(tmp_path / "nowhere")
+    fill(tmp_path, "a.png")
+    with pytest.raises(
+        SourceError, match=r"no column 'text' and no metadata\.csv .*; it has image, file_name, label\.$"
+    ):
+        plan(tmp_path, {"text": TEXT})
+    with pytest.raises(SourceError, match="Did you mean 'label'"):
+        plan(tmp_path, {"lable": CATEGORY})
+
+
+def test_a_folder_that_fails_while_it_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(BeamFiles, "match", fail)
+    with pytest.raises(SourceError, match=f"cannot read {tmp_path}: Permission denied"):
+        plan(tmp_path)

@@ -1,0 +1,350 @@
+"""JSON Lines: what a row is, and that it is the same however the file is cut."""
+
+import json
+import math
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.files import BeamFiles
+from pipeline.rejects import REASONS, Reject
+from pipeline.sources import AnySource, lines
+from pipeline.sources.base import Plan, SourceError
+from pipeline.sources.jsonl import JsonLines
+
+TEXT, CATEGORY, NUMBER, INTEGER, PATH = ColumnType
+FILES = BeamFiles()
+ASKED: Columns = {"t": TEXT, "c": CATEGORY, "n": NUMBER, "i": INTEGER, "p": PATH}
+GOOD = {"t": "text", "c": "cat", "n": 1.5, "i": 7, "p": "a.png"}
+FIRST = json.dumps(GOOD).encode()
+
+
+def source(path: object) -> JsonLines:
+    return JsonLines(format="jsonl", path=str(path))
+
+
+def read(
+    file: Path, columns: Columns = ASKED, chunk_bytes: int = 1 << 20, with_key: bool = True
+) -> tuple[list[dict[str, Any]], list[Reject], list[int]]:
+    """Rows and rejects by their lines in the file (from 0), and the positions that each chunk covered."""
+    plan = source(file).plan(FILES, columns, chunk_bytes)
+    rows, rejects, covered = list[dict[str, Any]](), list[Reject](), list[int]()
+    for index, chunk in enumerate(plan.chunks):
+        first, covered = sum(covered), [*covered, 0]
+        for block in source(file).read(chunk, FILES, columns, with_key):
+            check_block(block.table, columns, with_key)
+            rows += [row | {"position": row["position"] + first} for row in block.table.to_pylist()]
+            rejects += [Reject(index, r.position + first, r.reason, r.message, r.key, r.column) for r in block.rejects]
+            covered[-1] += block.positions
+    return rows, rejects, covered
+
+
+def check_block(table: pa.Table, columns: Columns, with_key: bool) -> None:
+    types = {name: ARROW_TYPES[kind] for name, kind in columns.items()} | {"position": pa.int64()}
+    assert dict(zip(table.schema.names, table.schema.types, strict=True)) == types | (
+        {"key": pa.binary()} if with_key else {}
+    )
+    assert sum(column.null_count for column in table.columns) == 0
+
+
+def write(folder: Path, *rows: bytes, end: bytes = b"\n") -> Path:
+    file = folder / "rows.jsonl"
+    file.write_bytes(b"".join(row + end for row in rows))
+    return file
+
+
+def line(**changed: object) -> bytes:
+    return json.dumps(GOOD | changed).encode()
+
+
+FAULTS: dict[str, tuple[bytes, str, str | None]] = {
+    "no object": (b"[1]", "malformed_row", None),
+    "a word": (b"word", "malformed_row", None),
+    "cut": (FIRST[:-1], "malformed_row", None),
+    "cut at a brace": (b'{"x": {"y": 1}', "malformed_row", None),
+    "a string that is open": (b'{"x": "}', "malformed_row", None),
+    "two objects": (FIRST + FIRST, "malformed_row", None),
+    "two objects and a NUL": (FIRST + FIRST + b"\0}", "malformed_row", None),
+    "a comma too many": (FIRST[:-1] + b",}", "malformed_row", None),
+    "single quotes": (b"{'t': 1}", "malformed_row", None),
+    "a comment": (b"{/**/}", "malformed_row", None),
+    "a control character": (b'{"t": "a\x01"}', "malformed_row", None),
+    "a NUL": (b'{"t": "\0"}', "malformed_row", None),
+    "a key twice": (FIRST[:-1] + b', "t": "b"}', "malformed_row", None),
+    "beyond float64, not asked for": (FIRST[:-1] + b', "x": 1e400}', "malformed_row", None),
+    "surrogate, not asked for": (FIRST[:-1] + rb', "x": "\ud800"}', "malformed_row", None),
+    "another whitespace": ("\u00a0".encode() + FIRST, "malformed_row", None),
+    "a mark inside": (b"\xef\xbb\xbf" + FIRST, "malformed_row", None),
+    "bytes": (line(t="@").replace(b"@", b"\xff"), "invalid_utf8", "t"),
+    "encoded surrogate": (line(t="@").replace(b"@", b"\xed\xa0\x80"), "invalid_utf8", "t"),
+    "surrogate": (line(t="@").replace(b"@", rb"\ud800"), "invalid_utf8", "t"),
+    "bytes in a category": (line(c="@").replace(b"@", b"\xc0\x80"), "invalid_utf8", "c"),
+    "bytes in a path": (line(p="@").replace(b"@", b"\xff"), "invalid_utf8", "p"),
+    "null": (line(t=None), "missing_value", "t"),
+    "absent": (b'{"t": "a", "c": "b", "i": 1, "p": "a"}', "missing_value", "n"),
+    "empty object": (b"{}", "missing_value", "t"),
+    "empty category": (line(c=""), "missing_value", "c"),
+    "blank category": (line(c=" \u3000\t"), "missing_value", "c"),
+    "empty path": (line(p=" "), "missing_value", "p"),
+    "a number as text": (line(t=1), "wrong_type", "t"),
+    "a list as text": (line(t=["a"]), "wrong_type", "t"),
+    "an object as category": (line(c={"a": 1}), "wrong_type", "c"),
+    "a number as category": (line(c=1), "wrong_type", "c"),
+    "a boolean as category": (line(c=True), "wrong_type", "c"),
+    "a line feed in a category": (line(c="a\nb"), "wrong_type", "c"),
+    "a carriage return in a category": (line(c="a\rb"), "wrong_type", "c"),
+    "a string as number": (line(n="1"), "wrong_type", "n"),
+    "a boolean as number": (line(n=True), "wrong_type", "n"),
+    "NaN": (line(n=math.nan), "wrong_type", "n"),
+    "Infinity": (line(n=math.inf), "wrong_type", "n"),
+    "beyond float32": (line(n=3.5e38), "wrong_type", "n"),
+    "beyond float64": (line(n="@").replace(b'"@"', b"1e400"), "malformed_row", None),
+    "many digits": (line(n="@").replace(b'"@"', b"1" * 5000), "wrong_type", "n"),
+    "NaN as integer": (line(i=math.nan), "wrong_type", "i"),
+    "a fraction as integer": (line(i=1.0), "wrong_type", "i"),
+    "an exponent as integer": (line(i="@").replace(b'"@"', b"1e2"), "wrong_type", "i"),
+    "beyond int64": (line(i=1 << 63), "wrong_type", "i"),
+    "absolute": (line(p="/a.png"), "forbidden_path", "p"),
+    "above": (line(p="../a.png"), "forbidden_path", "p"),
+    "above in the end": (line(p="x/../../a.png"), "forbidden_path", "p"),
+    "a URL": (line(p="http://x/a.png"), "forbidden_path", "p"),
+    "a NUL in a path": (line(p="a\0"), "forbidden_path", "p"),
+    "the first column counts": (line(n="x", c=1), "wrong_type", "c"),
+}
+
+
+@pytest.mark.parametrize(("bad", "reason", "column"), FAULTS.values(), ids=FAULTS)
+def test_a_bad_line_is_one_reject(tmp_path: Path, bad: bytes, reason: str, column: str | None) -> None:
+    rows, rejects, covered = read(write(tmp_path, FIRST, bad, line(t="last")))
+    assert [row["t"] for row in rows] == ["text", "last"]
+    [reject] = rejects
+    assert (reject.position, reject.reason, reject.column) == (1, reason, column)
+    assert reason in REASONS
+    assert reject.key == blake2b(bad.strip(b" \t\r"), digest_size=16).hexdigest()
+    assert covered == [3]
+    assert read(write(tmp_path, FIRST, bad, line(t="last")), chunk_bytes=len(FIRST) + 1)[1][0].message == reject.message
+
+
+ACCEPTED: dict[str, tuple[bytes, dict[str, object]]] = {
+    "escapes": (rb'{"t": "\u0061\ud83d\ude00\n\u0000"}', {"t": "a😀\n\0"}),
+    "an escaped key": (rb'{"\u0074": "a"}', {"t": "a"}),
+    "empty text": (b'{"t": ""}', {"t": ""}),
+    "whitespace": (b' \t{ "t" :\r"a"}\t ', {"t": "a"}),
+    "NaN, not asked for": (b'{"t": "a", "x": [NaN, -Infinity]}', {"t": "a"}),
+    "another key twice": (b'{"x": 1, "t": "a", "x": "b"}', {"t": "a"}),
+    "bytes, not asked for": (b'{"t": "a", "x": "\xff"}', {"t": "a"}),
+    "deep": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b', "t": "a"}', {"t": "a"}),
+    "braces in a string": (b'{"t": "}{", "x": {"y": {}}}', {"t": "}{"}),
+}
+
+
+@pytest.mark.parametrize(("good", "expected"), ACCEPTED.values(), ids=ACCEPTED)
+def test_an_odd_line_is_a_row(tmp_path: Path, good: bytes, expected: dict[str, object]) -> None:
+    rows, rejects, _ = read(write(tmp_path, b'{"t": "first"}', good, b"{}"), {"t": TEXT}, with_key=False)
+    assert rows == [{"t": "first", "position": 0}, expected | {"position": 1}]
+    assert [reject.key for reject in rejects] == [None]
+
+
+def test_numbers_are_exact(tmp_path: Path) -> None:
+    values = [(0, -(1 << 63)), (-0.0, (1 << 63) - 1), (1e-400, -0), (3.4028234e38, 1), (1 << 60, 2), (0.1, 3)]
+    file = write(tmp_path, *(json.dumps({"n": n, "i": i}).encode() for n, i in values))
+    rows, rejects, _ = read(file, {"n": NUMBER, "i": INTEGER})
+    assert [(row["n"], row["i"]) for row in rows] == [(float(n), i) for n, i in values]
+    assert math.copysign(1, rows[1]["n"]) == -1
+    assert not rejects
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([7, -1, "7"], ["7", "-1"]), ([None, True, False, 1], ["true", "false"])]
+)
+def test_a_category_has_the_type_of_its_first_value(tmp_path: Path, values: list[object], expected: list[str]) -> None:
+    file = write(tmp_path, *(json.dumps({"c": value}).encode() for value in values))
+    for chunk_bytes in (1, 1000):
+        rows, rejects, _ = read(file, {"c": CATEGORY}, chunk_bytes)
+        assert [row["c"] for row in rows] == expected
+        assert len(rejects) == len(values) - len(expected)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_blank_lines_and_marks_count_as_lines_and_are_no_rows(tmp_path: Path, end: bytes, mark: bytes) -> None:
+    file = write(tmp_path, mark + b"", b'{"t": "a"}', b" \t", b"", b'{"t": "b"}', b"x", b"", end=end)
+    for chunk_bytes in range(1, file.stat().st_size + 2):
+        rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
+        assert [(row["position"], row["t"]) for row in rows] == [(1, "a"), (4, "b")]
+        assert [reject.position for reject in rejects] == [5]
+        assert sum(covered) == 7
+        assert rows[0]["key"] == blake2b(b'{"t": "a"}', digest_size=16).hexdigest().encode()
+
+
+def test_the_last_line_needs_no_newline(tmp_path: Path) -> None:
+    file = write(tmp_path, b'{"t": "a"}\n{"t": "b"}', end=b"")
+    assert [[row["t"] for row in read(file, {"t": TEXT}, size)[0]] for size in (1, 5, 100)] == [["a", "b"]] * 3
+
+
+WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
+ROWS = st.fixed_dictionaries(
+    {"t": WORDS, "n": st.floats(width=32, allow_nan=False, allow_infinity=False)},
+    optional={"x": st.recursive(st.none() | WORDS | st.integers(), lambda inner: st.lists(inner, max_size=3))},
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(ROWS | st.none(), min_size=1), st.booleans(), st.integers(1, 200), st.integers(1, 64))
+def test_well_formed_lines_are_what_json_says(
+    tmp_path_factory: pytest.TempPathFactory, values: list[Any], ascii_only: bool, chunk_bytes: int, piece: int
+) -> None:
+    first = {"t": "first", "n": 0.0}
+    texts = ["" if row is None else json.dumps(row, ensure_ascii=ascii_only) for row in (first, *values)]
+    file = write(tmp_path_factory.mktemp("rows"), *(text.encode() for text in texts))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "PIECE_BYTES", piece)
+        patch.setattr(lines, "TAIL_BYTES", piece)
+        rows, rejects, covered = read(file, {"t": TEXT, "n": NUMBER}, chunk_bytes, with_key=False)
+    expected = [json.loads(text) | {"position": place} for place, text in enumerate(texts) if text]
+    assert rows == [{name: row[name] for name in ("t", "n", "position")} for row in expected]
+    assert (rejects, sum(covered)) == ([], len(texts))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from([FIRST, b"", *(bad for bad, *_ in FAULTS.values() if len(bad) < 1000)]), max_size=60),
+    st.integers(1, 3000),
+)
+def test_a_line_has_the_outcome_that_it_has_alone(
+    tmp_path_factory: pytest.TempPathFactory, chosen: list[bytes], chunk_bytes: int
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    file = write(folder, FIRST, *chosen)
+    rows, rejects, covered = read(file, chunk_bytes=chunk_bytes)
+    whole, whole_rejects, _ = read(file)
+    assert rows == whole
+    assert [(r.position, r.reason, r.message, r.key, r.column) for r in rejects] == [
+        (r.position, r.reason, r.message, r.key, r.column) for r in whole_rejects
+    ]
+    assert len(rows) + len(rejects) + chosen.count(b"") == sum(covered) == len(chosen) + 1
+    reasons = {bad: reason for bad, reason, _ in FAULTS.values()}
+    assert [reject.reason for reject in rejects] == [reasons[text] for text in chosen if text in reasons]
+
+
+def test_a_column_that_is_wrong_everywhere(tmp_path: Path) -> None:
+    file = write(tmp_path, *[FIRST] * 500, FIRST.replace(b'"text"', b"5"))
+    rows, rejects, _ = read(file, {"t": NUMBER})
+    assert [row["position"] for row in rows] == [500]
+    assert {(reject.reason, reject.message) for reject in rejects} == {
+        ("wrong_type", "a number is wanted, a string found")
+    }
+
+
+def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+    just, too_long = line(t="a" * (100 - len(line(t="")))), line(t="a" * 5000)
+    file = write(tmp_path, FIRST, too_long, just, too_long, too_long, FIRST)
+    for piece in (16, 150, 1 << 20):
+        monkeypatch.setattr(lines, "PIECE_BYTES", piece)
+        monkeypatch.setattr(lines, "TAIL_BYTES", piece)
+        for chunk_bytes in (50, 6000, 1 << 20):
+            rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
+            assert [row["position"] for row in rows] == [0, 2, 5]
+            assert [(r.position, r.reason, r.key) for r in rejects] == [(n, "too_large", None) for n in (1, 3, 4)]
+            assert sum(covered) == 6
+
+
+def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
+    (tmp_path / "x" / "y").mkdir(parents=True)
+    write(tmp_path / "x" / "y", line(p="a//b/../é.png"), line(p="../b.png"), line(p="../../../b.png"))
+    rows, rejects = [], []
+    pattern = source(tmp_path / "**" / "*.jsonl")
+    for chunk in pattern.plan(FILES, ASKED, 1000).chunks:
+        assert pattern.locate(chunk, 2) == ("x/y/rows.jsonl", 3)
+        for block in pattern.read(chunk, FILES, ASKED, False):
+            rows += block.table["p"].to_pylist()
+            rejects += [reject.position for reject in block.rejects]
+    assert (rows, rejects) == (["x/y/a/é.png", "x/b.png"], [2])
+
+
+@pytest.mark.parametrize(
+    ("path", "root", "inputs"),
+    [
+        ("a.jsonl", "", ["a.jsonl"]),
+        ("", "", ["a.jsonl", "b.jsonl"]),
+        ("*/*.jsonl", "", ["[1]/d.jsonl", "x/c.jsonl"]),
+        ("x/*.jsonl", "/x", ["c.jsonl"]),
+        ("[1]", "/[1]", ["d.jsonl"]),
+        ("[1]/d.jsonl", "/[1]", ["d.jsonl"]),
+        ("[ab].jsonl", "", ["a.jsonl", "b.jsonl"]),
+    ],
+)
+def test_a_path_is_a_file_a_folder_or_a_glob(tmp_path: Path, path: str, root: str, inputs: list[str]) -> None:
+    for name in ("a.jsonl", "b.jsonl", "x/c.jsonl", "[1]/d.jsonl", "e.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(FIRST)
+    (tmp_path / "x" / "empty.jsonl").touch()
+    found = source(f"{tmp_path}/{path}")
+    plan = found.plan(FILES, ASKED, 1000)
+    assert found.root(FILES) == f"{tmp_path}{root}"
+    assert [file.path for file in plan.inputs] == inputs == [chunk.file for chunk in plan.chunks]
+    assert plan.bytes == len(FIRST) * len(inputs)
+    assert ["empty.jsonl" in note for note in plan.notes] == [True] * (path in ("*/*.jsonl", "x/*.jsonl"))
+
+
+def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, FIRST)
+    monkeypatch.chdir(tmp_path)
+    for path in ("rows.jsonl", "*.jsonl", "."):
+        plan = source(path).plan(FILES, ASKED, 1000)
+        assert [block.table.num_rows for block in source(path).read(plan.chunks[0], FILES, ASKED, True)] == [1]
+
+
+def test_the_plan_does_not_depend_on_the_cutting(tmp_path: Path) -> None:
+    file = write(tmp_path, *[line(t="a" * (number % 50)) for number in range(3000)])
+    sizes = (100, 5000, 1 << 20)
+    plans = [source(file).plan(FILES, ASKED, size) for size in sizes]
+    assert len({(plan.rows, plan.bytes, tuple(plan.inputs)) for plan in plans}) == 1
+    assert abs(plans[0].rows - 3000) < 300
+    assert all(chunk.bytes <= size for plan, size in zip(plans, sizes, strict=True) for chunk in plan.chunks)
+    assert {sum(chunk.bytes for chunk in plan.chunks) for plan in plans} == {file.stat().st_size}
+
+
+@pytest.mark.parametrize("content", [b"{}", b"{}\n", b'{"t": "%s"}' % (b"a" * 200_000)])
+def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
+    plan: Plan = source(write(tmp_path, content, end=b"")).plan(FILES, {}, 1000)
+    assert 1 <= plan.rows <= 4
+
+
+@pytest.mark.parametrize(
+    ("path", "columns", "message"),
+    [
+        ("none.jsonl", ASKED, "none.jsonl: no such file"),
+        ("none/*.jsonl", ASKED, "no such file"),
+        ("folder", ASKED, r"no \*.jsonl in it"),
+        ("empty.jsonl", ASKED, "every file is empty"),
+        ("blank.jsonl", ASKED, "holds no JSON object"),
+        ("list.jsonl", ASKED, "holds no JSON object"),
+        ("rows.jsonl", {"tex": TEXT}, "rows.jsonl has no column 'tex' in its first lines; it has n, text. .*'text'"),
+        ("rows.jsonl", {"zzz": TEXT}, r"it has n, text\.$"),
+        ("wide.jsonl", {"zzz": TEXT}, "column19 and 10 more"),
+    ],
+)
+def test_a_source_that_cannot_be_read(tmp_path: Path, path: str, columns: Columns, message: str) -> None:
+    (tmp_path / "folder").mkdir()
+    wide = json.dumps({f"column{number}": 1 for number in range(30)})
+    contents = {"empty": "", "blank": "\n \n", "list": "[1]\nx\n", "rows": '{"n": 1}\n{"text": 1}\n', "wide": wide}
+    for name, content in contents.items():
+        (tmp_path / f"{name}.jsonl").write_text(content)
+    with pytest.raises(SourceError, match=message):
+        source(tmp_path / path).plan(FILES, columns, 1000)
+
+
+def test_a_source_is_chosen_by_its_format() -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(AnySource)
+    assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a")
+    with pytest.raises(ValueError, match="'image_folder', 'jsonl'"):
+        adapter.validate_python({"format": "csv", "path": "a"})

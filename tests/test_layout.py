@@ -1,0 +1,70 @@
+"""Splits and shards of many keys at once are those of each key alone."""
+
+from bisect import bisect_right
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.keys import hash_key, shard_of, split_bounds
+from pipeline.layout import Layout, hash_keys
+
+EDGES = [0, 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+HASHES = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from(EDGES), min_size=1, max_size=50)
+THREE = Layout({"train": 8, "validation": 1, "test": 1}, {"train": 4, "validation": 1, "test": 2})
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    splits = draw(st.lists(st.sampled_from(["train", "validation", "test", "extra"]), min_size=1, unique=True))
+    weights = draw(st.lists(st.floats(0.01, 100) | st.just(0), min_size=len(splits), max_size=len(splits)).filter(any))
+    shards = [1 << draw(st.integers(0, 16)) for _ in splits]
+    return Layout(dict(zip(splits, weights, strict=True)), dict(zip(splits, shards, strict=True)))
+
+
+@given(layouts(), HASHES)
+def test_many_keys_go_where_each_would_alone(layout: Layout, hashes: list[int]) -> None:
+    bounds = split_bounds(layout.weights)
+    splits = [bisect_right(bounds, hash_) for hash_ in hashes]
+    found = layout.split_of(np.array(hashes, np.uint64))
+    assert found.tolist() == splits
+    groups = layout.group_of(found, np.array(hashes, np.uint64)).tolist()
+    names = [layout.splits[split] for split in splits]
+    shards = [(name, shard_of(hash_, layout.shards[name])) for name, hash_ in zip(names, hashes, strict=True)]
+    assert [layout.shard_of_group(group) for group in groups] == shards
+
+
+@given(layouts())
+def test_a_split_of_no_share_gets_no_key(layout: Layout) -> None:
+    found = layout.split_of(np.array(EDGES, np.uint64))
+    assert all(layout.weights[layout.splits[split]] for split in found)
+
+
+def test_groups_are_the_shards_of_all_splits_numbered_through() -> None:
+    assert THREE.splits == ["train", "validation", "test"]
+    assert THREE.groups == 7
+    assert [THREE.shard_of_group(group) for group in range(7)] == [
+        *[("train", shard) for shard in range(4)],
+        ("validation", 0),
+        ("test", 0),
+        ("test", 1),
+    ]
+
+
+@pytest.mark.parametrize("keys", [[], [b""], [b"a", b"\xff", b"a", bytes(300)]])
+def test_hashes_of_many_keys_are_those_of_each(keys: list[bytes]) -> None:
+    columns = hash_keys(keys)
+    assert [column.dtype for column in columns] == [np.uint64] * 3
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == [hash_key(key) for key in keys]
+
+
+def test_no_keys_have_no_place() -> None:
+    none = np.array([], np.uint64)
+    assert THREE.group_of(THREE.split_of(none), none).tolist() == []
+
+
+def test_keys_fall_into_splits_by_their_shares() -> None:
+    splits, _, _ = hash_keys([b"%d" % number for number in range(20_000)])
+    shares = np.bincount(THREE.split_of(splits), minlength=3) / 20_000
+    assert shares.tolist() == pytest.approx([0.8, 0.1, 0.1], abs=0.01)

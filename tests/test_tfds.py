@@ -1,0 +1,36 @@
+"""TensorFlow Datasets opens a version as it is, and reads what our reader reads."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.build import build
+from pipeline.reader import open_dataset
+from tests.every_kind import make
+
+pytestmark = pytest.mark.slow
+tfds = pytest.importorskip("tensorflow_datasets")
+
+
+def test_equal_values(tmp_path: Path) -> None:
+    published = build(make(tmp_path / "in", 60, more_images=True), str(tmp_path / "out"))
+    builder = tfds.builder_from_directory(published.folder)
+    dataset = open_dataset(tmp_path / "out")
+    assert {name: split.num_examples for name, split in builder.info.splits.items()} == dict(dataset.splits)
+    assert builder.info.features["label"].names == dataset.classes
+    assert builder.info.features["category"].names == dataset.class_names("category")
+    config = tfds.ReadConfig(interleave_cycle_length=1)
+    theirs = list(builder.as_dataset(split="train", read_config=config).as_numpy_iterator())
+    ours = [
+        {**{name: value[0] for name, value in features.items()}, "label": label[0]}
+        for features, label in dataset.evaluation_input("train", batch_size=1, with_key=True).as_numpy_iterator()
+    ]
+    assert len(theirs) == len(ours) == dataset.splits["train"]
+    for their, our in zip(theirs, ours, strict=True):
+        for name in ("key", "label", "category", "given", "number", "plain", "note", "count", "weight", "pixels", "open"):
+            np.testing.assert_array_equal(their[name], our[name], err_msg=name)
+        text = np.trim_zeros(our["text"], "b")
+        np.testing.assert_array_equal(their["text"], text)
+        assert np.abs(their["png"] / 255 - our["png"]).max() < 1e-6
+        assert their["jpeg"].shape == our["jpeg"].shape  # its pixels differ: another DCT
