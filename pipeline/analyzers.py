@@ -22,6 +22,7 @@ from pipeline.statistics import Counts, Moments, PixelSums, add_counts, most_fre
 
 BUCKETS = 8  # how many workers can merge the words' counts at once
 FLUSH_WORDS = 500_000  # distinct words kept in a bundle: about 100 MB
+NO_WORD = b" "  # the only line of a vocabulary without words: TensorFlow opens no empty file, and no word is blank
 Batch = tuple[Any, ...]
 
 
@@ -183,6 +184,7 @@ def write_vocabularies(
         pairs = [pair for bucket in buckets for pair in bucket.frequent[place]]
         best = most_frequent({word: count for count, word in pairs}, option.top_k, option.minimum_count)
         words = [w.encode() for w in option.given] if option.given is not None else [word for _, word in best]
+        words = words or [NO_WORD]
         paths.append(os.path.join(folder, f"{option.name}.vocabulary.txt"))
         with tf.io.gfile.GFile(paths[-1], "wb") as file:
             file.write(b"".join(word + b"\n" for word in words))

@@ -123,6 +123,7 @@ class State:
         self._begun = now
         self._history: list[tuple[float, int]] = [(now, 0)]
         self._stage = ""
+        self._share = 0.0
 
     def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> View:
         """Gives the view of the counters at a time (monotonic seconds)."""
@@ -133,7 +134,8 @@ class State:
         stage = self._name_stage(all_read, analyzed, built, read - refused)
         done = built if stage == "building shards" else read
         rate = self._rate(stage, done, now)
-        share = (read + built) / (2 * rows) if rows else 0.0
+        # What was refused is never built; a repeated step, or an estimate of too few rows, does not turn the bar back.
+        share = self._share = max(self._share, (read + refused + built) / (2 * rows) if rows else 0.0)
         details = f"{done:,} records, {rate:,.0f}/s, {refused + dropped:,} rejected"
         if 0 < share < 1:
             details += f", {_clock((now - self._begun) * (1 - share) / share)} left"
@@ -163,7 +165,9 @@ def print_published(console: Console, folder: str, manifest: Manifest, is_new: b
     """Says what a build gave: records by split, rejects by reason, bytes, time and place."""
     if not is_new:
         console.print(
-            f"Nothing has changed since version {manifest.version}, which is live in {folder}", soft_wrap=True
+            f"Nothing has changed since version {manifest.version}, which is live in {folder}",
+            markup=False,
+            soft_wrap=True,
         )
         return
     total = sum(split.bytes for split in manifest.splits.values())
@@ -174,7 +178,7 @@ def print_published(console: Console, folder: str, manifest: Manifest, is_new: b
     console.print(f"  {'rejected':<12} {sum(reasons.values()):>10,} of {manifest.rows['read']:,} rows")
     for reason, count in reasons.items():
         console.print(f"    {reason:<18} {count:>2,}")
-    console.print(f"  in {folder}", soft_wrap=True)
+    console.print(f"  in {folder}", markup=False, soft_wrap=True)
 
 
 def _count(number: int, noun: str) -> str:

@@ -13,7 +13,8 @@ import re
 WILDCARD = re.compile(r"[*?\[]")
 ESCAPED = re.compile(r"\[([*?\[])\]")
 LITERAL = re.compile(r"(?:[^*?\[]|\[[*?\[]\])*")
-TOKEN = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
+TOKEN = re.compile(r"\[(!?)(\]?[^\]]*)\]|.", re.DOTALL)
+MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 NOT_HIDDEN = r"(?!\.)"
 FOLDERS = rf"(?:{NOT_HIDDEN}[^/]+/)*"
 
@@ -60,16 +61,22 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
 
 def _part(part: str) -> str:
     guard = NOT_HIDDEN if WILDCARD.match(part) and not ESCAPED.match(part) else ""
-    return guard + TOKEN.sub(lambda found: _translate(found[0]), part)
+    return guard + TOKEN.sub(_translate, part)
 
 
-def _translate(piece: str) -> str:
-    if piece == "*":
-        return "[^/]*"
-    if piece == "?":
-        return "[^/]"
-    if len(piece) == 1:
-        return re.escape(piece)
-    negated = piece[1] == "!"
-    characters = re.sub(r"[\\\[\]^&~|]", r"\\\g<0>", piece[2 if negated else 1 : -1])
-    return f"[{'^' if negated else ''}{characters}]"
+def _translate(token: re.Match[str]) -> str:
+    text, negated, members = token[0], token[1], token[2]
+    if members:
+        return _set(bool(negated), members)
+    return {"*": "[^/]*", "?": "[^/]"}.get(text) or re.escape(text)
+
+
+def _set(negated: bool, members: str) -> str:
+    """One character of a set; a range that runs backwards holds none."""
+    parts = []
+    for first, last, single in MEMBER.findall(members):
+        if single or first <= last:
+            parts.append(re.escape(single) or f"{re.escape(first)}-{re.escape(last)}")
+    if not parts:
+        return "[^/]" if negated else "(?!)"
+    return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"

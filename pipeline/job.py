@@ -127,7 +127,7 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
             "or run separate processes with `--processes N`"
         )
     if name != "local":
-        return create_runner(name), options, False
+        return _other_runner(name), options, False
     direct = options.view_as(DirectOptions)
     if processes > 1:
         direct.direct_running_mode = "multi_processing"
@@ -135,6 +135,14 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
     else:
         direct.direct_running_mode = "in_memory"
     return FnApiRunner(), options, True
+
+
+def _other_runner(name: str) -> PipelineRunner:
+    try:
+        return create_runner(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunnerError(f"there is no runner '{name}': use 'local' or one of Beam's: {reason}") from None
 
 
 def _refuse_unknown(options: PipelineOptions) -> None:

@@ -13,7 +13,7 @@ def print_dataset(manifest: Manifest, folder: Path, live: str | None) -> None:
     """Prints a version; `live` is the live version's name where the dataset's own folder was given."""
     console = Console(highlight=False)
     console.print(f"[bold]{manifest.name}[/]  {manifest.version}{'  (live)' if live == manifest.version else ''}")
-    console.print(f"{folder}\n", soft_wrap=True)
+    console.print(f"{folder}\n", markup=False, soft_wrap=True)
     console.print(_splits(manifest))
     console.print(_features(manifest))
     _print_classes(console, manifest)

@@ -65,11 +65,14 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
         known = _known_keys(model, problem["loc"][:-1])
         return f"unknown key{did_you_mean(str(path[-1]), known)}; known here: {', '.join(known)}"
     if kind == "missing":
-        return "too few items" if isinstance(problem["loc"][-1], int) else "is needed and is not there"
+        too_few = isinstance(problem["loc"][-1], int)
+        return f"too few items, got {problem['input']}" if too_few else "is needed and is not there"
     if kind == "union_tag_invalid":
         return _unknown_tag(context)
     if kind == "union_tag_not_found":
         return f"needs a `{context['discriminator'].strip(chr(39))}`"
+    if kind == "too_short":
+        return "should not be empty"
     if kind == "value_error":
         return str(context["error"])
     if kind in WANTED:
@@ -90,10 +93,9 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "model_attributes_type": lambda _: "a mapping",
     "model_type": lambda _: "a mapping",
     "string_pattern_mismatch": lambda _: NAME,
-    "string_too_long": lambda context: f"at most {context['max_length']} characters long",
+    "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
     "string_type": lambda _: "text",
-    "too_long": lambda context: f"at most {context['max_length']} items",
-    "too_short": lambda context: f"at least {context['min_length']} item",
+    "too_long": lambda context: f"a list of at most {context['max_length']} items",
     "tuple_type": lambda _: "a list",
 }
 """What a value should have been, by pydantic's type of the error."""

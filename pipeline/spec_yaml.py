@@ -1,6 +1,6 @@
-"""YAML with the line of every place in it, so that whatever is wrong can be pointed at.
+r"""YAML with the line of every place in it, so that whatever is wrong can be pointed at.
 
->>> document = load_yaml("name: a\\nsplits:\\n  train: 80\\n", "dataset.yaml")
+>>> document = load_yaml("name: a\nsplits:\n  train: 80\n", "dataset.yaml")
 >>> document.line(("splits", "train")), document.text(("splits", "train"))
 (3, '80')
 """
@@ -93,12 +93,13 @@ def _line(error: yaml.YAMLError, text: str) -> str:
 
 def _reason(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.reader.ReaderError):
-        return f"the character U+{ord(error.character):04X} cannot stand here"
-    problem = getattr(error, "problem", None)
-    if problem and "'\\t'" in problem:
+        return f"a file holds no character {error.character:#x}"
+    problem, context = getattr(error, "problem", None), getattr(error, "context", None)
+    if problem and r"'\t'" in problem:
         return "a tab cannot indent a line: use spaces"
-    words = [word for word in (getattr(error, "context", None), problem) if word]
-    return ", ".join(words) or str(error)
+    begin = getattr(error, "context_mark", None)
+    since = f" that begins in line {begin.line + 1}" if begin else ""
+    return f"{context}{since}, {problem}" if context else str(problem or error)
 
 
 def _note_places(document: Document, node: yaml.Node, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files by path and by URL: the same patterns match the same files on both."""
 
+import fnmatch
 import io
 import os
 import pickle
@@ -9,15 +10,19 @@ from typing import Any
 
 import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from pipeline.columns import ColumnType
 from pipeline.files import BeamFiles
 from pipeline.globs import escape, folder_prefix, glob_pattern, is_glob, literal_prefix
 from pipeline.sources.base import FileInfo
+from pipeline.sources.image_folder import ImageFolder
+from pipeline.sources.jsonl import JsonLines
 
 TREE = ("a.jsonl", "b.txt", ".hidden.jsonl", "x/a.jsonl", "x/y/c.jsonl", "x/.git/d.jsonl", "[v2]/e.jsonl", "é/f.jsonl")
 BUCKET = {f"fake://bucket/{name}": name.encode() for name in TREE} | {"fake://bucket/x/": b""}
+BUCKET |= {"fake://data/cat/a.png": b"12", "fake://data/rows.jsonl": b'{"p": "cat/a.png"}\n' * 3}
 
 CASES = {
     "*.jsonl": ["a.jsonl"],
@@ -156,6 +161,24 @@ def test_a_bucket_that_cannot_be_listed_is_an_os_error() -> None:
         BeamFiles().match("fake://forbidden/*")
 
 
+@pytest.mark.parametrize("path", ["fake://data/rows.jsonl", "fake://data/*.jsonl", "fake://data", "fake://data/"])
+def test_json_lines_in_a_bucket(path: str) -> None:
+    source = JsonLines(format="jsonl", path=path)
+    plan = source.plan(BeamFiles(), {"p": ColumnType.PATH}, 20)
+    assert source.root(BeamFiles()) == "fake://data"
+    assert [file.path for file in plan.inputs] == ["rows.jsonl"]
+    blocks = [block for chunk in plan.chunks for block in source.read(chunk, BeamFiles(), {"p": ColumnType.PATH}, True)]
+    assert [path for block in blocks for path in block.table["p"].to_pylist()] == ["cat/a.png"] * 3
+
+
+def test_images_in_a_bucket() -> None:
+    plan = ImageFolder(format="image_folder", path="fake://data/").plan(
+        BeamFiles(), {"image": ColumnType.PATH}, 1 << 20
+    )
+    assert plan.inputs == [FileInfo("cat/a.png", 2, 5.0)]
+    assert plan.notes == ["other files, left out: 1 (rows.jsonl)"]
+
+
 @given(st.text(alphabet="ab*?[]!/.-^\\é\n", min_size=1, max_size=12))
 def test_an_escaped_path_matches_itself_alone(path: str) -> None:
     pattern = escape(path)
@@ -165,7 +188,8 @@ def test_an_escaped_path_matches_itself_alone(path: str) -> None:
     assert path.startswith(folder_prefix(pattern))
 
 
-@given(st.text(alphabet="ab*?[]!/.-^\\&~", max_size=12), st.text(alphabet="ab/.-", max_size=8))
-def test_any_pattern_is_a_pattern(pattern: str, path: str) -> None:
-    match = glob_pattern(pattern).fullmatch(path)
-    assert match is None or path.startswith(literal_prefix(pattern))
+@given(st.text(alphabet="ab*?[]!-^\\&~|", max_size=8), st.text(alphabet="ab[]!-^\\&~|", max_size=4))
+def test_a_part_means_what_the_shell_means(pattern: str, name: str) -> None:
+    assume("**" not in pattern)
+    assert bool(glob_pattern(pattern).fullmatch(name)) == fnmatch.fnmatchcase(name, pattern)
+    assert not glob_pattern(f"x{pattern}y").fullmatch(f"x{name}/y")

@@ -12,7 +12,7 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import tensorflow as tf
@@ -20,8 +20,21 @@ import tensorflow as tf
 VOCABULARY = 4000
 SHARDS = 8
 MARKS = frozenset(c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c)[0] == "M")
+
+
+def ranges(characters: Iterable[str]) -> str:
+    """Writes characters for a class of a regular expression, neighbours as ranges: it is searched one by one."""
+    runs: list[list[str]] = []
+    for character in sorted(characters):
+        if runs and ord(character) == ord(runs[-1][-1]) + 1:
+            runs[-1].append(character)
+        else:
+            runs.append([character])
+    return "".join(f"{run[0]}-{run[-1]}" for run in runs)
+
+
 PLAIN_WORD = re.compile(r"\w+")
-MARKED_WORD = re.compile(f"[\\w{''.join(sorted(MARKS))}]+")
+MARKED_WORD = re.compile(f"[\\w{ranges(MARKS)}]+")
 
 
 def words(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Categories: one name a row, stored as its id."""
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -15,9 +16,9 @@ def _one_line(name: str) -> str:
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    twice = [name for place, name in enumerate(names) if name in names[:place]]
-    if twice:
-        raise ValueError(f"the class {twice[0]!r:.80} stands here twice")
+    for name, times in Counter(names).most_common(1):
+        if times > 1:
+            raise ValueError(f"the class {name!r:.80} stands here {times} times")
     return names
 
 

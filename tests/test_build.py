@@ -1,0 +1,203 @@
+"""A whole build in one process: every row is accounted for, a version is immutable, mistakes are one clear line."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pipeline.build import Published, RunOptions, build
+from pipeline.checks import ReconcileError
+from pipeline.errors import UserError
+from pipeline.job import RunnerError
+from pipeline.reader import open_dataset
+from pipeline.results import NothingToPublishError
+from pipeline.spec import parse_spec
+from pipeline.storage import OutputError
+
+SPEC = """
+name: pets
+source: {{format: jsonl, path: {folder}/rows.jsonl}}
+key: id
+splits: {{train: 60, validation: 20, test: 20}}
+features:
+  photo: {{kind: image, size: [8, 8]}}
+  caption: {{kind: text, vocabulary: 50}}
+  weight: {{kind: number}}
+  label: {{kind: category{classes}}}
+label: label
+"""
+GOOD = 40
+pytestmark = pytest.mark.slow
+
+
+def _row(number: int, **changes: Any) -> dict[str, Any]:
+    row = {"id": f"k{number}", "photo": "good.png", "caption": "a small pet", "weight": 1.5 * number, "label": "cat"}
+    return {name: value for name, value in (row | changes).items() if value is not ...}
+
+
+BAD: list[tuple[str | bytes, str, str | None]] = [
+    ("this is not JSON", "malformed_row", None),
+    (json.dumps(_row(101, label=...)), "missing_value", "label"),
+    (json.dumps(_row(102, weight="heavy")), "wrong_type", "weight"),
+    (json.dumps(_row(103, caption="X")).encode().replace(b"X", b"\xff\xfe"), "invalid_utf8", "caption"),
+    (json.dumps(_row(104, photo="none.png")), "unreadable", "photo"),
+    (json.dumps(_row(105, photo="cut.jpg")), "undecodable_image", "photo"),
+    (json.dumps(_row(106, photo="text.png")), "unsupported_format", "photo"),
+    (json.dumps(_row(107, photo="../good.png")), "forbidden_path", "photo"),
+    (json.dumps(_row(7, caption="again")), "duplicate_key", None),
+    (json.dumps(_row(108, weight=float("nan"))), "wrong_type", "weight"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Image.new("RGB", (9, 7), (200, 30, 90)).save(tmp_path / "good.png")
+    Image.effect_noise((64, 64), 90).save(tmp_path / "cut.jpg")
+    (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:900])
+    (tmp_path / "text.png").write_text("no picture")
+    return tmp_path
+
+
+def _write(folder: Path, lines: list[str | bytes]) -> None:
+    data = [line if isinstance(line, bytes) else line.encode() for line in lines]
+    (folder / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in data))
+
+
+def _build(folder: Path, classes: str = "", **options: Any) -> Published:
+    spec = parse_spec(SPEC.format(folder=folder, classes=classes))
+    return build(spec, str(folder / "out"), RunOptions(**options))
+
+
+def _good() -> list[str | bytes]:
+    return [json.dumps(_row(number, label=("cat", "dog")[number % 2])) for number in range(GOOD)]
+
+
+def test_every_bad_row_is_a_reject_with_its_reason_and_place(folder: Path) -> None:
+    _write(folder, [*_good(), "", *(line for line, _, _ in BAD)])
+    manifest = _build(folder).manifest
+    assert manifest.rows == {"read": GOOD + len(BAD), "written": GOOD, "rejected": len(BAD)}
+    assert manifest.rejects["by_reason"] == dict(Counter(reason for _, reason, _ in BAD))
+    (file,) = (folder / "out/versions").glob("*/rejects/*.jsonl")
+    rejects = [json.loads(line) for line in file.read_text().splitlines()]
+    found = [(reject["line"], reject["reason"], reject["column"]) for reject in rejects]
+    assert found == [(GOOD + 2 + place, reason, column) for place, (_, reason, column) in enumerate(BAD)]
+    assert {(reject["source"], reject["file"]) for reject in rejects} == {(0, "rows.jsonl")}
+    assert "rows.jsonl, line 8, which stays" in rejects[8]["message"]
+    assert not any(secret in file.read_text() for secret in ("heavy", "a small pet", str(folder)))
+
+
+def test_an_unknown_label_is_a_reject_and_never_a_class(folder: Path) -> None:
+    _write(folder, [*_good(), json.dumps(_row(200, label="bird"))])
+    manifest = _build(folder, classes=", classes: [dog, cat]").manifest
+    assert manifest.rejects["by_reason"] == {"unknown_label": 1}
+    dataset = open_dataset(folder / "out")
+    assert dataset.classes == ["dog", "cat"]
+    assert sum(sum(dataset.label_counts(split).values()) for split in dataset.splits) == GOOD
+
+
+def test_classes_come_from_all_splits(folder: Path) -> None:
+    lines = _good()
+    for number in range(GOOD):  # a class of its own for each row: some are in no train row
+        lines[number] = json.dumps(_row(number, label=f"class {number:02d}"))
+    _write(folder, lines)
+    _build(folder)
+    dataset = open_dataset(folder / "out")
+    assert sorted(dataset.classes) == [f"class {number:02d}" for number in range(GOOD)]
+    assert dataset.splits["train"] < GOOD
+
+
+def test_the_same_build_again_changes_nothing_and_another_moves_the_pointer(folder: Path) -> None:
+    _write(folder, _good())
+    first = _build(folder)
+    again = _build(folder)
+    assert (again.is_new, again.folder) == (False, first.folder)
+    _write(folder, _good()[:-1])
+    second = _build(folder)
+    assert second.is_new
+    assert open_dataset(folder / "out").version == second.manifest.version != first.manifest.version
+    old = open_dataset(folder / "out", version=first.manifest.version)
+    assert sum(old.splits.values()) == GOOD
+    assert json.loads((folder / "out/LATEST").read_text())["sequence"] == 2
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["LATEST", "versions"]
+
+
+def test_a_copy_elsewhere_is_the_same_dataset_and_names_no_folder(folder: Path) -> None:
+    _write(folder, [*_good(), "broken"])
+    _build(folder)
+    shutil.move(folder / "out", folder / "moved")
+    files = [path for path in (folder / "moved").rglob("*") if path.is_file()]
+    assert not [path for path in files if str(folder).encode() in path.read_bytes()]
+    batches = list(open_dataset(folder / "moved").evaluation_input("train", batch_size=8))
+    assert sum(len(label) for _, label in batches) == open_dataset(folder / "moved").splits["train"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "message"),
+    [
+        (["nonsense"] * 5, UserError, "rows.jsonl"),
+        ([json.dumps(_row(n, photo="none.png")) for n in range(20)], NothingToPublishError, r"unreadable: 20.*line 1"),
+        ([], UserError, "empty"),
+        ([json.dumps(_row(n, weight=...)) for n in range(5)], UserError, r"no column 'weight'.*it has"),
+    ],
+)
+def test_nothing_to_publish_is_one_clear_line(
+    folder: Path, lines: list[str | bytes], error: type[UserError], message: str
+) -> None:
+    _write(folder, _good())
+    live = _build(folder).manifest.version
+    _write(folder, lines)
+    with pytest.raises(error, match=message) as raised:
+        _build(folder)
+    assert "\n" not in str(raised.value)
+    assert open_dataset(folder / "out").version == live
+
+
+def test_rows_that_the_runner_loses_stop_the_build(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(folder, _good())
+    real = Path.read_bytes
+
+    def lossy(path: Path) -> bytes:
+        data = real(path)
+        return data.replace(b'"records": ', b'"records": 1') if path.name.startswith("shard-0") else data
+
+    monkeypatch.setattr(Path, "read_bytes", lossy)
+    with pytest.raises(ReconcileError, match="rows were read for shard 0 of train"):
+        _build(folder)
+    assert not (folder / "out/LATEST").exists()
+
+
+def test_what_the_analysis_saw_is_reconciled_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(folder, _good())
+    real = Path.read_bytes
+
+    def lossy(path: Path) -> bytes:
+        data = real(path)
+        return data.replace(b'"rows": ', b'"rows": 9') if path.name == "moments.json" else data
+
+    monkeypatch.setattr(Path, "read_bytes", lossy)
+    with pytest.raises(ReconcileError, match="the analysis of moments saw 9"):
+        _build(folder)
+
+
+def test_an_output_that_cannot_be_written(folder: Path) -> None:
+    _write(folder, _good())
+    (folder / "out").write_text("a file in the way")
+    with pytest.raises(OutputError, match="cannot be written"):
+        _build(folder)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--direct_running_mode=multi_threading", "silently loses records"),
+        ("--direct_num_wokers=2", "did you mean --direct_num_workers"),
+    ],
+)
+def test_options_that_are_refused(folder: Path, option: str, message: str) -> None:
+    _write(folder, _good())
+    with pytest.raises(RunnerError, match=message):
+        _build(folder, beam_options=(option,))

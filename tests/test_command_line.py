@@ -1,0 +1,151 @@
+"""The command line as a person meets it: a process of its own, its screen, its exit status, its end on Ctrl-C."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.every_kind import make
+
+pytestmark = pytest.mark.slow
+COMMAND = [sys.executable, "-m", "pipeline"]
+SPEC = """
+name: numbers
+source: {format: jsonl, path: rows.jsonl}
+key: id
+features:
+  number: {kind: number}
+  text: {kind: text}
+"""
+
+
+def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def _write(folder: Path, rows: int) -> None:
+    (folder / "dataset.yaml").write_text(SPEC)
+    with open(folder / "rows.jsonl", "w") as file:
+        for row in range(rows):
+            file.write(json.dumps({"id": str(row), "number": row, "text": f"word{row % 97} and more words " * 8}) + "\n")
+
+
+def test_build_says_what_was_published_and_show_shows_it(tmp_path: Path) -> None:
+    _write(tmp_path, 3000)
+    with open(tmp_path / "rows.jsonl", "a") as file:
+        file.write("broken\n")
+    built = _run("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
+    assert re.search(r"Published numbers \S+ in [\d.]+ s, [\d.]+ KiB", built.stderr)
+    assert re.search(r"rejected +1 of 3,001 rows\n +malformed_row +1\n", built.stderr)
+    assert not re.search("tensorflow|WARNING|INFO|absl|cuda", built.stderr, re.IGNORECASE)
+    shown = _run("show", "out", cwd=tmp_path)
+    assert shown.returncode == 0
+    for word in ("numbers", "(live)", "train", "number", "malformed_row: 1", "3,001 rows read = 3,000 written"):
+        assert word in shown.stdout
+    again = _run("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
+    assert again.returncode == 0
+    assert "Nothing has changed" in again.stderr
+
+
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    _write(tmp_path, 50)
+    built = _run("build", "dataset.yaml", "--output", "out", "--quiet", cwd=tmp_path)
+    assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
+    assert (tmp_path / "out/LATEST").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build", "dataset.yaml", "--outptu", "out"], "No such option: --outptu"),
+        (["build", "none.yaml", "--output", "out"], "none.yaml: cannot be read"),
+        (["build", "dataset.yaml"], "--output"),
+        (["build", "wrong.yaml", "--output", "out"], "wrong.yaml:6: features.number: unknown key `knid`; did you mean"),
+        (["build", "gone.yaml", "--output", "out"], "gone.jsonl"),
+        (["build", "dataset.yaml", "--output", "rows.jsonl/out"], "cannot be written"),
+        (["build", "dataset.yaml", "-o", "out", "--", "--direct_running_mode=multi_threading"], "silently loses records"),
+        (["build", "dataset.yaml", "-o", "out", "--runner", "Flonk"], "Flonk"),
+        (["show", "nowhere"], "there is no folder nowhere"),
+        (["show", "."], "nothing has been published"),
+        (["bild"], "Did you mean 'build'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[str], message: str) -> None:
+    _write(tmp_path, 10)
+    (tmp_path / "wrong.yaml").write_text(SPEC.replace("{kind: number}", "{knid: number, kind: number}"))
+    (tmp_path / "gone.yaml").write_text(SPEC.replace("rows.jsonl", "gone.jsonl"))
+    found = _run(*arguments, cwd=tmp_path)
+    errors = [line for line in found.stderr.splitlines() if line.startswith("recordmill: ")]
+    assert found.returncode != 0
+    assert len(errors) == 1, found.stderr
+    assert message in errors[0]
+    assert "Traceback" not in found.stderr + found.stdout
+
+
+def test_schema_is_json_schema(tmp_path: Path) -> None:
+    schema = json.loads(_run("schema", cwd=tmp_path).stdout)
+    assert {"name", "source", "features"} <= set(schema["required"])
+
+
+@pytest.mark.parametrize("options", [[], ["--processes", "2"]])
+def test_ctrl_c_ends_everything_and_says_how_to_go_on(tmp_path: Path, options: list[str]) -> None:
+    _write(tmp_path, 300_000)
+    command = [*COMMAND, "build", "dataset.yaml", "--output", "out", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if re.search("(reading|building).* [1-9][0-9,]* records", line):
+                break
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(timeout=5) == 130
+    assert "stopped: nothing was published" in rest
+    assert "Run the same command" in rest
+    time.sleep(0.2)
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not (tmp_path / "out/LATEST").exists()
+
+
+def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
+    _write(tmp_path, 40_000)
+    driver, terminal = pty.openpty()
+    command = [*COMMAND, "build", "dataset.yaml", "--output", "out"]
+    with subprocess.Popen(command, stderr=terminal, cwd=tmp_path, env={**os.environ, "TERM": "xterm"}) as process:
+        os.close(terminal)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(driver, 65536)
+            except OSError:  # the terminal is closed: the process has ended
+                break
+    assert process.returncode == 0
+    assert b"\x1b[" in seen
+    assert re.search(rb"(reading|building shards)", seen)
+    assert re.search(rb"[1-9][\d,]* records", seen)
+    assert b"Published" in seen
+
+
+def test_worker_processes_build_the_same(tmp_path: Path) -> None:
+    spec = make(tmp_path, 60)
+    text = (
+        f"name: {spec.name}\nsource: {{format: jsonl, path: .}}\nkey: id\n"
+        "features: {image: {kind: image, size: [8, 8]}, number: {kind: number}}\n"
+    )
+    (tmp_path / "dataset.yaml").write_text(text)
+    sums = []
+    for name, options in (("one", []), ("two", ["--processes", "2"])):
+        assert _run("build", "dataset.yaml", "-o", name, "-q", *options, cwd=tmp_path).returncode == 0
+        (manifest,) = (tmp_path / name / "versions").glob("*/dataset.json")
+        splits = json.loads(manifest.read_text())["splits"]
+        sums.append([shard["sha256"] for split in splits.values() for shard in split["shards"]])
+    assert sums[0] == sums[1]

@@ -1,0 +1,160 @@
+"""What a person sees of a build, from its counters; on a terminal, in a log, and not at all."""
+
+import io
+import itertools
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from pipeline import display as module
+from pipeline.display import Display, State, print_published
+from pipeline.manifest import Manifest, Shard, Split
+from pipeline.progress import Progress
+
+# seconds, counters, whether the analysis is done; what is seen: 100 rows are expected, 110 are there
+LIFE = [
+    (0, {}, False, ("reading", 0.0, "0 records, 0/s, 0 rejected")),
+    (1, {"read": 20}, False, ("reading", 0.1, "20 records, 20/s, 0 rejected, 0:09 left")),
+    (2, {"read": 50, "refused": 10, "chunks": 1}, False,
+     ("reading", 0.3, "50 records, 25/s, 10 rejected, 0:05 left")),
+    (10, {"read": 110, "refused": 10, "chunks": 2}, False,
+     ("analyzing", 120 / 220, "110 records, 0/s, 10 rejected, 0:08 left")),
+    (11, {"read": 110, "refused": 10, "chunks": 2}, True,
+     ("building shards", 120 / 220, "0 records, 0/s, 10 rejected, 0:09 left")),
+    (12, {"read": 110, "refused": 10, "chunks": 2, "written": 38, "dropped": 2}, True,
+     ("building shards", 160 / 220, "40 records, 40/s, 12 rejected, 0:04 left")),
+    (100, {"read": 110, "refused": 10, "chunks": 2, "written": 95, "dropped": 5}, True,
+     ("publishing", 1.0, "110 records, 0/s, 15 rejected")),
+]  # fmt: skip
+
+
+def test_the_life_of_a_build() -> None:
+    state = State(0.0, rows=100, chunks=2)
+    for now, counts, analyzed, (stage, share, details) in LIFE:
+        view = state.view(counts, analyzed, float(now))
+        assert (view.stage, view.details) == (stage, details)
+        assert view.share == pytest.approx(share)
+
+
+@given(st.integers(0, 300), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(1, 40))
+def test_the_share_never_falls(expected: int, chunks: list[tuple[int, int]], batch: int) -> None:
+    state, shares = State(0.0, expected, len(chunks)), []
+    read = refused = 0
+    for place, (good, bad) in enumerate(chunks):
+        read, refused = read + good + bad, refused + bad
+        shares.append(state.view({"read": read, "refused": refused, "chunks": place}, False, 1.0).share)
+    counts = {"read": read, "refused": refused, "chunks": len(chunks)}
+    for written in [*range(0, read - refused, batch), read - refused]:
+        shares.append(state.view({**counts, "written": written}, True, 2.0).share)
+    assert shares == sorted(shares)
+    assert shares[-1] == (1.0 if read else 0.0)
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    state = State(0.0, rows=10_000, chunks=1)
+    rates = [state.view({"read": read}, False, float(now)).details.split(", ")[1]
+             for now, read in enumerate([0, 1000, 2000, 2000, 2000, 2000, 2000])]  # fmt: skip
+    assert rates == ["0/s", "1,000/s", "1,000/s", "667/s", "333/s", "0/s", "0/s"]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks every hundredth of a second, while the clock goes on by 0.3 s at each look."""
+    ticks = itertools.count()
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks) * 0.3))
+
+
+def watch(folder: Path, console: Console, until: threading.Event) -> None:
+    for name in ("progress", "reports"):
+        (folder / name).mkdir()
+    step = Progress(str(folder / "progress"), "chunk")
+    step.add(read=30)
+    with Display(console) as display:
+        display.start(SimpleNamespace(rows=100, chunks=[1], notes=["2 files are [no] image"]), str(folder))
+        until.wait(10)
+
+
+class Screen(io.StringIO):
+    """A screen that tells when a text has come up."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text, self.seen = text, threading.Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.text in self.getvalue():
+            self.seen.set()
+        return written
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
+    screen = Screen("reading: 15%, 30 records, ")
+    watch(tmp_path, Console(file=screen, highlight=False, width=40), screen.seen)
+    assert screen.seen.is_set(), screen.getvalue()
+    assert "note: 2 files are [no] image\n" in screen.getvalue()
+    assert "\x1b" not in screen.getvalue()
+
+
+@pytest.mark.usefixtures("quick")
+def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
+    screen = Screen("30 records")
+    watch(tmp_path, Console(file=screen, force_terminal=True, highlight=False, width=120), screen.seen)
+    assert screen.seen.is_set(), screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[2K")
+
+
+@pytest.mark.usefixtures("quick")
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    screen, waited = io.StringIO(), threading.Event()
+    threading.Timer(0.2, waited.set).start()
+    watch(tmp_path, Console(file=screen, force_terminal=True, quiet=True), waited)
+    assert screen.getvalue() == ""
+
+
+def test_before_the_plan_something_is_said() -> None:
+    view = Display(Console(file=io.StringIO()))._look()
+    assert (view.stage, view.share, view.details) == ("loading", 0.0, "Apache Beam, TensorFlow")
+
+
+def published(rejects: dict[str, int]) -> Manifest:
+    shards = tuple(Shard(f"s{place}", 3 << 19, 700, "00", f"i{place}") for place in range(2))
+    return Manifest(
+        "emoji", "v1", "00ff", None, {}, {"train": Split(shards), "test": Split(shards[:1])},
+        rows={"read": 2107}, rejects={"by_reason": rejects},
+    )  # fmt: skip
+
+
+def test_what_was_published_is_summed_up() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, width=60, highlight=False)
+    print_published(console, "/out/[red]/versions/v1", published({"missing_value": 5, "wrong_type": 2}), True, 12.34)
+    assert screen.getvalue().splitlines() == [
+        "Published emoji v1 in 12.3 s, 4.5 MiB",
+        "  train             1,400 records in 2 shards",
+        "  test                700 records in 1 shard",
+        "  rejected              7 of 2,107 rows",
+        "    missing_value       5",
+        "    wrong_type          2",
+        "  in /out/[red]/versions/v1",
+    ]
+
+
+def test_nothing_new_is_one_line() -> None:
+    screen = io.StringIO()
+    print_published(Console(file=screen, width=40), "/out/[red]/versions/v1", published({}), False, 1.0)
+    assert screen.getvalue() == "Nothing has changed since version v1, which is live in /out/[red]/versions/v1\n"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 bytes"), (1023, "1,023 bytes"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")]
+)
+def test_sizes_are_readable(size: int, text: str) -> None:
+    assert module._size(size) == text

@@ -1,0 +1,67 @@
+"""Counter files: cumulative, one a step, added up by whoever looks."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline import progress as module
+from pipeline.progress import Progress, ProgressReader
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A clock that shows what stands in it."""
+    now = [100.0]
+
+    class Clock:
+        monotonic = staticmethod(lambda: now[0])
+
+    monkeypatch.setattr(module, "time", Clock)
+    return now
+
+
+def test_counters_of_all_steps_add_up(tmp_path: Path) -> None:
+    chunk, shard = Progress(str(tmp_path), "chunk-000000"), Progress(str(tmp_path), "shard-000000")
+    chunk.add(read=5)
+    chunk.add(read=2, chunks=1)
+    shard.add(written=3)
+    for step in (chunk, shard):
+        step.write()
+    assert dict(ProgressReader(str(tmp_path)).read()) == {"read": 7, "chunks": 1, "written": 3}
+
+
+def test_a_file_is_written_at_most_every_third_of_a_second(tmp_path: Path, clock: list[float]) -> None:
+    step, reader = Progress(str(tmp_path), "chunk"), ProgressReader(str(tmp_path))
+    seen = []
+    for _ in range(5):
+        step.add(read=1)
+        seen.append(reader.read()["read"])
+        clock[0] += module.SECONDS / 2 + 0.01
+    assert seen == [1, 1, 3, 3, 5]
+
+
+def test_a_repeated_step_counts_once(tmp_path: Path) -> None:
+    reader = ProgressReader(str(tmp_path))
+    for count in (5, 3):
+        again = Progress(str(tmp_path), "chunk")
+        again.add(read=count)
+        again.write()
+        assert reader.read() == {"read": count}
+
+
+def test_files_on_their_way_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "chunk.json.0123abcd").write_text('{"rea')
+    assert ProgressReader(str(tmp_path)).read() == {}
+
+
+def test_a_step_keeps_counting_for_one_who_looks_again(tmp_path: Path) -> None:
+    step, reader = Progress(str(tmp_path), "chunk"), ProgressReader(str(tmp_path))
+    for total in (1, 2, 3):
+        step.add(read=1)
+        step.write()
+        assert reader.read() == {"read": total}
+
+
+def test_a_build_that_is_over_has_no_counters(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        ProgressReader(str(tmp_path / "gone")).read()

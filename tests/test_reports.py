@@ -1,0 +1,63 @@
+"""Reports and rejects in the build's folder: whole or not there, and the same when a step is repeated."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.reject_files import read_rejects, write_rejects
+from pipeline.rejects import Reject
+from pipeline.reports import attempt_name, read_report, write_atomically, write_report
+from pipeline.steps import chunk_step, shard_step
+
+REPORT = {"records": 3, "reasons": {"ü": 1}, "mean": 0.1, "none": None}
+REJECTS = [
+    Reject(7, 12, "wrong_type", "the number is 'ü\n\ud800'", key="k\ud800", column="price"),
+    Reject(0, 0, "duplicate_key", "another row has the same key", key="", first_chunk=2, first_position=3),
+]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_report_comes_back(tmp_path: Path) -> None:
+    write_report(str(tmp_path), "chunk-000001", REPORT)
+    assert read_report(str(tmp_path), "chunk-000001") == REPORT
+    assert read_report(str(tmp_path), "chunk-000002") is None
+
+
+def test_a_repeated_step_leaves_one_report(tmp_path: Path) -> None:
+    for records in (3, 4):
+        write_report(str(tmp_path), "shard", {"records": records})
+    assert names(tmp_path) == ["shard.json"]
+    assert read_report(str(tmp_path), "shard") == {"records": 4}
+
+
+def test_no_attempt_has_the_name_of_another() -> None:
+    attempts = {attempt_name("rows") for _ in range(100)}
+    assert len(attempts) == 100
+    assert all(name.startswith("rows.") for name in attempts)
+
+
+def test_a_failed_replacement_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_atomically(str(tmp_path / "report"), b"new")
+    assert (tmp_path / "report").is_dir()
+
+
+def test_rejects_come_back_as_they_were(tmp_path: Path) -> None:
+    name = write_rejects(str(tmp_path), "chunk-000001", REJECTS)
+    assert name is not None
+    assert name.startswith("chunk-000001.")
+    assert list(read_rejects(str(tmp_path), name)) == REJECTS
+    assert names(tmp_path) == [name]
+
+
+def test_no_rejects_write_no_file(tmp_path: Path) -> None:
+    assert write_rejects(str(tmp_path), "chunk-000001", []) is None
+    assert names(tmp_path) == []
+
+
+def test_steps_are_named_so_that_they_sort() -> None:
+    assert (chunk_step(12), shard_step(3)) == ("chunk-000012", "shard-000003")

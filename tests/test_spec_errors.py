@@ -1,0 +1,181 @@
+"""A wrong spec is told of by its line, its place, what is wrong and the nearest right name."""
+
+import pytest
+
+from pipeline.spec import parse_spec
+from pipeline.spec_yaml import SpecError
+
+RIGHT = """\
+name: emoji
+source:
+  format: jsonl
+  path: rows.jsonl
+features:
+  image: {kind: image, size: [4, 4]}
+  text:
+    kind: text
+    vocabulary: 10
+  category: {kind: category}
+  price: {kind: number}
+label: category
+splits: {train: 8, test: 2}
+"""
+IMAGE_KEYS = "background, channels, column, fit, kind, max_pixels, normalize, quality, size, store"
+NAME = "should be a name: a letter, then letters, digits and underscores, got"
+BOOLEAN = "which YAML reads as a boolean: put it in quotes"
+WRONG = [
+    # (what stands in RIGHT, what stands there instead, the message)
+    ("name: emoji\n", "", "1: name: is needed and is not there"),
+    ("  path: rows.jsonl\n", "", "2: source.path: is needed and is not there"),
+    ("label: ", "lable: ", "12: lable: unknown key; did you mean `label`?; "
+     "known here: features, key, label, name, shards, source, splits"),
+    ("  path:", "  path: a\n  paths:", "5: source.paths: unknown key; did you mean `path`?; known here: format, path"),
+    ("vocabulary", "vocabulry", "9: features.text.vocabulry: unknown key; did you mean `vocabulary`?; "
+     "known here: column, kind, max_length, minimum_count, tokenizer, vocabulary"),
+    ("size:", "size: [4, 4], sice:", f"6: features.image.sice: unknown key; did you mean `size`?; "
+     f"known here: {IMAGE_KEYS}"),
+    # a feature's name that is another kind's name, or an option's
+    ("price: {", "bytes: {zzz: 1, ", "11: features.bytes.zzz: unknown key; known here: column, kind, normalize"),
+    ("price: {kind: number", "image_: {kind: raw, zzz: 1",
+     "11: features.image_.zzz: unknown key; known here: column, kind, type"),
+    ("kind: text", "kind: txt", "7: features.text: kind 'txt' is unknown; did you mean `text`?; "
+     "known: image, text, category, number, raw"),
+    ("kind: text", "kind: 3", "7: features.text: kind '3' is unknown; known: image, text, category, number, raw"),
+    ("    kind: text\n", "", "7: features.text: needs a `kind`"),
+    ("format: jsonl", "format: json", "2: source: format 'json' is unknown; did you mean `jsonl`?; "),
+    ("{kind: number}", "number", "11: features.price: should be a mapping, got `number`"),
+    ("{kind: number}", "", "11: features.price: should be a mapping, got nothing"),
+    # types and ranges
+    ("vocabulary: 10", "vocabulary: many", "9: features.text.vocabulary: should be a whole number, got `many`"),
+    ("vocabulary: 10", "vocabulary: 1.5", "9: features.text.vocabulary: should be a whole number, got `1.5`"),
+    ("vocabulary: 10", "vocabulary: yes", "9: features.text.vocabulary: should be a whole number, got `yes`"),
+    ("vocabulary: 10", "vocabulary: 0", "9: features.text.vocabulary: should be 1 or more, got `0`"),
+    ("size: [4, 4]", "size: [4, 4], quality: 101", "6: features.image.quality: should be 100 or less, got `101`"),
+    ("size: [4, 4]", "size: 4", "6: features.image.size: should be a list, got `4`"),
+    ("size: [4, 4]", "size: [4]", "6: features.image.size: too few items, got [4]"),
+    ("size: [4, 4]", "size: [4, 4, 3]",
+     "6: features.image.size: should be a list of at most 2 items, got [4, 4, 3]"),
+    ("size: [4, 4]", "size: [4, 0]", "6: features.image.size.1: should be 1 or more, got `0`"),
+    ("size: [4, 4]", "size: [4, 4], fit: padd", "6: features.image.fit: should be 'pad', 'crop' or 'stretch', "
+     "got `padd`; did you mean `pad`?"),
+    ("test: 2", "test: -1", "13: splits.test: should be 0 or more, got `-1`"),
+    ("test: 2", "test: .inf", "13: splits.test: should be a finite number, got `.inf`"),
+    ("test: 2", "test: much", "13: splits.test: should be a number, got `much`"),
+    ("test: 2", "te st: 2", f"13: splits.te st: {NAME} `te st`"),
+    ("name: emoji", "name: my-emoji", f"1: name: {NAME} `my-emoji`"),
+    ("name: emoji", f"name: {'a' * 101}", "1: name: should be text of at most 100 characters, got `aaaaa"),
+    ("price: {", "unit-price: {", f"11: features.unit-price: {NAME} `unit-price`"),
+    ("label: category", "label: category\nkey: []", "13: key: should not be empty"),
+    # what YAML takes for something else
+    ("name: emoji", "name: yes", f"1: name: should be text, got `yes`, {BOOLEAN}"),
+    ("name: emoji", "name: 2024",
+     "1: name: should be text, got `2024`, which YAML reads as a number: put it in quotes"),
+    ("name: emoji", "name:", "1: name: should be text, got nothing"),
+    ("{kind: category}", "{kind: category, classes: [a, no]}",
+     f"10: features.category.classes.1: should be text, got `no`, {BOOLEAN}"),
+    ("{kind: category}", "{kind: category, classes: [2026-11-20]}", "10: features.category.classes.0: should be text, "
+     "got `2026-11-20`, which YAML reads as a date: put it in quotes"),
+    ("  price:", "  on:", "11: YAML reads the key `on` as a boolean: put it in quotes"),
+    ("test: 2", "1: 2", "13: YAML reads the key `1` as a number: put it in quotes"),
+    # classes
+    ("{kind: category}", "{kind: category, classes: []}", "10: features.category.classes: should not be empty"),
+    ("{kind: category}", "{kind: category, classes: [b, a, b]}",
+     "10: features.category.classes: the class 'b' stands here 2 times"),
+    ("{kind: category}", '{kind: category, classes: [a, " "]}',
+     "10: features.category.classes.1: a class is one line and not blank, got ' '"),
+    ("{kind: category}", '{kind: category, classes: ["a\\nb"]}',
+     r"10: features.category.classes.0: a class is one line and not blank, got 'a\nb'"),
+    # one part against another
+    ("label: category", "label: categry", "12: label: 'categry' is none of the features image, text, category, price; "
+     "did you mean `category`?"),
+    ("label: category", "label: text", "12: label: 'text' is of kind text: a label is a category or a number"),
+    ("  price:", "  key:", "11: features.key: no feature can be named 'key': every record's own key is stored under "
+     "it; call it otherwise and give `column: key`"),
+    ("  price:", "  train:", "11: features.train: no feature can be named 'train': the analysis uses it; "
+     "call it otherwise and give `column: train`"),
+    ("{kind: number}", "{kind: number, column: text}", "11: features.price: column 'text' is wanted as text and here "
+     "as number: a column is read as one type"),
+    ("train: 8", "trian: 8", "13: splits: needs a `train` with a share above 0, got {'trian': 8.0, 'test': 2.0}"),
+    ("train: 8", "train: 0", "13: splits: needs a `train` with a share above 0, got {'train': 0.0, 'test': 2.0}"),
+    ("train: 8, test: 2", "train: 1e-9", "13: splits: the splits' weights are too small: {'train': 1e-09}"),
+    ("splits:", "shards: 3\nsplits:", "13: shards: should be a power of two, such as 2, got 3"),
+    ("splits:", "shards: 0\nsplits:", "13: shards: should be 1 or more, got `0`"),
+    ("splits:", "shards: {train: 131072}\nsplits:", "13: shards.train: should be 65536 or less, got `131072`"),
+    ("splits:", "shards: {tran: 4}\nsplits:", "13: shards.tran: is none of the splits train, test; "
+     "did you mean `train`?"),
+    # YAML itself
+    ("label: category", "label: category\nlabel: price",
+     "13: `label` stands here a second time; the first is in line 12"),
+    ("name: emoji", "\tname: emoji", "1: not valid YAML: a tab cannot indent a line: use spaces"),
+    ("[4, 4]}", "[4, 4}", "6: not valid YAML: while parsing a flow sequence that begins in line 6, "
+     "expected ',' or ']', but got '}'"),
+    ("name: emoji", "name: a: b", "1: not valid YAML: mapping values are not allowed here"),
+    ("name: emoji", "name: !!python/name:os.system x", "1: not valid YAML: could not determine a constructor for"),
+    ("rows.jsonl", "rows\0.jsonl", "4: not valid YAML: a file holds no character 0x0"),
+    ("label:", "---\nlabel:", "12: not valid YAML: expected a single document in the stream"),
+    ("{kind: number}", "*missing", "11: not valid YAML: found undefined alias 'missing'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("right", "wrong", "message"), WRONG, ids=[wrong for _, wrong, _ in WRONG])
+def test_one_mistake_is_one_line(right: str, wrong: str, message: str) -> None:
+    assert right in RIGHT
+    with pytest.raises(SpecError) as error:
+        parse_spec(RIGHT.replace(right, wrong, 1))
+    first, *others = str(error.value).splitlines()
+    assert first.startswith(f"dataset.yaml:{message}"), first
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [("", "nothing"), ("# a comment\n", "nothing"), ("[a]", "a list"), ("5", "a number"), ("x", "text")],
+)
+def test_what_is_no_mapping_is_no_spec(text: str, got: str) -> None:
+    with pytest.raises(SpecError, match=f"^my.yaml: a spec is a mapping of keys .*, got {got}$"):
+        parse_spec(text, "my.yaml")
+
+
+def test_every_mistake_is_told_of() -> None:
+    text = RIGHT.replace("name:", "nmae:").replace("vocabulary: 10", "vocabulary: x").replace("[4, 4]", "[0, a]")
+    with pytest.raises(SpecError) as error:
+        parse_spec(text)
+    assert [line.partition(": ")[0] + ": " + line.split(": ")[1] for line in str(error.value).splitlines()] == [
+        "dataset.yaml:1: name",
+        "dataset.yaml:6: features.image.size.0",
+        "dataset.yaml:6: features.image.size.1",
+        "dataset.yaml:9: features.text.vocabulary",
+        "dataset.yaml:1: nmae",
+    ]
+
+
+def test_one_of_several_sources_is_named() -> None:
+    text = RIGHT.replace("  format: jsonl\n", "  - {format: jsonl, path: a}\n").replace("  path:", "  - path:")
+    with pytest.raises(SpecError, match=r"^dataset.yaml:4: source.1: needs a `format`$"):
+        parse_spec(text)
+
+
+def test_what_was_merged_in_is_wrong_where_it_is_written() -> None:
+    features = """
+  one: &one {kind: image, size: [8, 8], quality: 500}
+  two:
+    <<: *one
+    size: [0, 8]
+    quality: 50
+  three:
+    <<: [*one]
+"""
+    text = f"name: x\nsource: {{format: jsonl, path: x}}\nfeatures:{features}"
+    with pytest.raises(SpecError) as error:
+        parse_spec(text)
+    assert str(error.value).splitlines() == [
+        "dataset.yaml:4: features.one.quality: should be 100 or less, got `500`",
+        "dataset.yaml:7: features.two.size.0: should be 1 or more, got `0`",
+        "dataset.yaml:4: features.three.quality: should be 100 or less, got `500`",
+    ]
+
+
+@pytest.mark.parametrize("text", ["name: &name [*name]", "a: " + "[" * 5000])
+def test_yaml_without_an_end_is_no_crash(text: str) -> None:
+    with pytest.raises(SpecError, match="nested too deep, or an alias stands inside what it is an alias of"):
+        parse_spec(text)
