@@ -1,5 +1,6 @@
 """Packaging of Recordmill; reads only files that travel in the source distribution."""
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -8,7 +9,7 @@ HERE = Path(__file__).parent
 
 setup(
     name="recordmill",
-    version="0.1.0",
+    version=re.search(r'VERSION = "(.+)"', (HERE / "pipeline/version.py").read_text())[1],
     description="Raw images and text in; a versioned, training-ready TFRecord dataset out.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -21,6 +22,7 @@ setup(
         "google-crc32c>=1.5",
         "numpy>=1.26",
         "pillow>=12",
+        "psutil>=6",
         "pyarrow>=16",
         "pydantic>=2.9",
         "PyYAML>=6",
@@ -35,7 +37,6 @@ setup(
             "hypothesis",
             "mypy",
             "pre-commit",
-            "psutil",
             "pytest",
             "pytest-timeout",
             "ruff",

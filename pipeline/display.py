@@ -90,14 +90,14 @@ class Display:
         started = printed = time.monotonic()
         while not self._done.wait(LOOK_SECONDS):
             now = time.monotonic()
-            if now - printed >= max(1.0, (now - started) / 60):
+            if self._reader is not None and now - printed >= max(1.0, (now - started) / 60):
                 printed = now
                 view = self._look()
                 self._console.print(f"{view.stage}: {view.share:.0%}, {view.details}", markup=False, soft_wrap=True)
 
     def _look(self) -> "View":
         if self._reader is None:
-            return View("loading", 0.0, "Apache Beam, TensorFlow")
+            return View("loading Apache Beam and TensorFlow", 0.0, "")
         try:
             counts = self._reader.read()
         except FileNotFoundError:  # the build is over and its folder gone

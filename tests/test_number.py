@@ -1,6 +1,5 @@
 """Numbers' graph: z-scores of the same bits in any batch, or the number itself."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,16 +8,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.running import BOTH_WAYS, Run
 from transforms import number
 from transforms.kind import Found
 
-RUN = [
-    pytest.param(lambda function, values: function(values), id="eager"),
-    pytest.param(
-        lambda function, values: next(iter(tf.data.Dataset.from_tensors(values).map(function))), id="Dataset.map"
-    ),
-]
-Run = Callable[[Callable[[tf.Tensor], Any], tf.Tensor], Any]
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 EDGES = [0.0, -0.0, 1.0, 0.1, -3.4028235e38, 3.4028235e38, 1.17549435e-38, 16777217.0]
 
@@ -33,7 +26,7 @@ def bits(values: Any) -> list[int]:
     return np.asarray(values, np.float32).view(np.uint32).tolist()
 
 
-@pytest.mark.parametrize("run", RUN)
+@BOTH_WAYS
 def test_a_z_score_is_computed_in_float64(run: Run) -> None:
     mean, scale = 0.1, 1 / 3
     found = run(lambda values: stored(values, mean, scale), tf.constant(EDGES, tf.float32))
@@ -49,7 +42,7 @@ def test_a_z_score_does_not_depend_on_its_batch(values: list[float], mean: float
     assert bits(together) == [bits(stored([value], mean, scale))[0] for value in values]
 
 
-@pytest.mark.parametrize("run", RUN)
+@BOTH_WAYS
 def test_without_normalization_a_number_is_itself(run: Run) -> None:
     edges = [*EDGES, 1e-45, float("inf")]
     found = run(lambda values: stored(values, 5.0, 2.0, "none"), tf.constant(edges, tf.float32))

@@ -1,24 +1,16 @@
 """Text's graph: words, ids, padding; the same eagerly, inside `Dataset.map`, alone and in a batch."""
 
 import unicodedata
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.running import BOTH_WAYS, Run, lookup_of
 from transforms import text
 from transforms.kind import Found
 
-RUN = [
-    pytest.param(lambda function, values: function(values), id="eager"),
-    pytest.param(lambda function, values: tf.function(function)(values), id="graph"),
-    pytest.param(
-        lambda function, values: next(iter(tf.data.Dataset.from_tensors(values).map(function))), id="Dataset.map"
-    ),
-]
 WORDS = {
     "": [],
     " \n\t.,-": [],
@@ -34,14 +26,13 @@ WORDS = {
     "a🙂b ½ Ⅷ": ["a", "b", "½", "ⅷ"],
     "no\u00a0break\u2028line": ["no", "break", "line"],
 }
-Run = Callable[[Callable[[tf.Tensor], Any], tf.Tensor], Any]
 
 
 def decoded(ragged: tf.RaggedTensor) -> list[list[str]]:
     return [[word.decode() for word in row] for row in ragged.to_list()]
 
 
-@pytest.mark.parametrize("run", RUN)
+@BOTH_WAYS
 def test_words(run: Run) -> None:
     assert decoded(run(text.words, tf.constant(list(WORDS)))) == list(WORDS.values())
 
@@ -55,28 +46,22 @@ def test_words_are_runs_of_letters_marks_digits_and_underscores(texts: list[str]
     assert decoded(text.words(tf.constant(texts))) == [reference(one) for one in texts]
 
 
-@pytest.mark.parametrize("run", RUN)
+@BOTH_WAYS
 def test_no_texts_have_no_words(run: Run) -> None:
     assert run(text.words, tf.constant([], tf.string)).to_list() == []
-
-
-def lookup(words: tf.Tensor, unknown: int) -> tf.Tensor:
-    """The places of `the` and `cat`."""
-    places = [tf.where(words == word, place, 0) for place, word in ((1, "the"), (2, "cat"))]
-    return tf.cast(tf.add_n(places), tf.int64) - 1 + 0 * unknown
 
 
 def prepared(column: tf.Tensor, max_length: int | None) -> text.Prepared:
     return text.prepare({"max_length": max_length}, column, tf.ones_like(column, tf.bool))
 
 
-@pytest.mark.parametrize("run", RUN)
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("max_length", "ids"), [(None, [[2, 3, 1, 2], [], [1]]), (2, [[2, 3], [], [1]]), (4, [[2, 3, 1, 2], [], [1]])]
 )
 def test_ids_begin_at_two_and_one_is_unknown(run: Run, max_length: int | None, ids: list[list[int]]) -> None:
     stored = run(
-        lambda column: prepared(column, max_length).store(Found(lookup=lookup)),
+        lambda column: prepared(column, max_length).store(Found(lookup=lookup_of("the", "cat"))),
         tf.constant(["The cat sat, the", "", "İ"]),
     )
     assert stored.dtype == tf.int64
@@ -90,7 +75,7 @@ def test_every_word_is_counted_however_long_the_text(max_length: int | None) -> 
     assert tokens.numpy().tolist() == [b"the", b"cat", b"the"]
 
 
-@pytest.mark.parametrize("run", RUN)
+@BOTH_WAYS
 @pytest.mark.parametrize(
     ("max_length", "padded"),
     [(None, [[5, 6, 7], [0, 0, 0]]), (2, [[5, 6], [0, 0]]), (4, [[5, 6, 7, 0], [0, 0, 0, 0]])],

@@ -1,0 +1,127 @@
+"""The plan: chunks, shards, how many pictures are sampled, and a key of all that decides a byte of the result."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import plan as module
+from pipeline.files import BeamFiles
+from pipeline.plan import BuildPlan, make_plan
+from pipeline.sources.base import SourceError
+from pipeline.spec import Spec, parse_spec
+
+FEATURES = "n: {kind: number}"
+LINES = "".join(f'{{"n": {number}, "i": "a.png"}}\n' for number in range(100))
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Two files of 100 rows each, last changed long ago."""
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text(LINES)
+        os.utime(tmp_path / name, (1_000_000, 1_000_000))
+    return tmp_path
+
+
+def spec(rows: Path, features: str = FEATURES, more: str = "", sources: tuple[str, ...] = ("*.jsonl",)) -> Spec:
+    listed = ", ".join(f"{{format: jsonl, path: {rows}/{source}}}" for source in sources)
+    return parse_spec(f"name: d\nsource: [{listed}]\nfeatures: {{{features}}}\n{more}")
+
+
+def planned(rows: Path, **changes: Any) -> BuildPlan:
+    chunk_bytes = changes.pop("chunk_bytes", module.CHUNK_BYTES)
+    return make_plan(spec(rows, **changes), BeamFiles(), chunk_bytes)
+
+
+def test_chunks_are_numbered_by_source_and_file(rows: Path) -> None:
+    plan = planned(rows, sources=("b.jsonl", "a.jsonl"), chunk_bytes=1500)
+    assert [chunk.index for chunk in plan.chunks] == list(range(len(plan.chunks)))
+    found = [(chunk.source, chunk.file) for chunk in plan.chunks]
+    assert found == sorted(found)
+    assert set(found) == {(0, "b.jsonl"), (1, "a.jsonl")}
+    assert len(found) > 2
+    assert plan.roots == (str(rows), str(rows))
+    assert plan.rows == pytest.approx(200, rel=0.05)
+
+
+def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
+    with pytest.raises(SourceError, match="missing.jsonl"):
+        planned(rows, sources=("a.jsonl", "missing.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("more", "shards"),
+    [
+        ("", {"train": 4, "validation": 1, "test": 1}),  # 3.8 kB in train
+        ("shards: 8", {"train": 8, "validation": 8, "test": 8}),
+        ("shards: {test: 2}", {"train": 4, "validation": 1, "test": 2}),
+        ("splits: {test: 1, train: 1}", {"test": 4, "train": 4}),
+        ("splits: {train: 1, test: 0}", {"train": 8, "test": 1}),
+    ],
+)
+def test_shards(rows: Path, monkeypatch: pytest.MonkeyPatch, more: str, shards: dict[str, int]) -> None:
+    monkeypatch.setattr(module, "SHARD_BYTES", 1000)
+    assert sum(path.stat().st_size for path in rows.iterdir()) == 4780
+    layout = planned(rows, more=more).layout
+    assert dict(layout.shards) == shards
+    assert list(layout.weights) == list(shards)
+
+
+@pytest.mark.parametrize(("store", "shards"), [("raw", 64), ("png", 64), ("auto", 32), ("jpeg", 32)])
+def test_shards_of_pictures_are_by_their_pixels(
+    rows: Path, monkeypatch: pytest.MonkeyPatch, store: str, shards: int
+) -> None:
+    monkeypatch.setattr(module, "SHARD_BYTES", 10_000)
+    pictures = f"i: {{kind: image, size: [50, 20], store: {store}}}"  # 200 pictures of 3 kB
+    assert planned(rows, features=pictures, more="splits: {train: 1}").layout.shards == {"train": shards}
+
+
+def test_rows_are_packed_when_a_batch_of_each_shard_is_worth_it(rows: Path) -> None:
+    sizes = [planned(rows, more=f"shards: {shards}").pack_bytes for shards in (1, 256, 65536)]
+    assert sizes == [module.CHUNK_BYTES, 3 * 256 * module.BATCH_BYTES, module.MAX_PACK_BYTES]
+
+
+def test_a_sample_of_the_pictures_is_measured(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(rows, more="splits: {train: 1, test: 1}")
+    assert module._sample_share(plan) == 1.0
+    monkeypatch.setattr(module, "SAMPLE_IMAGES", 10)
+    assert module._sample_share(plan) == pytest.approx(0.1, rel=0.05)
+
+
+def test_the_same_inputs_have_the_same_key(rows: Path) -> None:
+    assert planned(rows).build_key == planned(rows, chunk_bytes=1000).build_key
+    assert len(planned(rows).build_key) == 64
+
+
+def grow(rows: Path) -> None:
+    with (rows / "a.jsonl").open("a") as file:
+        file.write("\n")
+    os.utime(rows / "a.jsonl", (1_000_000, 1_000_000))
+
+
+CHANGES = {
+    "a file's size": (grow, {}),
+    "a file's time": (lambda rows: os.utime(rows / "a.jsonl", (1_000_001, 1_000_001)), {}),
+    "a file's name": (lambda rows: (rows / "a.jsonl").rename(rows / "c.jsonl"), {}),
+    "one more file": (lambda rows: (rows / "c.jsonl").write_text(LINES), {}),
+    "a feature": (lambda rows: None, {"features": "n: {kind: number, normalize: none}"}),
+    "the splits": (lambda rows: None, {"more": "splits: {train: 1}"}),
+    "the order of splits": (lambda rows: None, {"more": "splits: {test: 10, validation: 10, train: 80}"}),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_decides_a_byte_is_in_the_key(rows: Path, what: str) -> None:
+    before = planned(rows).build_key
+    change, options = CHANGES[what]
+    change(rows)
+    assert planned(rows, **options).build_key != before
+
+
+def test_versions_of_packages_are_in_the_key(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = planned(rows).build_key
+    assert {"recordmill", "tensorflow", "apache-beam"} < set(module.package_versions())
+    monkeypatch.setattr(module, "VERSION", "99.0")
+    assert planned(rows).build_key != before

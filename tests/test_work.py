@@ -1,0 +1,78 @@
+"""What every worker knows of a build, as the spec decides it."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.columns import ColumnType
+from pipeline.files import BeamFiles
+from pipeline.plan import make_plan, make_work
+from pipeline.spec import parse_spec
+from pipeline.work import IMAGE_BATCH, ROW_BATCH, Work
+
+FEATURES = {
+    "picture": "{kind: image, size: [4, 4], column: file}",
+    "measured": "{kind: image, size: [4, 4], column: file, normalize: dataset}",
+    "text": "{kind: text}",
+    "kind": "{kind: category}",
+    "closed": "{kind: category, column: kind, classes: [a, b]}",
+    "price": "{kind: number}",
+    "plain": "{kind: number, normalize: none, column: price}",
+    "note": "{kind: raw, column: text}",
+}
+
+
+@pytest.fixture
+def work_of(tmp_path: Path) -> Any:
+    """Gives the work of a spec of these features."""
+    (tmp_path / "rows.jsonl").write_text('{"file": "a.png", "text": "a", "kind": "a", "price": 1}\n')
+
+    def make(*features: str, more: str = "") -> Work:
+        lines = "\n".join(f"  {name}: {FEATURES[name]}" for name in features)
+        source = f"{{format: jsonl, path: {tmp_path / 'rows.jsonl'}}}"
+        spec = parse_spec(f"name: d\nsource: {source}\nfeatures:\n{lines}\n{more}")
+        return make_work(make_plan(spec, BeamFiles()), "build", BeamFiles(), inline=False, threads=2)
+
+    return make
+
+
+def test_pictures_that_are_measured(work_of: Any) -> None:
+    work = work_of(*FEATURES)
+    assert list(work.images()) == ["picture", "measured"]
+    assert list(work.measured_images()) == ["measured"]
+
+
+@pytest.mark.parametrize(("features", "rows"), [(("text", "picture"), IMAGE_BATCH), (("text", "kind"), ROW_BATCH)])
+def test_the_rows_of_a_batch_are_a_constant(work_of: Any, features: tuple[str, ...], rows: int) -> None:
+    assert work_of(*features).batch_rows() == rows
+
+
+def test_the_analysis_reads_what_an_analyzer_needs(work_of: Any) -> None:
+    assert work_of(*FEATURES).analyzed() == {"text", "kind", "closed", "price"}
+
+
+@pytest.mark.parametrize(
+    ("label", "is_open", "classes"),
+    [("kind", True, None), ("closed", False, ("a", "b")), ("price", False, None), (None, False, None)],
+)
+def test_a_label_is_open_where_its_classes_are_those_of_the_data(
+    work_of: Any, label: str | None, is_open: bool, classes: tuple[str, ...] | None
+) -> None:
+    work = work_of("kind", "closed", "price", more=f"label: {label}" if label else "")
+    assert (work.open_label(), work.rows.label, work.rows.classes) == (is_open, label, classes)
+
+
+def test_rows_are_told_of_columns_features_and_key(work_of: Any) -> None:
+    rows = work_of("price", "plain", more="key: kind").rows
+    assert dict(rows.columns) == {"price": ColumnType.NUMBER, "kind": ColumnType.CATEGORY}
+    assert (dict(rows.features), rows.key) == ({"price": "price", "plain": "price"}, ("kind",))
+
+
+def test_it_travels(work_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    work = work_of("text")
+    there = pickle.loads(pickle.dumps(work))
+    assert there.path("data") == f"{tmp_path}/build/data"
+    assert (there.features, there.layout, there.roots) == (work.features, work.layout, (str(tmp_path),))
