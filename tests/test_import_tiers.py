@@ -1,0 +1,139 @@
+"""What a module loads: standard library, then TensorFlow, then tf.Transform, then Apache Beam; never a heavier tier."""
+
+import ast
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STDLIB = """
+    pipeline pipeline.checks pipeline.errors pipeline.globs pipeline.keys pipeline.manifest pipeline.names
+    pipeline.progress pipeline.reject_files pipeline.rejects pipeline.reports pipeline.steps pipeline.version
+    transforms
+""".split()
+LIGHT = """
+    pipeline.__main__ pipeline.cli pipeline.columns pipeline.display pipeline.kinds pipeline.kinds.base
+    pipeline.kinds.category pipeline.kinds.image pipeline.kinds.number pipeline.kinds.raw pipeline.kinds.text
+    pipeline.layout pipeline.options pipeline.packing pipeline.plan pipeline.publish pipeline.results pipeline.rows
+    pipeline.session pipeline.show pipeline.sources pipeline.sources.base pipeline.sources.cells
+    pipeline.sources.checks pipeline.sources.csv_rows pipeline.sources.image_folder pipeline.sources.image_metadata
+    pipeline.sources.json_lines pipeline.sources.json_parser pipeline.sources.jsonl pipeline.sources.lines
+    pipeline.sources.paths pipeline.spec pipeline.spec_errors pipeline.spec_yaml pipeline.statistics pipeline.storage
+    pipeline.tfds_files pipeline.tfrecord pipeline.work
+""".split()
+TENSORFLOW = """
+    pipeline.examples pipeline.reader pipeline.reader.dataset pipeline.reader.request pipeline.reader.tf_input
+    pipeline.reader.words transforms.category transforms.exif transforms.finish transforms.image transforms.kind
+    transforms.kinds transforms.number transforms.raw transforms.text
+""".split()
+TRANSFORM = "transforms.preprocessing transforms.serving".split()
+JOB = "pipeline.analysis pipeline.images pipeline.reading pipeline.shards".split()
+BEAM = "pipeline.analyzers pipeline.build pipeline.files pipeline.job".split()
+FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
+# rich, which Keras imports, is in no list that blocks it for TensorFlow
+DATA = ["google_crc32c", "PIL", "psutil", "pyarrow", "pydantic", "typer", "yaml"]
+BLOCKED = {
+    "standard library": (STDLIB, [*FRAMEWORKS, *DATA, "numpy", "rich"]),
+    "no framework": (LIGHT, FRAMEWORKS),
+    "TensorFlow": (TENSORFLOW, [*FRAMEWORKS[:3], *DATA]),
+    "tf.Transform": (TRANSFORM, ["apache_beam", "pydantic", "typer", "yaml"]),
+    "the job without Beam": (JOB, ["apache_beam"]),
+}
+IMPORT = """
+import importlib, sys
+from importlib.abc import MetaPathFinder
+
+class Blocked(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1].split():
+            raise ModuleNotFoundError(f"blocked: {name}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+for name in sys.argv[2].split():
+    importlib.import_module(name)
+"""
+
+
+def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd="/")
+
+
+def sources() -> dict[str, Path]:
+    """The modules of the two packages by name."""
+    files = [file for package in ("pipeline", "transforms") for file in (ROOT / package).rglob("*.py")]
+    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+
+
+def test_every_module_is_in_one_tier() -> None:
+    counted = Counter([*STDLIB, *LIGHT, *TENSORFLOW, *TRANSFORM, *JOB, *BEAM])
+    assert counted == Counter(sources().keys())
+
+
+@pytest.mark.parametrize("tier", BLOCKED)
+def test_a_tier_loads_nothing_heavier(tier: str) -> None:
+    modules, blocked = BLOCKED[tier]
+    done = python(IMPORT, " ".join(blocked), " ".join(modules))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "blocked"),
+    [("pipeline.layout", "numpy"), ("pipeline.spec", "yaml"), ("transforms.text", "tensorflow"),
+     ("pipeline.analyzers", "apache_beam"), ("transforms.serving", "tensorflow_transform")],
+)  # fmt: skip
+def test_what_is_blocked_cannot_be_loaded(module: str, blocked: str) -> None:
+    done = python(IMPORT, " ".join([blocked, *FRAMEWORKS]) if blocked not in FRAMEWORKS else blocked, module)
+    assert done.returncode == 1
+    assert f"ModuleNotFoundError: blocked: {blocked}" in done.stderr
+
+
+def inner_imports(file: Path) -> list[int]:
+    """The lines of imports inside functions."""
+    functions = [
+        node
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    inner = [node for function in functions for node in ast.walk(function)]
+    return sorted({node.lineno for node in inner if isinstance(node, ast.Import | ast.ImportFrom)})
+
+
+def test_only_the_command_line_imports_inside_functions() -> None:
+    found = {name for name, file in sources().items() if inner_imports(file)}
+    assert found == {"pipeline.cli", "pipeline.session"}
+
+
+COMMAND = """
+import sys
+from pipeline.cli import main
+sys.argv = ["recordmill", *sys.argv[1:]]
+try:
+    main()
+finally:
+    print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "heavy"),
+    [
+        (["--help"], "build", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "pydantic", "yaml"]),
+        (["build", "--help"], "--output", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "yaml"]),
+        (["schema"], '"properties"', [*FRAMEWORKS, "pandas"]),
+    ],
+    ids=["--help", "build --help", "schema"],
+)
+def test_a_quick_command_loads_little(arguments: list[str], said: str, heavy: list[str]) -> None:
+    done = python(COMMAND, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    loaded = done.stderr.split()
+    assert "typer" in loaded
+    assert sorted(set(heavy) & set(loaded)) == []
