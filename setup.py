@@ -32,9 +32,14 @@ setup(
         "typer>=0.15",
     ],
     extras_require={
+        "s3": ["boto3"],
         "dev": [
+            "boto3",
             "build",
+            "flask-cors",  # of moto's server
+            "gcp-storage-emulator",
             "hypothesis",
+            "moto[s3]",
             "mypy",
             "pre-commit",
             "pytest",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline import storage
-from pipeline.files import BeamFiles
+from pipeline.files import BeamFiles, use_options
 from pipeline.job import make_runner, run_job, worker_threads
 from pipeline.manifest import Manifest, version_folder
 from pipeline.plan import CHUNK_BYTES, BuildPlan, make_plan, make_work
@@ -58,6 +58,7 @@ def build(
         RunnerError, SourceError, OutputError, NothingToPublishError, ReconcileError: one clear line each.
     """
     runner, beam_options, local = make_runner(options.runner, options.processes, options.beam_options)
+    use_options(beam_options)
     files = BeamFiles()
     plan = make_plan(spec, files, options.chunk_bytes)
     done = storage.find_version(output, plan.build_key)

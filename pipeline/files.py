@@ -14,11 +14,17 @@ from typing import Any, BinaryIO, cast
 
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipeline.globs import WILDCARD, depth, folder_prefix, glob_pattern, is_glob, is_literal, literal_prefix
 from pipeline.sources.base import FileInfo
 
 Identity = tuple[int, int]
+
+
+def use_options(options: PipelineOptions) -> None:
+    """Tells Beam's filesystems their options in this process, such as an endpoint; workers are told by their runner."""
+    FileSystems.set_options(options)
 
 
 class BeamFiles:

@@ -48,7 +48,7 @@ MORE_IMAGES = """
 
 def make(folder: Path, rows: int, *, more_images: bool = False, swap_files: bool = False) -> Spec:
     """Writes the inputs into a folder and gives the spec; `swap_files` puts each file's rows into the other."""
-    _write_pictures(folder / "pictures")
+    write_pictures(folder / "pictures")
     lines = list(_lines(rows))
     halves = [lines[: rows // 3], lines[rows // 3 :]]
     for name, half in zip(("a", "b"), halves[::-1] if swap_files else halves, strict=True):
@@ -81,21 +81,24 @@ def _lines(rows: int) -> Iterator[str]:
     ends = np.cumsum(lengths)
     for row in range(rows):
         text = " ".join(WORDS[word] for word in words[ends[row] - lengths[row] : ends[row]])
-        yield json.dumps(
-            {
-                "id": f"row-{row}",
-                "image": f"pictures/{pictures[row]:02d}.{'jpg' if pictures[row] % 2 else 'png'}",
-                "text": text,
-                "category": NAMES[names[row, 0]],
-                "number": float(numbers[row]),
-                "count": row * (1 << 40) - 5,
-                "label": NAMES[names[row, 1] % 4],
-            },
-            ensure_ascii=row % 2 == 0,
-        ) + "\n"
+        yield (
+            json.dumps(
+                {
+                    "id": f"row-{row}",
+                    "image": f"pictures/{pictures[row]:02d}.{'jpg' if pictures[row] % 2 else 'png'}",
+                    "text": text,
+                    "category": NAMES[names[row, 0]],
+                    "number": float(numbers[row]),
+                    "count": row * (1 << 40) - 5,
+                    "label": NAMES[names[row, 1] % 4],
+                },
+                ensure_ascii=row % 2 == 0,
+            )
+            + "\n"
+        )
 
 
-def _write_pictures(folder: Path) -> None:
+def write_pictures(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(3)
     for number in range(PICTURES):

@@ -35,7 +35,9 @@ def _write(folder: Path, rows: int) -> None:
     (folder / "dataset.yaml").write_text(SPEC)
     with open(folder / "rows.jsonl", "w") as file:
         for row in range(rows):
-            file.write(json.dumps({"id": str(row), "number": row, "text": f"word{row % 97} and more words " * 8}) + "\n")
+            file.write(
+                json.dumps({"id": str(row), "number": row, "text": f"word{row % 97} and more words " * 8}) + "\n"
+            )
 
 
 def test_build_says_what_was_published_and_show_shows_it(tmp_path: Path) -> None:
@@ -72,7 +74,10 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
         (["build", "wrong.yaml", "--output", "out"], "wrong.yaml:6: features.number: unknown key `knid`; did you mean"),
         (["build", "gone.yaml", "--output", "out"], "gone.jsonl"),
         (["build", "dataset.yaml", "--output", "rows.jsonl/out"], "cannot be written"),
-        (["build", "dataset.yaml", "-o", "out", "--", "--direct_running_mode=multi_threading"], "silently loses records"),
+        (
+            ["build", "dataset.yaml", "-o", "out", "--", "--direct_running_mode=multi_threading"],
+            "silently loses records",
+        ),
         (["build", "dataset.yaml", "-o", "out", "--runner", "Flonk"], "Flonk"),
         (["show", "nowhere"], "there is no folder nowhere"),
         (["show", "."], "nothing has been published"),

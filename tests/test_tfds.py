@@ -28,7 +28,19 @@ def test_equal_values(tmp_path: Path) -> None:
     ]
     assert len(theirs) == len(ours) == dataset.splits["train"]
     for their, our in zip(theirs, ours, strict=True):
-        for name in ("key", "label", "category", "given", "number", "plain", "note", "count", "weight", "pixels", "open"):
+        for name in (
+            "key",
+            "label",
+            "category",
+            "given",
+            "number",
+            "plain",
+            "note",
+            "count",
+            "weight",
+            "pixels",
+            "open",
+        ):
             np.testing.assert_array_equal(their[name], our[name], err_msg=name)
         text = np.trim_zeros(our["text"], "b")
         np.testing.assert_array_equal(their["text"], text)

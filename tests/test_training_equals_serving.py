@@ -76,11 +76,22 @@ def _serve(folder: Path, keys: list[str], batch_size: int, signature: str) -> di
             value = rows[key][column]
             for name in features:
                 columns[name].append(value.encode() if isinstance(value, str) else value)
-    objects = {name: np.array(values, object if isinstance(values[0], bytes) else None) for name, values in columns.items()}
+    objects = {
+        name: np.array(values, object if isinstance(values[0], bytes) else None) for name, values in columns.items()
+    }
     np.savez(folder / "rows.npz", id=np.array(keys), **objects)
     (serving,) = (folder / "out" / "versions").glob("*/serving")
     out = folder / "served.npy"
-    command = [sys.executable, "-c", SERVE, str(serving), str(folder / "rows.npz"), str(batch_size), signature, str(out)]
+    command = [
+        sys.executable,
+        "-c",
+        SERVE,
+        str(serving),
+        str(folder / "rows.npz"),
+        str(batch_size),
+        signature,
+        str(out),
+    ]
     subprocess.run(command, check=True, cwd=folder, timeout=200)
     return np.load(out, allow_pickle=True).item()
 

@@ -1,0 +1,46 @@
+"""A golden dataset of every kind: fails when a byte of a shard, an index, a vocabulary or a statistic changes.
+
+If the bytes should change, say why in the changelog and write the new golden file:
+`.venv/bin/python -m tests.test_golden`. Bytes may also change with the packages in requirements.lock, and with the CPU's
+architecture.
+"""
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.build import build
+from tests.every_kind import make
+
+GOLDEN = Path(__file__).with_name("golden.json")
+
+
+def fingerprint(folder: Path) -> dict[str, Any]:
+    """Builds the golden dataset and gives the digests of what it holds."""
+    published = build(make(folder / "in", 120, more_images=True), str(folder / "out"))
+    version = Path(published.folder)
+    files = [*version.glob("kinds-*"), *version.glob("transform_fn/assets/*"), *version.glob("*.json"), *version.glob("*.txt")]
+    return {
+        "files": {
+            str(path.relative_to(version)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(files)
+            if path.name != "dataset.json"  # holds the time of publishing and the inputs' times of change
+        },
+        "features": published.manifest.features,
+        "statistics": published.manifest.statistics,
+        "rows": published.manifest.rows,
+    }
+
+
+@pytest.mark.slow
+def test_golden(tmp_path: Path) -> None:
+    assert fingerprint(tmp_path) == json.loads(GOLDEN.read_text())
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        GOLDEN.write_text(json.dumps(fingerprint(Path(scratch)), indent=1) + "\n")
