@@ -48,6 +48,7 @@ setup(
             "setuptools",
             "tensorflow-datasets",
             "types-PyYAML",
+            "types-psutil",
             "wheel",
         ],
     },

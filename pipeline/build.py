@@ -67,12 +67,14 @@ def build(
             storage.make_live(output, done.version)
         return Published(str(version_folder(output, done.version)), done, is_new=False)
     folder = storage.begin(output, plan.build_key)
-    on_plan(plan, folder)
-    work = make_work(plan, folder, files, inline=not local, threads=worker_threads(local, options.processes))
-    run_job(work, plan.chunks, runner, beam_options)
-    results = collect(plan, work)
-    published, manifest = publish(results, output, _export_serving(results))
-    storage.finish(folder)
+    try:
+        on_plan(plan, folder)
+        work = make_work(plan, folder, files, inline=not local, threads=worker_threads(local, options.processes))
+        run_job(work, plan.chunks, runner, beam_options)
+        results = collect(plan, work)
+        published, manifest = publish(results, output, _export_serving(results))
+    finally:
+        storage.finish(folder)
     return Published(published, manifest, is_new=True)
 
 

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -20,9 +20,17 @@ RATE_SECONDS = 3.0  # the rate is that of the last three seconds
 class Plan(Protocol):
     """What the display wants of a plan."""
 
-    rows: int
-    chunks: list[object]
-    notes: list[str]
+    @property
+    def rows(self) -> int:
+        """About how many rows there are."""
+
+    @property
+    def chunks(self) -> Sequence[object]:
+        """What is read, piece by piece."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the user should know of the sources."""
 
 
 class Display:
@@ -37,6 +45,8 @@ class Display:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._reader: ProgressReader | None = None
+        self.folder: Path | None = None
+        """The build's folder, once the work has begun."""
         self._state = State(time.monotonic())
         self._bar = Progress(
             SpinnerColumn(),
@@ -63,8 +73,8 @@ class Display:
         for note in plan.notes:
             self._console.print(f"note: {note}", markup=False)
         self._state = State(time.monotonic(), plan.rows, len(plan.chunks))
-        self._folder = Path(folder)
-        self._reader = ProgressReader(str(self._folder / "progress"))
+        self.folder = Path(folder)
+        self._reader = ProgressReader(str(self.folder / "progress"))
 
     def stop(self) -> None:
         """Ends the display and clears its line; may be called twice, and from a signal handler."""
@@ -96,13 +106,13 @@ class Display:
                 self._console.print(f"{view.stage}: {view.share:.0%}, {view.details}", markup=False, soft_wrap=True)
 
     def _look(self) -> "View":
-        if self._reader is None:
+        if self._reader is None or self.folder is None:
             return View("loading Apache Beam and TensorFlow", 0.0, "")
         try:
             counts = self._reader.read()
         except FileNotFoundError:  # the build is over and its folder gone
             counts = {}
-        return self._state.view(counts, (self._folder / "reports" / "analysis.json").exists(), time.monotonic())
+        return self._state.view(counts, (self.folder / "reports" / "analysis.json").exists(), time.monotonic())
 
 
 class View:

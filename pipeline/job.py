@@ -36,7 +36,7 @@ def run_job(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, options
     """Runs the pipeline to its end; its results are the reports and files in the build's folder."""
     with (
         beam.Pipeline(runner=runner, options=options) as pipeline,
-        tft_beam.Context(temp_dir=work.path("scratch"), use_deep_copy_optimization=False),
+        tft_beam.Context(temp_dir=work.path("scratch")),
     ):
         build_graph(pipeline, work, chunks)
 

@@ -15,6 +15,7 @@ from typing import NoReturn
 import psutil
 from rich.console import Console
 
+from pipeline import storage
 from pipeline.display import Display, print_published
 from pipeline.errors import UserError
 from pipeline.spec import Spec
@@ -61,6 +62,8 @@ class BuildSession:
             self._end(1, str(error))
         except Exception as error:
             self._fail(error)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # it is published: there is nothing left to stop
         print_published(self._console, published.folder, published.manifest, published.is_new, self._seconds())
         self._end(0)
 
@@ -80,6 +83,9 @@ class BuildSession:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
         self._display.stop()
+        kill_children()
+        if self._display.folder is not None:
+            storage.finish(str(self._display.folder))
         self._end(
             128 + number,
             "stopped: nothing was published, and what was live stays live. Run the same command to build again",

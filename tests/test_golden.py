@@ -23,7 +23,12 @@ def fingerprint(folder: Path) -> dict[str, Any]:
     """Builds the golden dataset and gives the digests of what it holds."""
     published = build(make(folder / "in", 120, more_images=True), str(folder / "out"))
     version = Path(published.folder)
-    files = [*version.glob("kinds-*"), *version.glob("transform_fn/assets/*"), *version.glob("*.json"), *version.glob("*.txt")]
+    files = [
+        *version.glob("kinds-*"),
+        *version.glob("transform_fn/assets/*"),
+        *version.glob("*.json"),
+        *version.glob("*.txt"),
+    ]
     return {
         "files": {
             str(path.relative_to(version)): hashlib.sha256(path.read_bytes()).hexdigest()
