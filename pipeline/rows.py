@@ -53,7 +53,7 @@ def key_rows(block: Block, chunk: Chunk, form: RowFormat, layout: Layout) -> tup
         "@key": pa.array(keys, pa.binary()),
         "@source": np.full(len(keys), chunk.source, np.int16),
         "@chunk": np.full(len(keys), chunk.index, np.int32),
-        "@position": table["position"],
+        "@position": table["@position"],
     }
     features = {name: table[column].cast(form.final_type(name)) for name, column in form.features.items()}
     return pa.table({**columns, **features}), block.rejects + unknown
@@ -61,7 +61,7 @@ def key_rows(block: Block, chunk: Chunk, form: RowFormat, layout: Layout) -> tup
 
 def _keys(table: pa.Table, form: RowFormat) -> list[bytes]:
     if form.key is None:
-        keys: list[bytes] = table["key"].to_pylist()
+        keys: list[bytes] = table["@key"].to_pylist()
         return keys
     if len(form.key) == 1:
         return table[form.key[0]].cast(pa.binary()).to_pylist()
@@ -85,6 +85,6 @@ def _drop_unknown_labels(table: pa.Table, chunk: Chunk, form: RowFormat) -> tupl
             f"label {name[:100]!r} is none of the {len(form.classes)} classes of the spec",
             column=column,
         )
-        for position, name in zip(unknown["position"].to_pylist(), unknown[column].to_pylist(), strict=True)
+        for position, name in zip(unknown["@position"].to_pylist(), unknown[column].to_pylist(), strict=True)
     ]
     return table.filter(known), rejects

@@ -85,7 +85,7 @@ class Spec(Options):
                 raise WrongValueError(message, "features", name)
         self._check_splits()
         self._check_label()
-        self.columns()
+        self._check_columns()
         return self
 
     def _check_splits(self) -> None:
@@ -110,6 +110,12 @@ class Spec(Options):
         if not isinstance(self.features[self.label], Category | Number):
             message = f"'{self.label}' is of kind {kind}: a label is a category or a number"
             raise WrongValueError(message, "label")
+
+    def _check_columns(self) -> None:
+        for column in self.columns():
+            if column.startswith("@"):
+                place = "key" if column in (self.key or ()) else "features"
+                raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` begins our own", place)
 
     def columns(self) -> dict[str, ColumnType]:
         """The columns that are asked of the sources, with their types.

@@ -30,8 +30,9 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
         path = (*_yaml_path(problem["loc"], document.value), *_further(problem))
         if problem["type"] == "too_short" and problem["input"]:
             continue  # its items are wrong, which is told of each
-        place = ".".join(map(str, path))
-        line = f"{document.where}:{document.line(path)}: {place}: {_message(problem, path, document, model)}"
+        place = ".".join(map(str, path[:-1] if problem["type"] == "extra_forbidden" else path))
+        message = _message(problem, path, document, model)
+        line = f"{document.where}:{document.line(path)}: {place + ': ' if place else ''}{message}"
         if line not in told:
             told.add(line)
             yield line
@@ -63,7 +64,7 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "extra_forbidden":
         known = _known_keys(model, problem["loc"][:-1])
-        return f"unknown key{did_you_mean(str(path[-1]), known)}; known here: {', '.join(known)}"
+        return f"unknown key `{path[-1]}`{did_you_mean(str(path[-1]), known)}; known here: {', '.join(known)}"
     if kind == "missing":
         too_few = isinstance(problem["loc"][-1], int)
         return f"too few items, got {problem['input']}" if too_few else "is needed and is not there"

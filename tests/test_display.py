@@ -121,7 +121,7 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
 
 def test_before_the_plan_something_is_said() -> None:
     view = Display(Console(file=io.StringIO()))._look()
-    assert (view.stage, view.share, view.details) == ("loading", 0.0, "Apache Beam, TensorFlow")
+    assert (view.stage, view.share, view.details) == ("loading Apache Beam and TensorFlow", 0.0, "")
 
 
 def published(rejects: dict[str, int]) -> Manifest:

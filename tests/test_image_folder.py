@@ -52,7 +52,7 @@ def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[li
             assert [block.table[name].type for name in columns] == [ARROW_TYPES[kind] for kind in columns.values()]
             rejects += block.rejects
             for row in block.table.to_pylist():
-                rows.append(row | {"at": images.locate(chunk, row.pop("position"))})
+                rows.append(row | {"at": images.locate(chunk, row.pop("@position"))})
     return rows, rejects
 
 
@@ -69,7 +69,7 @@ def test_class_folders(tmp_path: Path) -> None:
         tmp_path, "cat/a.JPG", "cat/deep/b.png", "dog/c.tiff", "root.webp", "dog/.hidden.png", "dog/notes.txt", "x.npy"
     )
     rows, rejects = read(tmp_path, CLASSES | {"file_name": TEXT})
-    assert [(row["image"], row["label"], row["key"], row["at"]) for row in rows] == [
+    assert [(row["image"], row["label"], row["@key"], row["at"]) for row in rows] == [
         ("cat/a.JPG", "cat", b"cat/a.JPG", ("cat/a.JPG", None)),
         ("cat/deep/b.png", "deep", b"cat/deep/b.png", ("cat/deep/b.png", None)),
         ("dog/c.tiff", "dog", b"dog/c.tiff", ("dog/c.tiff", None)),
@@ -111,7 +111,7 @@ def test_names_keep_their_form_and_keys_are_composed(tmp_path: Path) -> None:
     fill(tmp_path, f"{DECOMPOSED}/{DECOMPOSED}.png")
     [row], _ = read(tmp_path, CLASSES)
     assert row["image"] == f"{DECOMPOSED}/{DECOMPOSED}.png"
-    assert row["key"].decode() == f"{COMPOSED}/{COMPOSED}.png"
+    assert row["@key"].decode() == f"{COMPOSED}/{COMPOSED}.png"
 
 
 def test_a_name_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_metadata_gives_the_rows(tmp_path: Path, suffix: str) -> None:
     rows, rejects = read(tmp_path, columns)
     asked = ("text", "kind", "price", "count")
     assert [[row[name] for name in asked] for row in rows] == [[row[name] for name in asked] for row in (first, second)]
-    assert [(row["image"], row["file_name"], row["key"]) for row in rows] == [
+    assert [(row["image"], row["file_name"], row["@key"]) for row in rows] == [
         ("a.png", "a.png", b"a.png"),
         ("b.jpg", "b.jpg", b"b.jpg"),
     ]
@@ -252,7 +252,7 @@ def test_csv_lines(tmp_path: Path, end: str, mark: str, monkeypatch: pytest.Monk
 def test_csv_that_is_not_utf8(tmp_path: Path) -> None:
     text = b"file_name,t,x\na.png,\xff,1\nb.png,ok,\xff\n\xffc.png,ok,1\n"
     rows, rejects = read(fill(tmp_path, csv=text), {"t": TEXT})
-    assert [row["key"] for row in rows] == [b"b.png"]
+    assert [row["@key"] for row in rows] == [b"b.png"]
     assert found(rejects) == [(1, "invalid_utf8", "t"), (3, "invalid_utf8", "image")]
     assert [reject.key for reject in rejects] == ["a.png", None]
 
@@ -279,7 +279,7 @@ def test_csv_and_json_lines_give_the_same_rows(
         rows, rejects = read(
             fill(folder / suffix, **{suffix: metadata(suffix, *records)}), {"t": TEXT, "n": NUMBER}, chunk_bytes
         )
-        read_back[suffix] = [(row["key"].decode(), row["t"], row["n"]) for row in rows]
+        read_back[suffix] = [(row["@key"].decode(), row["t"], row["n"]) for row in rows]
         assert not rejects
     assert read_back["jsonl"] == [tuple(record.values()) for record in records]
     assert read_back["csv"] == read_back["jsonl"]

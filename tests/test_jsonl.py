@@ -40,16 +40,16 @@ def read(
         first, covered = sum(covered), [*covered, 0]
         for block in source(file).read(chunk, FILES, columns, with_key):
             check_block(block.table, columns, with_key)
-            rows += [row | {"position": row["position"] + first} for row in block.table.to_pylist()]
+            rows += [row | {"@position": row["@position"] + first} for row in block.table.to_pylist()]
             rejects += [Reject(index, r.position + first, r.reason, r.message, r.key, r.column) for r in block.rejects]
             covered[-1] += block.positions
     return rows, rejects, covered
 
 
 def check_block(table: pa.Table, columns: Columns, with_key: bool) -> None:
-    types = {name: ARROW_TYPES[kind] for name, kind in columns.items()} | {"position": pa.int64()}
+    types = {name: ARROW_TYPES[kind] for name, kind in columns.items()} | {"@position": pa.int64()}
     assert dict(zip(table.schema.names, table.schema.types, strict=True)) == types | (
-        {"key": pa.binary()} if with_key else {}
+        {"@key": pa.binary()} if with_key else {}
     )
     assert sum(column.null_count for column in table.columns) == 0
 
@@ -148,7 +148,7 @@ ACCEPTED: dict[str, tuple[bytes, dict[str, object]]] = {
 @pytest.mark.parametrize(("good", "expected"), ACCEPTED.values(), ids=ACCEPTED)
 def test_an_odd_line_is_a_row(tmp_path: Path, good: bytes, expected: dict[str, object]) -> None:
     rows, rejects, _ = read(write(tmp_path, b'{"t": "first"}', good, b"{}"), {"t": TEXT}, with_key=False)
-    assert rows == [{"t": "first", "position": 0}, expected | {"position": 1}]
+    assert rows == [{"t": "first", "@position": 0}, expected | {"@position": 1}]
     assert [reject.key for reject in rejects] == [None]
 
 
@@ -178,10 +178,10 @@ def test_blank_lines_and_marks_count_as_lines_and_are_no_rows(tmp_path: Path, en
     file = write(tmp_path, mark + b"", b'{"t": "a"}', b" \t", b"", b'{"t": "b"}', b"x", b"", end=end)
     for chunk_bytes in range(1, file.stat().st_size + 2):
         rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
-        assert [(row["position"], row["t"]) for row in rows] == [(1, "a"), (4, "b")]
+        assert [(row["@position"], row["t"]) for row in rows] == [(1, "a"), (4, "b")]
         assert [reject.position for reject in rejects] == [5]
         assert sum(covered) == 7
-        assert rows[0]["key"] == blake2b(b'{"t": "a"}', digest_size=16).hexdigest().encode()
+        assert rows[0]["@key"] == blake2b(b'{"t": "a"}', digest_size=16).hexdigest().encode()
 
 
 def test_the_last_line_needs_no_newline(tmp_path: Path) -> None:
@@ -208,8 +208,8 @@ def test_well_formed_lines_are_what_json_says(
         patch.setattr(lines, "PIECE_BYTES", piece)
         patch.setattr(lines, "TAIL_BYTES", piece)
         rows, rejects, covered = read(file, {"t": TEXT, "n": NUMBER}, chunk_bytes, with_key=False)
-    expected = [json.loads(text) | {"position": place} for place, text in enumerate(texts) if text]
-    assert rows == [{name: row[name] for name in ("t", "n", "position")} for row in expected]
+    expected = [json.loads(text) | {"@position": place} for place, text in enumerate(texts) if text]
+    assert rows == [{name: row[name] for name in ("t", "n", "@position")} for row in expected]
     assert (rejects, sum(covered)) == ([], len(texts))
 
 
@@ -237,7 +237,7 @@ def test_a_line_has_the_outcome_that_it_has_alone(
 def test_a_column_that_is_wrong_everywhere(tmp_path: Path) -> None:
     file = write(tmp_path, *[FIRST] * 500, FIRST.replace(b'"text"', b"5"))
     rows, rejects, _ = read(file, {"t": NUMBER})
-    assert [row["position"] for row in rows] == [500]
+    assert [row["@position"] for row in rows] == [500]
     assert {(reject.reason, reject.message) for reject in rejects} == {
         ("wrong_type", "a number is wanted, a string found")
     }
@@ -252,7 +252,7 @@ def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(lines, "TAIL_BYTES", piece)
         for chunk_bytes in (50, 6000, 1 << 20):
             rows, rejects, covered = read(file, {"t": TEXT}, chunk_bytes)
-            assert [row["position"] for row in rows] == [0, 2, 5]
+            assert [row["@position"] for row in rows] == [0, 2, 5]
             assert [(r.position, r.reason, r.key) for r in rejects] == [(n, "too_large", None) for n in (1, 3, 4)]
             assert sum(covered) == 6
 
@@ -348,3 +348,12 @@ def test_a_source_is_chosen_by_its_format() -> None:
     assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a")
     with pytest.raises(ValueError, match="'image_folder', 'jsonl'"):
         adapter.validate_python({"format": "csv", "path": "a"})
+
+
+def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_path: Path) -> None:
+    contents = [b'{"p": "a"}\n' * 40, b'{"p": "a", "more": "' + b"x" * 400 + b'"}\n{"p": "b"}']
+    for names in (("a", "b"), ("b", "a")):
+        for name, content in zip(names, contents, strict=True):
+            (tmp_path / f"{name}.jsonl").write_bytes(content)
+        plan = JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"p": ColumnType.PATH}, 1 << 20)
+        assert plan.rows == 42

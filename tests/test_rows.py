@@ -27,15 +27,15 @@ DATA: dict[str, list[Any]] = {
     "price": [0.1, -0.0, 3.0e38],
     "count": [2**63 - 1, -(2**63), 0],
     "file": ["a/1.png", "a/2.png", "b.png"],
-    "position": [0, 2, 5],
-    "key": [b"k0", b"k1", b"\xff"],
+    "@position": [0, 2, 5],
+    "@key": [b"k0", b"k1", b"\xff"],
 }
 LAYOUT = Layout({"train": 1, "test": 1}, {"train": 4, "test": 2})
 CHUNK = Chunk(index=7, source=2, file="rows.jsonl", bytes=100)
 
 
 def block(data: dict[str, list[Any]] = DATA, rejects: list[Reject] | None = None) -> Block:
-    types = {name: ARROW_TYPES[kind] for name, kind in COLUMNS.items()} | {"position": pa.int64(), "key": pa.binary()}
+    types = {name: ARROW_TYPES[kind] for name, kind in COLUMNS.items()} | {"@position": pa.int64(), "@key": pa.binary()}
     table = pa.table({name: pa.array(values, types[name]) for name, values in data.items()})
     return Block(table, rejects or [], positions=6)
 
@@ -62,8 +62,8 @@ def test_features_come_in_their_final_types() -> None:
 
 def test_a_row_knows_where_it_was_read_and_where_it_goes() -> None:
     rows, _ = key_rows(block(), CHUNK, form(), LAYOUT)
-    hashes = [hash_key(key) for key in DATA["key"]]
-    assert rows["@key"].to_pylist() == DATA["key"]
+    hashes = [hash_key(key) for key in DATA["@key"]]
+    assert rows["@key"].to_pylist() == DATA["@key"]
     assert rows["@hash"].to_pylist() == [hash_.position for hash_ in hashes]
     assert rows["@sample"].to_pylist() == [hash_.sample for hash_ in hashes]
     assert rows["@split"].to_pylist() == [hash_.split >> 63 for hash_ in hashes]  # two equal halves
@@ -81,7 +81,7 @@ def test_a_row_knows_where_it_was_read_and_where_it_goes() -> None:
     ],
 )
 def test_named_columns_are_the_key(key: list[str], keys: list[bytes]) -> None:
-    without = {name: values for name, values in DATA.items() if name != "key"}
+    without = {name: values for name, values in DATA.items() if name != "@key"}
     rows, _ = key_rows(block(without), CHUNK, form(key=key), LAYOUT)
     assert rows["@key"].to_pylist() == keys
 
@@ -103,6 +103,22 @@ def test_a_long_label_is_cut_in_its_message() -> None:
     )
     assert "x" * 100 in reject.message
     assert "x" * 101 not in reject.message
+
+
+def test_a_column_may_have_any_name() -> None:
+    data = {name: DATA[name] for name in ("@position", "@key")} | {"position": [7, 8, 9], "key": ["x", "y", "z"]}
+    types = {"@position": pa.int64(), "@key": pa.binary(), "position": pa.int64(), "key": pa.string()}
+    table = pa.table({name: pa.array(values, types[name]) for name, values in data.items()})
+    columns = {"position": ColumnType.INTEGER, "key": ColumnType.TEXT}
+    rows, _ = key_rows(
+        Block(table, [], positions=6),
+        CHUNK,
+        form(columns=columns, features={"position": "position", "k": "key"}, label=None),
+        LAYOUT,
+    )
+    assert rows["position"].to_pylist() == [7, 8, 9]
+    assert rows["k"].to_pylist() == [b"x", b"y", b"z"]
+    assert rows["@key"].to_pylist() == DATA["@key"]
 
 
 @pytest.mark.parametrize("classes", [None, ("none of them",)])

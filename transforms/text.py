@@ -1,6 +1,6 @@
-"""Text: lower case, words, ids; padded when it is read.
+r"""Text: lower case, words, ids; padded when it is read.
 
-Words are runs of letters, marks, digits and underscores (Unicode categories L, M and N), as in Python's `\\w+` with the
+Words are runs of letters, marks, digits and underscores (Unicode categories L, M and N), as in Python's `\w+` with the
 marks that Indic and Arabic scripts write their vowels with.
 """
 

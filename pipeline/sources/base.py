@@ -78,8 +78,9 @@ class Block:
     """Some rows of a chunk: `rows_read = table.num_rows + len(rejects)`."""
 
     table: pa.Table
-    """The asked columns by their names (types of `pipeline.columns`, no nulls), `position` (int64: 0-based place in
-    the chunk, strictly rising) and, where asked for, `key` (binary): the row's default key."""
+    """The asked columns by their names (types of `pipeline.columns`, no nulls), `@position` (int64: 0-based place in
+    the chunk, strictly rising) and, where asked for, `@key` (binary): the row's default key. No asked column's name
+    begins with `@`."""
     rejects: list[Reject]
     positions: int
     """How many positions (lines, records, files) of the chunk this block covers, blank lines included."""

@@ -89,7 +89,7 @@ def make_block(chunk: Chunk, raw: RawRows, columns: Mapping[str, pa.Array], keys
         columns: The checked columns, each of shape [rows].
         keys: The default keys as Arrow `binary`, shape [rows], null where unknown; None where nobody asked.
     """
-    table = pa.table({**columns, "position": raw.positions} | ({} if keys is None else {"key": keys}))
+    table = pa.table({**columns, "@position": raw.positions} | ({} if keys is None else {"@key": keys}))
     rejects = [
         Reject(chunk.index, int(raw.positions[row]), fault.reason, fault.message, _key(keys, row), fault.column)
         for row, fault in raw.faults.items()

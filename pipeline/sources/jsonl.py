@@ -8,11 +8,11 @@ A file is read in byte ranges; each line is read once, and what comes of it does
 from collections.abc import Iterator
 from typing import Literal
 
-from pipeline.columns import Columns
+from pipeline.columns import Columns, ColumnType
 from pipeline.globs import escape, folder_prefix, is_glob
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
 from pipeline.sources.checks import check_columns, make_block
-from pipeline.sources.json_lines import estimated_rows, first_fields, json_ranges, read_json_lines
+from pipeline.sources.json_lines import counted_rows, estimated_rows, first_fields, json_ranges, read_json_lines
 from pipeline.sources.paths import check_names, join, planning
 
 
@@ -30,7 +30,8 @@ class JsonLines(Source):
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the files and cuts them into byte ranges of at most `chunk_bytes`; reads the first file's first lines.
 
-        `rows` is estimated from the bytes of all files and the first file's first lines.
+        `rows` is estimated from the bytes of all files and the first file's first lines; where a column is a path it is
+        the number of lines.
 
         Raises:
             SourceError: there is no file, all are empty, or none of the first lines has an asked column.
@@ -56,7 +57,18 @@ class JsonLines(Source):
         ]
         empty = [file.path for file in found if not file.bytes]
         notes = [f"{len(empty)} empty files are left out: {', '.join(empty[:3])}"] if empty else []
-        return Plan(chunks, estimated_rows(files, first, total), total, inputs, notes)
+        return Plan(chunks, self._count(files, columns, root, inputs, total), total, inputs, notes)
+
+    def _count(self, files: Files, columns: Columns, root: str, inputs: list[FileInfo], total: int) -> int:
+        """The number of rows: exact for rows of pictures.
+
+        Which pictures are measured, and how many shards there are, follows from it, and must not depend on which file
+        comes first. Such files are small beside their pictures.
+        """
+        paths = [join(root, file.path) for file in inputs]
+        if ColumnType.PATH in columns.values():
+            return counted_rows(files, paths)
+        return estimated_rows(files, paths[0], total)
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, with_key: bool) -> Iterator[Block]:
         """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line.
