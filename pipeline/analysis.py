@@ -55,7 +55,6 @@ class AnalysisRows:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._schema = schema(work)
-        self._analyzed = work.analyzed()
         self._meters = {
             name: PixelMeter(work.files, options, work.threads) for name, options in work.measured_images().items()
         }
@@ -67,7 +66,7 @@ class AnalysisRows:
 
     def batches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """Gives the batch of a piece; none where the analysis needs nothing of these rows."""
-        if not self._analyzed and not self._meters:
+        if not self._work.analyzed and not self._meters:
             return
         train = pc.equal(rows["@split"], self._work.layout.splits.index("train"))
         if not self._work.open_label():
@@ -88,7 +87,7 @@ class AnalysisRows:
     def _column(self, name: str, rows: pa.Table, train: pa.ChunkedArray) -> pa.Array:
         kind = self._work.rows.final_type(name)
         empty = pa.scalar(EMPTY[kind], kind)
-        if name not in self._analyzed:
+        if name not in self._work.analyzed:
             return pa.repeat(empty, rows.num_rows)
         column = rows[name]
         if name != self._work.rows.label:

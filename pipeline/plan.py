@@ -76,6 +76,7 @@ def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threa
         name=spec.name,
         folder=os.path.abspath(folder),
         features=spec.options(),
+        analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         rows=RowFormat(
             columns=spec.columns(),
             features={name: feature.column or name for name, feature in spec.features.items()},

@@ -33,7 +33,7 @@ class ChunkReader:
         progress = Progress(self._work.path("progress"), chunk_step(chunk.index))
         positions, rejects, groups, waiting = 0, list[Reject](), Counter[int](), list[pa.Table]()
         source = self._work.sources[chunk.source]
-        for block in source.read(chunk, self._work.files, self._work.rows.columns, self._work.rows.key is None):
+        for block in source.read(chunk, self._work.files, self._work.rows.columns, self._work.rows.key):
             rows, bad = key_rows(block, chunk, self._work.rows, self._work.layout)
             positions += block.positions
             rejects += [replace(reject, chunk=chunk.index) for reject in bad]

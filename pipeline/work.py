@@ -23,6 +23,8 @@ class Work:
     """The build's own folder, absolute: `OUT/.building/<build key>`."""
     features: Mapping[str, Mapping[str, Any]]
     """The features' options (`Spec.options`)."""
+    analyzed: frozenset[str]
+    """The features whose raw columns the analysis reads."""
     rows: RowFormat
     layout: Layout
     sources: tuple[Source, ...]
@@ -58,12 +60,3 @@ class Work:
         """Whether the label's classes are those of the data, of all splits."""
         label = self.rows.label
         return label is not None and self.features[label]["kind"] == "category" and self.rows.classes is None
-
-    def analyzed(self) -> set[str]:
-        """The features whose raw columns the analysis reads."""
-        return {
-            name
-            for name, options in self.features.items()
-            if options["kind"] in ("text", "category")
-            or (options["kind"] == "number" and options["normalize"] == "z_score")
-        }

@@ -84,6 +84,7 @@ def test_every_bad_row_is_a_reject_with_its_reason_and_place(folder: Path) -> No
     (file,) = (folder / "out/versions").glob("*/rejects/*.jsonl")
     rejects = [json.loads(line) for line in file.read_text().splitlines()]
     found = [(reject["line"], reject["reason"], reject["column"]) for reject in rejects]
+    assert [reject["id"] for reject in rejects[3:9]] == ["k103", "k104", "k105", "k106", "k107", "k7"]
     assert found == [(GOOD + 2 + place, reason, column) for place, (_, reason, column) in enumerate(BAD)]
     assert {(reject["source"], reject["file"]) for reject in rejects} == {(0, "rows.jsonl")}
     assert "rows.jsonl, line 8, which stays" in rejects[8]["message"]

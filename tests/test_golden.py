@@ -1,8 +1,8 @@
 """A golden dataset of every kind: fails when a byte of a shard, an index, a vocabulary or a statistic changes.
 
 If the bytes should change, say why in the changelog and write the new golden file:
-`.venv/bin/python -m tests.test_golden`. Bytes may also change with the packages in requirements.lock, and with the CPU's
-architecture.
+`.venv/bin/python -m tests.test_golden`. Bytes may also change with the packages in requirements.lock, and with the
+architecture of the CPU.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ import pytest
 from pipeline.build import build
 from tests.every_kind import make
 
+PATTERNS = ("kinds-*", "transform_fn/assets/*", "*.json", "*.txt")
 GOLDEN = Path(__file__).with_name("golden.json")
 
 
@@ -23,12 +24,7 @@ def fingerprint(folder: Path) -> dict[str, Any]:
     """Builds the golden dataset and gives the digests of what it holds."""
     published = build(make(folder / "in", 120, more_images=True), str(folder / "out"))
     version = Path(published.folder)
-    files = [
-        *version.glob("kinds-*"),
-        *version.glob("transform_fn/assets/*"),
-        *version.glob("*.json"),
-        *version.glob("*.txt"),
-    ]
+    files = [path for pattern in PATTERNS for path in version.glob(pattern)]
     return {
         "files": {
             str(path.relative_to(version)): hashlib.sha256(path.read_bytes()).hexdigest()

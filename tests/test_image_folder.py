@@ -48,7 +48,7 @@ def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[li
     images = source(folder)
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     for chunk in images.plan(FILES, columns, chunk_bytes).chunks:
-        for block in images.read(chunk, FILES, columns, True):
+        for block in images.read(chunk, FILES, columns, None):
             assert [block.table[name].type for name in columns] == [ARROW_TYPES[kind] for kind in columns.values()]
             rejects += block.rejects
             for row in block.table.to_pylist():
@@ -246,7 +246,7 @@ def test_csv_lines(tmp_path: Path, end: str, mark: str, monkeypatch: pytest.Monk
         assert [(row["t"], row["at"][1]) for row in rows] == [("x", 3), (f"y{end}{end}z", 5), ("z", 9)]
         assert found(rejects) == [(7, "malformed_row", None)]
         [chunk] = source(tmp_path).plan(FILES, IMAGE, 1).chunks
-        assert sum(block.positions for block in source(tmp_path).read(chunk, FILES, IMAGE, False)) >= 9
+        assert sum(block.positions for block in source(tmp_path).read(chunk, FILES, IMAGE, ())) >= 9
 
 
 def test_csv_that_is_not_utf8(tmp_path: Path) -> None:

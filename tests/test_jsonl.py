@@ -38,7 +38,7 @@ def read(
     rows, rejects, covered = list[dict[str, Any]](), list[Reject](), list[int]()
     for index, chunk in enumerate(plan.chunks):
         first, covered = sum(covered), [*covered, 0]
-        for block in source(file).read(chunk, FILES, columns, with_key):
+        for block in source(file).read(chunk, FILES, columns, None if with_key else ()):
             check_block(block.table, columns, with_key)
             rows += [row | {"@position": row["@position"] + first} for row in block.table.to_pylist()]
             rejects += [Reject(index, r.position + first, r.reason, r.message, r.key, r.column) for r in block.rejects]

@@ -49,7 +49,8 @@ def s3(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     server = ThreadedMotoServer("127.0.0.1", port=_free_port(), verbose=False)
     server.start()
-    endpoint = "http://%s:%s" % server.get_host_and_port()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
     client = boto3.client("s3", endpoint_url=endpoint)
     client.create_bucket(Bucket="pictures")
     for name, data in files.items():

@@ -33,7 +33,8 @@ model = tf.saved_model.load(serving).signatures[signature]
 wanted = model.structured_input_signature[1]
 parts = []
 for start in range(0, len(rows["id"]), int(batch_size)):
-    batch = {name: tf.constant(rows[name][start : start + int(batch_size)], spec.dtype) for name, spec in wanted.items()}
+    end = start + int(batch_size)
+    batch = {name: tf.constant(rows[name][start:end], spec.dtype) for name, spec in wanted.items()}
     parts.append({name: list(tensor.numpy()) for name, tensor in model(**batch).items()})
 served = {name: [value for part in parts for value in part[name]] for name in parts[0]}
 np.save(out, served, allow_pickle=True)

@@ -4,7 +4,7 @@ A source never imports Beam: the job hands it `Files`, which opens whatever Beam
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
@@ -108,8 +108,11 @@ class Source(Options):
         """
 
     @abstractmethod
-    def read(self, chunk: Chunk, files: Files, columns: Columns, with_key: bool) -> Iterator[Block]:
-        """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception."""
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.
+
+        `key` are the asked columns that make a row's key; None asks for the default key as column `@key`.
+        """
 
     @abstractmethod
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:

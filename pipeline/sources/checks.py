@@ -4,7 +4,7 @@ A row has one fault: of the first bad column in the order that they are asked fo
 `CHECKS`. Nothing depends on which rows are read together.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.columns import Columns, ColumnType
+from pipeline.keys import join_key
 from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk
 from pipeline.sources.paths import inside
@@ -80,7 +81,9 @@ def check_column(name: str, kind: ColumnType, values: pa.Array, folder: str, fau
     return values
 
 
-def make_block(chunk: Chunk, raw: RawRows, columns: Mapping[str, pa.Array], keys: pa.Array | None) -> Block:
+def make_block(
+    chunk: Chunk, raw: RawRows, columns: Mapping[str, pa.Array], keys: pa.Array | None, key: Sequence[str] | None
+) -> Block:
     """Makes a block: the rows that have no fault, and rejects of those that have one.
 
     Args:
@@ -88,10 +91,18 @@ def make_block(chunk: Chunk, raw: RawRows, columns: Mapping[str, pa.Array], keys
         raw: The rows, and all the faults that were found.
         columns: The checked columns, each of shape [rows].
         keys: The default keys as Arrow `binary`, shape [rows], null where unknown; None where nobody asked.
+        key: The columns that make the key instead; None where the default key is asked for.
     """
     table = pa.table({**columns, "@position": raw.positions} | ({} if keys is None else {"@key": keys}))
     rejects = [
-        Reject(chunk.index, int(raw.positions[row]), fault.reason, fault.message, _key(keys, row), fault.column)
+        Reject(
+            chunk.index,
+            int(raw.positions[row]),
+            fault.reason,
+            fault.message,
+            _key(keys, row, columns, key or ()),
+            fault.column,
+        )
         for row, fault in raw.faults.items()
     ]
     if raw.faults:
@@ -101,9 +112,13 @@ def make_block(chunk: Chunk, raw: RawRows, columns: Mapping[str, pa.Array], keys
     return Block(table, sorted(rejects + raw.unparsed, key=lambda reject: reject.position), raw.covered)
 
 
-def _key(keys: pa.Array | None, row: int) -> str | None:
-    key = None if keys is None else keys[row].as_py()
-    return None if key is None else key.decode()
+def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: Sequence[str]) -> str | None:
+    """A rejected row's key, where it is known."""
+    if keys is not None:
+        default: bytes | None = keys[row].as_py()
+        return None if default is None else default.decode()
+    values = [columns[name][row].as_py() for name in key]
+    return join_key(map(str, values)).decode() if values and None not in values else None
 
 
 def _normalized(name: str, values: pa.Array, folder: str, faults: Faults) -> pa.Array:

@@ -110,12 +110,12 @@ class ImageFolder(Source):
         """Counts the rows of metadata and gathers the paths of their images."""
         rows, paths = 0, set[str]()
         for chunk in chunks:
-            for block in self.read(chunk, files, {IMAGE: ColumnType.PATH}, with_key=False):
+            for block in self.read(chunk, files, {IMAGE: ColumnType.PATH}, ()):
                 rows += block.table.num_rows + len(block.rejects)
                 paths.update(block.table[IMAGE].to_pylist())
         return rows, paths
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, with_key: bool) -> Iterator[Block]:
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk's rows; the images themselves are not looked at.
 
         Raises:
@@ -125,13 +125,13 @@ class ImageFolder(Source):
             for start in range(0, len(chunk.work.names), BLOCK_ROWS):
                 names = chunk.work.names[start : start + BLOCK_ROWS]
                 raw = RawRows({}, np.arange(start, start + len(names)), None, {}, [], len(names))
-                yield _block(chunk, raw, {}, names, columns, with_key)
+                yield _block(chunk, raw, {}, names, columns, key)
             return
         of_path = _of_path(chunk.work.has_label)
         asked = {IMAGE: ColumnType.PATH} | {name: kind for name, kind in columns.items() if name not in of_path}
         for raw in read_metadata(chunk, self.root(files), files, asked):
             checked = check_columns(raw, asked, posixpath.dirname(chunk.file))
-            yield _block(chunk, raw, checked, checked.pop(IMAGE).to_pylist(), columns, with_key)
+            yield _block(chunk, raw, checked, checked.pop(IMAGE).to_pylist(), columns, key)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """The image of a listing, or the metadata file and the 1-based line inside the chunk."""
@@ -146,7 +146,7 @@ def _block(
     checked: dict[str, pa.Array],
     paths: Sequence[str | None],
     columns: Columns,
-    with_key: bool,
+    key: Sequence[str] | None,
 ) -> Block:
     """Adds the columns that come of the images' paths (None where a path is bad), and the keys."""
     for name in columns:
@@ -154,8 +154,8 @@ def _block(
             cells = [path and _folder_name(path) for path in paths] if name == LABEL else paths
             values = typed_column(name, columns[name], cells, raw.faults)
             checked[name] = check_column(name, columns[name], values, "", raw.faults)
-    keys = pa.array([path and path_key(path) for path in paths], pa.binary()) if with_key else None
-    return make_block(chunk, raw, {name: checked[name] for name in columns}, keys)
+    keys = pa.array([path and path_key(path) for path in paths], pa.binary()) if key is None else None
+    return make_block(chunk, raw, {name: checked[name] for name in columns}, keys, key)
 
 
 def _of_path(has_label: bool) -> tuple[str, ...]:

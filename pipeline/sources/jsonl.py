@@ -5,7 +5,7 @@
 A file is read in byte ranges; each line is read once, and what comes of it does not depend on the ranges.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pipeline.columns import Columns, ColumnType
@@ -70,7 +70,7 @@ class JsonLines(Source):
             return counted_rows(files, paths)
         return estimated_rows(files, paths[0], total)
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, with_key: bool) -> Iterator[Block]:
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line.
 
         Raises:
@@ -78,8 +78,8 @@ class JsonLines(Source):
         """
         folder = chunk.file.rpartition("/")[0]
         path = join(self.root(files), chunk.file)
-        for raw in read_json_lines(chunk, chunk.work, path, files, columns, {}, with_key):
-            yield make_block(chunk, raw, check_columns(raw, columns, folder), raw.keys)
+        for raw in read_json_lines(chunk, chunk.work, path, files, columns, {}, key is None):
+            yield make_block(chunk, raw, check_columns(raw, columns, folder), raw.keys, key)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """The file and the 1-based line inside the chunk."""
