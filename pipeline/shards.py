@@ -9,9 +9,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain, compress
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
@@ -42,7 +44,8 @@ class Built:
 
     records: list[bytes]
     rejects: list[Reject]
-    kept: pa.Table
+    sources: list[int]
+    """The source of each record."""
     labels: list[int]
     digest: bytes
     """Of the rows' keys and their pictures' bytes."""
@@ -80,62 +83,82 @@ class ShardBuilder:
         return report
 
     def _batch(self, rows: pa.Table) -> Built:
-        fetched, rejects = self._fetch(rows)
+        batch, rejects = self._fetch(rows)
         try:
-            stored = self._transform(fetched)
+            stored = self._transform(batch)
         except tf.errors.InvalidArgumentError:
             if not self._images:
                 raise
-            fetched, bad = self._drop_undecodable(fetched)
-            rejects += bad
-            stored = self._transform(fetched)
-        keys = fetched["@key"].to_pylist()
-        digest = hashlib.sha256(b"".join(keys))
-        for name in self._images:
-            for data in fetched[name].to_pylist():
-                digest.update(data)
+            batch, undecodable = self._drop_undecodable(batch)
+            rejects += undecodable
+            stored = self._transform(batch)
+        keys = batch.rows["@key"].to_pylist()
         label = self._work.rows.label
         labels = stored[label].numpy().tolist() if label and stored[label].dtype == tf.int64 else []
-        return Built(encode(keys, stored), rejects, fetched, labels, digest.digest())
+        sources = batch.rows["@source"].to_pylist()
+        return Built(encode(keys, stored), rejects, sources, labels, batch.digest(keys))
 
-    def _fetch(self, rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
-        """Puts the pictures' bytes in the place of their paths; rows whose picture can't be had are rejected."""
-        rejects: list[Reject] = []
-        if not self._images:
-            return rows, rejects
-        good = np.ones(rows.num_rows, bool)
-        columns = {}
+    def _fetch(self, rows: pa.Table) -> tuple["Batch", list[Reject]]:
+        """Reads the rows' pictures; a row whose picture can't be had is rejected."""
+        pictures = {name: [b""] * rows.num_rows for name in self._images}
         roots = [self._work.roots[source] for source in rows["@source"].to_pylist()]
+        good, rejects = np.ones(rows.num_rows, bool), []
         for name, options in self._images.items():
-            data: list[bytes] = []
             for place, path in enumerate(rows[name].to_pylist()):
-                try:
-                    data.append(
-                        read_image(self._work.files, roots[place], path.decode(), options) if good[place] else b""
-                    )
-                except ImageError as error:
-                    good[place] = False
-                    data.append(b"")
-                    rejects.append(_reject(rows, place, error.reason, error.message, self._work.rows.features[name]))
-            columns[name] = pa.array(data, pa.binary())
-        for name, column in columns.items():
-            rows = rows.set_column(rows.schema.get_field_index(name), name, column)
-        return rows.filter(pa.array(good)), rejects
+                if good[place]:
+                    try:
+                        pictures[name][place] = read_image(self._work.files, roots[place], path.decode(), options)
+                    except ImageError as error:
+                        good[place] = False
+                        rejects.append(self._reject(rows, place, name, error.reason, error.message))
+        return Batch(rows, pictures).keep(good), rejects
 
-    def _drop_undecodable(self, rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
+    def _drop_undecodable(self, batch: "Batch") -> tuple["Batch", list[Reject]]:
         """Tries each picture alone, so that the one that fails is told from those beside it."""
-        rejects, good = [], np.ones(rows.num_rows, bool)
+        good, rejects = np.ones(batch.rows.num_rows, bool), []
         for name, meter in self._meters.items():
-            for place, data in enumerate(rows[name].to_pylist()):
+            for place, data in enumerate(batch.pictures[name]):
                 if good[place] and not meter.is_decodable(data):
                     good[place] = False
                     message = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
-                    rejects.append(_reject(rows, place, "undecodable_image", message, self._work.rows.features[name]))
-        return rows.filter(pa.array(good)), rejects
+                    rejects.append(self._reject(batch.rows, place, name, "undecodable_image", message))
+        return batch.keep(good), rejects
+
+    def _reject(self, rows: pa.Table, place: int, feature: str, reason: str, message: str) -> Reject:
+        return reject_row(rows, place, reason, message, self._work.rows.features[feature])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Keyed rows and, of each image feature, their pictures' bytes: not in Arrow, where each step would copy them."""
+
+    rows: pa.Table
+    pictures: Mapping[str, list[bytes]]
+
+    def keep(self, good: npt.NDArray[np.bool_]) -> "Batch":
+        """The rows that are good."""
+        if good.all():
+            return self
+        kept = {name: list(compress(data, good)) for name, data in self.pictures.items()}
+        return Batch(self.rows.filter(pa.array(good)), kept)
+
+    def column(self, name: str) -> Any:
+        """A feature's values, as NumPy or as a list of bytes."""
+        if name in self.pictures:
+            return self.pictures[name]
+        column = self.rows[name]
+        return column.to_pylist() if column.type == pa.binary() else column.to_numpy()
+
+    def digest(self, keys: list[bytes]) -> bytes:
+        """Of the keys and the pictures' bytes: a damaged picture may decode without an error."""
+        digest = hashlib.sha256(b"".join(keys))
+        for data in chain.from_iterable(self.pictures.values()):
+            digest.update(data)
+        return digest.digest()
 
 
 class StoredGraph:
-    """The analysis' transform graph: a table of raw columns to stored tensors; may be called from several threads."""
+    """The analysis' transform graph: raw columns to stored tensors; may be called from several threads."""
 
     def __init__(self, work: Work, export: str) -> None:
         self._types = {name: TENSOR_TYPES[work.rows.final_type(name)] for name in work.features}
@@ -147,18 +170,13 @@ class StoredGraph:
         )
         self._graph.get_concrete_function()  # traced here, not in the threads
 
-    def __call__(self, rows: pa.Table) -> Mapping[str, Any]:
+    def __call__(self, batch: Batch) -> Mapping[str, Any]:
         """Gives the stored tensors by feature.
 
         Raises:
             tf.errors.InvalidArgumentError: a picture cannot be decoded.
         """
-        return self._graph({name: self._tensor(rows[name], kind) for name, kind in self._types.items()})
-
-    def _tensor(self, column: pa.ChunkedArray, kind: tf.DType) -> tf.Tensor:
-        if kind == tf.string:
-            return tf.constant(np.array(column.to_pylist(), object), tf.string)
-        return tf.constant(column.to_numpy(), kind)
+        return self._graph({name: tf.constant(batch.column(name), kind) for name, kind in self._types.items()})
 
 
 class Tally:
@@ -174,7 +192,7 @@ class Tally:
     def add(self, built: Built) -> None:
         """Adds a batch."""
         self._rejects = self._rejects + built.rejects
-        self._written.update(built.kept["@source"].to_pylist())
+        self._written.update(built.sources)
         self._labels.update(built.labels)
         self._digest.update(built.digest)
 
@@ -201,12 +219,13 @@ def drop_duplicates(rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
     rejects = []
     for place in np.flatnonzero(repeated).tolist():
         first = rows.slice(firsts[place], 1).select(["@chunk", "@position"]).to_pylist()[0]
-        reject = _reject(rows, place, "duplicate_key", "another row has the same key", None)
+        reject = reject_row(rows, place, "duplicate_key", "another row has the same key", None)
         rejects.append(replace(reject, first_chunk=first["@chunk"], first_position=first["@position"]))
     return rows.filter(pa.array(~repeated)), rejects
 
 
-def _reject(rows: pa.Table, place: int, reason: str, message: str, column: str | None) -> Reject:
+def reject_row(rows: pa.Table, place: int, reason: str, message: str, column: str | None) -> Reject:
+    """The reject of a keyed row."""
     row = rows.slice(place, 1).select(["@key", "@chunk", "@position"]).to_pylist()[0]
     key = row["@key"].decode("utf-8", "replace")
     return Reject(row["@chunk"], row["@position"], reason, message, key, column)
