@@ -7,6 +7,7 @@ name: binary, float32 or int64.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +42,7 @@ class RowFormat:
 
 def key_rows(block: Block, chunk: Chunk, form: RowFormat, layout: Layout) -> tuple[pa.Table, list[Reject]]:
     """Gives a block's keyed rows, and all its rejects, those of the source and those found here."""
-    table, unknown = _drop_unknown_labels(block.table, chunk, form)
-    keys = _keys(table, form)
+    table, keys, unknown = _drop_unknown_labels(block.table, _keys(block.table, form), chunk, form)
     split_hashes, positions, samples = hash_keys(keys)
     splits = layout.split_of(split_hashes)
     columns = {
@@ -63,28 +63,28 @@ def _keys(table: pa.Table, form: RowFormat) -> list[bytes]:
     if form.key is None:
         keys: list[bytes] = table["@key"].to_pylist()
         return keys
-    if len(form.key) == 1:
-        return table[form.key[0]].cast(pa.binary()).to_pylist()
-    return [
-        join_key(values)
-        for values in zip(*(table[name].cast(pa.string()).to_pylist() for name in form.key), strict=True)
-    ]
+    columns = [table[name].cast(pa.string()) for name in form.key]
+    if len(columns) == 1:
+        return columns[0].cast(pa.binary()).to_pylist()
+    return [join_key(values) for values in zip(*(column.to_pylist() for column in columns), strict=True)]
 
 
-def _drop_unknown_labels(table: pa.Table, chunk: Chunk, form: RowFormat) -> tuple[pa.Table, list[Reject]]:
+def _drop_unknown_labels(
+    table: pa.Table, keys: list[bytes], chunk: Chunk, form: RowFormat
+) -> tuple[pa.Table, list[bytes], list[Reject]]:
     if form.label is None or form.classes is None:
-        return table, []
+        return table, keys, []
     column = form.features[form.label]
     known = pc.is_in(table[column], value_set=pa.array(form.classes, pa.string()))
-    unknown = table.filter(pc.invert(known))
+    kept = known.to_pylist()
+    classes = f"is none of the {len(form.classes)} classes of the spec"
     rejects = [
         Reject(
-            chunk.index,
-            position,
-            "unknown_label",
-            f"label {name[:100]!r} is none of the {len(form.classes)} classes of the spec",
-            column=column,
+            chunk.index, at, "unknown_label", f"label {label[:100]!r} {classes}", key.decode("utf-8", "replace"), column
         )
-        for position, name in zip(unknown["@position"].to_pylist(), unknown[column].to_pylist(), strict=True)
+        for at, label, key, good in zip(
+            table["@position"].to_pylist(), table[column].to_pylist(), keys, kept, strict=True
+        )
+        if not good
     ]
-    return table.filter(known), rejects
+    return table.filter(known), list(compress(keys, kept)), rejects

@@ -239,7 +239,7 @@ def test_a_column_that_is_wrong_everywhere(tmp_path: Path) -> None:
     rows, rejects, _ = read(file, {"t": NUMBER})
     assert [row["@position"] for row in rows] == [500]
     assert {(reject.reason, reject.message) for reject in rejects} == {
-        ("wrong_type", "a number is wanted, a string found")
+        ("wrong_type", "wanted a number, found a string")
     }
 
 
@@ -328,8 +328,8 @@ def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
         ("empty.jsonl", ASKED, "every file is empty"),
         ("blank.jsonl", ASKED, "holds no JSON object"),
         ("list.jsonl", ASKED, "holds no JSON object"),
-        ("rows.jsonl", {"tex": TEXT}, "rows.jsonl has no column 'tex' in its first lines; it has n, text. .*'text'"),
-        ("rows.jsonl", {"zzz": TEXT}, r"it has n, text\.$"),
+        ("rows.jsonl", {"tex": TEXT}, "no column 'tex' in its first lines; it has n, text; did you mean 'text'"),
+        ("rows.jsonl", {"zzz": TEXT}, "it has n, text$"),
         ("wide.jsonl", {"zzz": TEXT}, "column19 and 10 more"),
     ],
 )

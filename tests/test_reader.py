@@ -201,15 +201,15 @@ def test_a_label_may_be_a_number(tmp_path: Path) -> None:
         (lambda d: d.training_input(batch_size=0), "batch_size is .*, at least 1, got 0"),
         (lambda d: d.batches_per_epoch("train", -1), "batch_size is .*, at least 1, got -1"),
         (lambda d: d.training_input(batch_size=11), "'train' holds 10 records, which is no full batch of 11"),
-        (lambda d: d.evaluation_input("validaton", batch_size=1), "no split 'validaton': did you mean 'validation'"),
+        (lambda d: d.evaluation_input("validaton", batch_size=1), "no split 'validaton'; did you mean `validation`"),
         (lambda d: d.label_counts("x"), "hand has no split 'x'; there are: train, validation, test"),
-        (lambda d: d.training_input(batch_size=1, features=["txt"]), "no feature 'txt': did you mean 'text'"),
+        (lambda d: d.training_input(batch_size=1, features=["txt"]), "no feature 'txt'; did you mean `text`"),
         (lambda d: d.training_input(batch_size=1, features=["category"]), "'category' is the label, .* leave it out"),
         (lambda d: d.training_input(batch_size=1, features=[]), "features is a list of at least one name, got ..$"),
         (lambda d: d.training_input(batch_size=1, features="text"), "a list of at least one name, got 'text'"),
         (lambda d: d.vocabulary("price"), "'price' has no vocabulary: its kind is number"),
         (lambda d: d.class_names("text"), "'text' has no classes: its kind is text, not category"),
-        (lambda d: d.to_words("colours", [1]), "no feature 'colours': did you mean 'colour'"),
+        (lambda d: d.to_words("colours", [1]), "no feature 'colours'; did you mean `colour`"),
     ],
 )
 def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], message: str, dataset: Dataset) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from pipeline.columns import ColumnType
 from pipeline.options import Options
 
@@ -13,7 +15,7 @@ class Feature(Options):
     """The options that every kind has."""
 
     kind: str
-    column: str | None = None
+    column: str | None = Field(default=None, min_length=1)
     """The source's column; the feature's own name where it is not given."""
 
     @property

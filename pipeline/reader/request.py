@@ -1,10 +1,10 @@
 """What an input is to hold: a split's files, checked, and the features to read from them."""
 
-import difflib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.errors import did_you_mean
 from pipeline.manifest import DatasetError, Json, Manifest, Shard, Split
 
 
@@ -57,14 +57,14 @@ def make_request(
 def find_split(manifest: Manifest, split: str) -> Split:
     """Gives a split by its name. Raises: DatasetError if there is none of that name."""
     if split not in manifest.splits:
-        raise DatasetError(f"{manifest.name} has no split '{split}'{nearest(split, manifest.splits)}")
+        raise _unknown("split", split, manifest.splits, manifest)
     return manifest.splits[split]
 
 
 def find_feature(manifest: Manifest, feature: str) -> Json:
     """Gives a feature's description by its name. Raises: DatasetError if there is none of that name."""
     if feature not in manifest.features:
-        raise DatasetError(f"{manifest.name} has no feature '{feature}'{nearest(feature, manifest.features)}")
+        raise _unknown("feature", feature, manifest.features, manifest)
     return manifest.features[feature]
 
 
@@ -74,11 +74,9 @@ def check_batch_size(batch_size: int) -> None:
         raise DatasetError(f"batch_size is the number of records in a batch, at least 1, got {batch_size}")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest known one, and all of them."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"{f': did you mean {close[0]!r}?' if close else ''}; there are: {', '.join(names)}"
+def _unknown(what: str, name: str, known: Iterable[str], manifest: Manifest) -> DatasetError:
+    near = did_you_mean(name, known)
+    return DatasetError(f"{manifest.name} has no {what} '{name}'{near}; there are: {', '.join(known)}")
 
 
 def _chosen_features(manifest: Manifest, chosen: Collection[str] | None) -> dict[str, Json]:

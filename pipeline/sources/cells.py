@@ -30,7 +30,7 @@ def _numbers(name: str, kind: ColumnType, cells: Sequence[str | None], faults: F
     filled = np.array([bool(cell and cell.strip()) for cell in cells], bool)
     wrong = filled & np.array([value is None for value in values], bool)
     wanted = "a number" if kind is ColumnType.NUMBER else "a 64-bit integer"
-    add_faults(faults, wrong, Fault("wrong_type", f"{wanted} is wanted, another string found", name))
+    add_faults(faults, wrong, Fault("wrong_type", f"wanted {wanted}, found another string", name))
     return pa.array(values, ARROW_TYPES[kind])
 
 

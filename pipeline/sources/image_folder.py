@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
+from pydantic import Field
 
 from pipeline.columns import Columns, ColumnType
 from pipeline.globs import escape
@@ -56,7 +57,7 @@ class ImageFolder(Source):
     """A folder of images: in folders by class, or with metadata files."""
 
     format: Literal["image_folder"]
-    path: str
+    path: str = Field(min_length=1)
     """The folder."""
 
     def root(self, files: Files) -> str:

@@ -181,7 +181,7 @@ def _explain(line: bytes, schema: pa.Schema) -> Fault | None:
         if isinstance(value, str) and SURROGATE.search(value):
             return Fault("invalid_utf8", "the string is not UTF-8, or holds an unpaired surrogate", field.name)
         if value is not None and not _fits(value, field.type):
-            return Fault("wrong_type", f"{WANTED[field.type]} is wanted, {_found(value, field.type)} found", field.name)
+            return Fault("wrong_type", f"wanted {WANTED[field.type]}, found {_found(value, field.type)}", field.name)
     return None
 
 

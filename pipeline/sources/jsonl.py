@@ -8,6 +8,8 @@ A file is read in byte ranges; each line is read once, and what comes of it does
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from pipeline.columns import Columns, ColumnType
 from pipeline.globs import escape, folder_prefix, is_glob
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
@@ -20,7 +22,7 @@ class JsonLines(Source):
     """Files of JSON objects, one a line."""
 
     format: Literal["jsonl"]
-    path: str
+    path: str = Field(min_length=1)
     """A file, a folder (all `*.jsonl` in it) or a glob, where `**` is any number of folders."""
 
     def root(self, files: Files) -> str:
@@ -55,8 +57,8 @@ class JsonLines(Source):
             for file in inputs
             for part in json_ranges(file, types, chunk_bytes)
         ]
-        empty = [file.path for file in found if not file.bytes]
-        notes = [f"{len(empty)} empty files are left out: {', '.join(empty[:3])}"] if empty else []
+        empty = [file.path[len(root) + 1 :] for file in found if not file.bytes]
+        notes = [f"left out, because empty: {len(empty)} ({', '.join(empty[:3])})"] if empty else []
         return Plan(chunks, self._count(files, columns, root, inputs, total), total, inputs, notes)
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: list[FileInfo], total: int) -> int:

@@ -1,11 +1,11 @@
 """Paths inside a source: relative to its root, POSIX, normalized; and names that were meant."""
 
-import difflib
 import posixpath
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
+from pipeline.errors import did_you_mean
 from pipeline.sources.base import SourceError
 
 SHOWN_COLUMNS = 20
@@ -50,13 +50,8 @@ def check_names(file: str, asked: Iterable[str], found: Collection[str], where: 
     """
     for name in asked:
         if name not in found:
-            raise SourceError(f"{file} has no column {name!r}{where}; it has {_listed(found)}.{nearest(name, found)}")
-
-
-def nearest(name: str, found: Collection[str]) -> str:
-    """The question after an error: ' Did you mean …?', or nothing where no name is near."""
-    matches = difflib.get_close_matches(name, found, n=1)
-    return f" Did you mean {matches[0]!r}?" if matches else ""
+            near = did_you_mean(name, found, "{!r}")
+            raise SourceError(f"{file} has no column {name!r}{where}; it has {_listed(found)}{near}")
 
 
 @contextmanager
