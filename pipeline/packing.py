@@ -9,7 +9,6 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -70,9 +69,5 @@ def _to_bytes(batch: pa.RecordBatch) -> bytes:
 def _read(packed: Packed) -> pa.RecordBatch:
     if packed.data is not None:
         return pa.ipc.open_stream(packed.data).read_next_batch()
-    return _open(packed.file).get_batch(packed.batch)
-
-
-@lru_cache(maxsize=256)  # open files
-def _open(path: str) -> pa.ipc.RecordBatchFileReader:
-    return pa.ipc.open_file(pa.memory_map(path))
+    with pa.OSFile(packed.file) as file:  # not mapped: the pages of all scratch files would stay in memory
+        return pa.ipc.open_file(file).get_batch(packed.batch)
