@@ -232,7 +232,7 @@ def reject_row(rows: pa.Table, place: int, reason: str, message: str, column: st
 
 
 def in_order(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """Maps in threads and gives the results in the items' order, with at most three items a thread under way.
+    """Maps in threads and gives the results in the items' order, with at most two items a thread under way.
 
     `tf.data` would do the same, but keeps what its generator closes over: every shard's rows would stay in memory.
     """
@@ -241,7 +241,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], threads:
     try:
         for item in items:
             pending.append(pool.submit(function, item))
-            if len(pending) >= 3 * threads:
+            if len(pending) >= 2 * threads:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
