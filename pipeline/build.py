@@ -45,6 +45,7 @@ def build(
     output: str,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     on_plan: Callable[[BuildPlan, str], None] = lambda plan, folder: None,
+    on_publish: Callable[[], None] = lambda: None,
 ) -> Published:
     """Builds a dataset and publishes it; a build that was published already is only made live.
 
@@ -53,10 +54,12 @@ def build(
         output: the dataset's folder.
         options: where and how.
         on_plan: called with the plan and the build's folder before the work begins.
+        on_publish: called when all is done but the publishing.
 
     Raises:
         RunnerError, SourceError, OutputError, NothingToPublishError, ReconcileError: one clear line each.
     """
+    storage.check_output(output)
     runner, beam_options, local = make_runner(options.runner, options.processes, options.beam_options)
     use_options(beam_options)
     files = BeamFiles()
@@ -72,7 +75,9 @@ def build(
         work = make_work(plan, folder, files, inline=not local, threads=worker_threads(local, options.processes))
         run_job(work, plan.chunks, runner, beam_options)
         results = collect(plan, work)
-        published, manifest = publish(results, output, _export_serving(results))
+        serving = _export_serving(results)
+        on_publish()
+        published, manifest = publish(results, output, serving)
     finally:
         storage.finish(folder)
     return Published(published, manifest, is_new=True)

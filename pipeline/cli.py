@@ -32,6 +32,8 @@ def main() -> None:
         fail(error.format_message(), 2)
     except UserError as error:
         fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}")
     sys.exit(status or 0)
 
 
@@ -61,7 +63,7 @@ def options(
 def build(
     context: typer.Context,
     spec: Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The dataset's folder.", show_default=False)],
+    output: Annotated[str, typer.Option("--output", "-o", help="The dataset's folder.", show_default=False)],
     runner: Annotated[
         str, typer.Option(help="'local', or one of Beam's runners, such as PortableRunner; its options come after --.")
     ] = "local",
@@ -75,7 +77,7 @@ def build(
     from pipeline.spec import load_spec
 
     parsed = load_spec(str(spec))
-    BuildSession(str(output), quiet).run(parsed, runner, processes, tuple(context.args))
+    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args))
 
 
 @app.command()

@@ -71,7 +71,7 @@ class Display:
     def start(self, plan: Plan, folder: str) -> None:
         """Takes the plan of the build that begins now, and its folder; says the plan's notes."""
         for note in plan.notes:
-            self._console.print(f"note: {note}", markup=False)
+            self._console.print(f"note: {note}", markup=False, soft_wrap=True)
         self._state = State(time.monotonic(), plan.rows, len(plan.chunks))
         self.folder = Path(folder)
         self._reader = ProgressReader(str(self.folder / "progress"))

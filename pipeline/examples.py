@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-KEY = "key"  # the feature that holds the record's key
+from transforms.finish import KEY
 
 
 def to_lists(stored: Any) -> list[list[Any]]:

@@ -1,5 +1,7 @@
 """Image bytes by reference: read, gated by the header, measured. A bad picture is a reject's reason, never a crash."""
 
+import errno
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,22 +16,27 @@ from transforms.image import ImageError, check_header, pixel_sums
 PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
+MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
+"""What is wrong with one file; any other error, such as a lost connection, is wrong with the machine, and no reject."""
+
+
 def read_image(files: Files, root: str, path: str, options: Mapping[str, Any]) -> bytes:
     """Reads a picture's bytes and checks its header.
 
     Raises:
         ImageError: `unreadable`, `unsupported_format` or `too_many_pixels`.
+        OSError: the machine, the disk or the network failed.
     """
+    full = f"{root}/{path}"
     try:
-        with files.open(f"{root}/{path}") as file:
+        with files.open(full) as file:
             data = file.read()
     except OSError as error:
-        reason = (
-            "is not there"
-            if isinstance(error, FileNotFoundError)
-            else f"cannot be read: {error.strerror or 'I/O error'}"
-        )
-        raise ImageError("unreadable", f"the file {path} {reason}") from None
+        if error.errno in MISSING:
+            raise ImageError("unreadable", f"the file {path}: {os.strerror(error.errno)}") from None
+        if error.errno is None and not files.match(full):  # of a URL
+            raise ImageError("unreadable", f"the file {path}: {os.strerror(errno.ENOENT)}") from None
+        raise
     check_header(data, options["max_pixels"])
     return data
 

@@ -117,10 +117,9 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
     Raises:
         RunnerError: the options ask for what loses data or does not exist.
     """
-    options = PipelineOptions(list(beam_options), pipeline_type_check=False)
-    _refuse_unknown(options)
-    mode = options.view_as(DirectOptions).direct_running_mode
-    if mode == "multi_threading":
+    options = _parse(beam_options)
+    direct = options.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
         raise RunnerError(
             "direct_running_mode=multi_threading is refused: Apache Beam 2.77 silently loses records in it "
             "(its data buffer is cleared without a lock). Leave it out: a build uses every core in one process; "
@@ -128,13 +127,31 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
         )
     if name != "local":
         return _other_runner(name), options, False
-    direct = options.view_as(DirectOptions)
-    if processes > 1:
-        direct.direct_running_mode = "multi_processing"
-        direct.direct_num_workers = processes
-    else:
-        direct.direct_running_mode = "in_memory"
+    direct.direct_running_mode = "multi_processing" if processes > 1 else "in_memory"
+    direct.direct_num_workers = processes
     return FnApiRunner(), options, True
+
+
+OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
+"""Beam's options that are ours to set, and how they are asked for."""
+
+
+def _parse(arguments: Sequence[str]) -> PipelineOptions:
+    """Parses Beam's options; what Beam would take for its own and drop, or end the process for, is refused."""
+    if arguments and not arguments[0].startswith("--"):
+        raise RunnerError(f"the argument '{arguments[0]}' is one too many; Beam's options begin with --")
+    try:
+        options = PipelineOptions(list(arguments), pipeline_type_check=False)
+        given = options.get_all_options(drop_default=True, retain_unknown_options=True)
+        known = options.get_all_options()
+    except SystemExit:  # argparse: its usage, a hundred lines, goes to the log
+        raise RunnerError(f"Apache Beam does not take these options: {' '.join(arguments)}") from None
+    for option in given:
+        if option not in known:
+            raise RunnerError(f"Apache Beam has no option --{option}{did_you_mean(option, known, '--{}')}")
+        if option in OURS and given[option] != "multi_threading":
+            raise RunnerError(f"--{option} stands before the --: use `{OURS[option]}`")
+    return options
 
 
 def _other_runner(name: str) -> PipelineRunner:
@@ -145,14 +162,7 @@ def _other_runner(name: str) -> PipelineRunner:
         raise RunnerError(f"there is no runner '{name}': use 'local' or one of Beam's: {reason}") from None
 
 
-def _refuse_unknown(options: PipelineOptions) -> None:
-    known = options.get_all_options()
-    for name in options.get_all_options(drop_default=True, retain_unknown_options=True):
-        if name not in known:
-            raise RunnerError(f"Apache Beam has no option --{name}{did_you_mean(name, known, '--{}')}")
-
-
 def worker_threads(local: bool, processes: int) -> int:
     """How many threads a worker gives to the transform graph: the cores that it has to itself."""
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // processes) if local else cores

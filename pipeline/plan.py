@@ -27,7 +27,7 @@ MAX_PACK_BYTES = 256 << 20
 SHARD_BYTES = 128 << 20  # 128 MiB: what tf.data reads well, and a worker builds in a minute
 SAMPLE_IMAGES = 10_000
 ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0}  # of a picture's uint8 pixels; a rough guess
-PACKAGES = ("apache-beam", "numpy", "pillow", "pyarrow", "tensorflow", "tensorflow-transform")
+PACKAGES = ("apache-beam", "numpy", "pyarrow", "tensorflow", "tensorflow-transform")
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,11 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
     Raises:
         SourceError: a source is not there, is empty, or lacks a column.
     """
-    plans = [source.plan(files, spec.columns(), chunk_bytes) for source in spec.source]
+    plans = _plan_sources(spec, files, chunk_bytes)
     layout = _layout(spec, plans)
+    pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, layout.groups * BATCH_BYTES))
+    if pack_bytes > CHUNK_BYTES:  # many shards: larger chunks, so that a chunk's part of a shard is worth its cost
+        plans = _plan_sources(spec, files, max(pack_bytes, chunk_bytes))
     inputs = _inputs_digest(plans)
     return BuildPlan(
         spec=spec,
@@ -64,8 +67,12 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
         notes=[note for plan in plans for note in plan.notes],
         roots=tuple(source.root(files) for source in spec.source),
         inputs_sha256=inputs,
-        pack_bytes=min(MAX_PACK_BYTES, max(CHUNK_BYTES, layout.groups * BATCH_BYTES)),
+        pack_bytes=pack_bytes,
     )
+
+
+def _plan_sources(spec: Spec, files: Files, chunk_bytes: int) -> list[Plan]:
+    return [source.plan(files, spec.columns(), chunk_bytes) for source in spec.source]
 
 
 def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threads: int) -> Work:

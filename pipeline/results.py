@@ -139,11 +139,10 @@ def _train_rows(work: Work, expected: Mapping[int, int]) -> int:
 
 def _statistics(work: Work, train_rows: int) -> dict[str, Report]:
     statistics: dict[str, Report] = {}
-    for analysis in ("vocabularies", "moments"):
-        report = read_report(work.path("reports"), analysis)
-        if report is not None:
-            check_analysis(analysis, report["rows"], train_rows)
-            statistics |= report[analysis]
+    for analysis in sorted(work.analyses()):
+        report = _needed(work.path("reports"), analysis)
+        check_analysis(analysis, report["rows"], train_rows)
+        statistics |= report[analysis]
     return statistics
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -36,8 +37,8 @@ class BuildSession:
     def __init__(self, output: str, quiet: bool) -> None:
         self._output = output
         self._started = time.monotonic()
-        self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", buffering=1)
-        self._console = Console(file=self._screen, highlight=False, quiet=quiet)
+        self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+        self._console = Console(file=self._screen, highlight=False, emoji=False, quiet=quiet)
         self._display = Display(self._console)
         self._log = self._divert_noise()
         for number in SIGNALS:
@@ -62,13 +63,12 @@ class BuildSession:
             with self._display:
                 from pipeline.build import RunOptions, build  # Beam and TensorFlow: the display is up before they load
 
-                published = build(spec, self._output, RunOptions(runner, processes, beam_options), self._display.start)
+                options = RunOptions(runner, processes, beam_options)
+                published = build(spec, self._output, options, self._display.start, ignore_signals)
         except UserError as error:
             self._end(1, str(error))
         except Exception as error:
             self._fail(error)
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)  # it is published: there is nothing left to stop
         print_published(self._console, published.folder, published.manifest, published.is_new, self._seconds())
         self._end(0)
 
@@ -79,8 +79,9 @@ class BuildSession:
         cause = find_cause(error)
         if isinstance(cause, UserError):
             self._end(1, str(cause))
-        traceback.print_exc()  # into the log
-        sys.stderr.flush()
+        with suppress(OSError):  # a full disk
+            traceback.print_exc()  # into the log
+            sys.stderr.flush()
         last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
         if isinstance(cause, OSError) and cause.errno:
             last = [f"{os.strerror(cause.errno)}: {cause.filename or self._output}"]
@@ -102,8 +103,15 @@ class BuildSession:
             print(f"recordmill: {line}", file=self._screen)
         self._screen.flush()
         if not keep:
-            os.remove(self._log)
+            with suppress(OSError):
+                os.remove(self._log)
         os._exit(status)
+
+
+def ignore_signals() -> None:
+    """Lets the publishing, which takes a moment, come to its end."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def find_cause(error: BaseException) -> BaseException:

@@ -58,7 +58,6 @@ class ShardBuilder:
         self._work = work
         self._transform = StoredGraph(work, export)
         self._images = work.images()
-        self._meters = {name: PixelMeter(work.files, options, 1) for name, options in self._images.items()}
 
     def build(self, group: int, packed: Iterable[Packed]) -> dict[str, Any]:
         """Writes a shard of the rows that were packed for it, and its report; gives the report."""
@@ -114,15 +113,25 @@ class ShardBuilder:
         return Batch(rows, pictures).keep(good), rejects
 
     def _drop_undecodable(self, batch: "Batch") -> tuple["Batch", list[Reject]]:
-        """Tries each picture alone, so that the one that fails is told from those beside it."""
+        """Tries each row alone, so that the one that fails is told from those beside it."""
         good, rejects = np.ones(batch.rows.num_rows, bool), []
-        for name, meter in self._meters.items():
-            for place, data in enumerate(batch.pictures[name]):
-                if good[place] and not meter.is_decodable(data):
-                    good[place] = False
-                    message = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
-                    rejects.append(self._reject(batch.rows, place, name, "undecodable_image", message))
+        for place in range(batch.rows.num_rows):
+            try:
+                self._transform(batch.keep(np.arange(len(good)) == place))
+            except tf.errors.InvalidArgumentError:
+                good[place] = False
+                name = self._damaged(batch, place)
+                message = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
+                rejects.append(self._reject(batch.rows, place, name, "undecodable_image", message))
         return batch.keep(good), rejects
+
+    def _damaged(self, batch: "Batch", place: int) -> str:
+        """The image feature whose picture fails."""
+        *others, last = self._images.items()
+        for name, options in others:
+            if not PixelMeter(self._work.files, options, 1).is_decodable(batch.pictures[name][place]):
+                return name
+        return last[0]
 
     def _reject(self, rows: pa.Table, place: int, feature: str, reason: str, message: str) -> Reject:
         return reject_row(rows, place, reason, message, self._work.rows.features[feature])
@@ -191,7 +200,7 @@ class Tally:
 
     def add(self, built: Built) -> None:
         """Adds a batch."""
-        self._rejects = self._rejects + built.rejects
+        self._rejects += built.rejects
         self._written.update(built.sources)
         self._labels.update(built.labels)
         self._digest.update(built.digest)

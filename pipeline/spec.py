@@ -21,6 +21,7 @@ from pydantic import (
 
 from pipeline.columns import ColumnType
 from pipeline.errors import did_you_mean
+from pipeline.globs import escape, is_glob
 from pipeline.keys import split_bounds
 from pipeline.kinds import AnyFeature
 from pipeline.kinds.category import Category
@@ -55,7 +56,11 @@ ShardCounts = Annotated[
     Annotated[ShardCount, Tag("of every split")] | Annotated[dict[Name, ShardCount], Tag("of each split")],
     Discriminator(lambda value: "of each split" if isinstance(value, dict) else "of every split"),
 ]
-RESERVED = {"key": "every record's own key is stored under it", "train": "the analysis uses it"}
+RESERVED = {
+    "key": "every record's own key is stored under it",
+    "self": "a serving model cannot take it",
+    "train": "the analysis uses it",
+}
 
 
 class Spec(Options):
@@ -170,7 +175,12 @@ def load_spec(path: str) -> Spec:
     spec = parse_spec(text, path)
     folder = Path(path).resolve().parent
     sources = [
-        source.model_copy(update={"path": source.path if "://" in source.path else str(folder / source.path)})
+        source.model_copy(update={"path": source.path if "://" in source.path else _beside(folder, source.path)})
         for source in spec.source
     ]
     return spec.model_copy(update={"source": tuple(sources)})
+
+
+def _beside(folder: Path, path: str) -> str:
+    """A path relative to the spec's folder, whose own name is no pattern where the path is one."""
+    return str(Path(escape(str(folder)) if is_glob(path) else folder, path))

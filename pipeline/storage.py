@@ -46,8 +46,18 @@ def begin(output: str, build_key: str) -> str:
     return str(folder)
 
 
+def check_output(output: str) -> None:
+    """Refuses an output that is no local path.
+
+    Raises:
+        OutputError: it is a URL.
+    """
+    if ":/" in output:
+        raise OutputError(f"the output {output} is a URL: this version writes to local folders; copy the version there")
+
+
 def find_version(output: str, build_key: str) -> Manifest | None:
-    """The newest published version that this very build made; None where there is none."""
+    """The newest published version that this very build made, whole; None where there is none."""
     versions = Path(output) / VERSIONS_FOLDER
     for folder in sorted(versions.iterdir() if versions.is_dir() else [], reverse=True):
         if folder.name.endswith(build_key[:8]):
@@ -55,9 +65,15 @@ def find_version(output: str, build_key: str) -> Manifest | None:
                 manifest = read_manifest(folder)
             except DatasetError:
                 continue
-            if manifest.build_key == build_key:
+            if manifest.build_key == build_key and _is_whole(folder, manifest):
                 return manifest
     return None
+
+
+def _is_whole(folder: Path, manifest: Manifest) -> bool:
+    """Whether every shard is there, of the size that the manifest gives."""
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    return all((folder / s.file).is_file() and (folder / s.file).stat().st_size == s.bytes for s in shards)
 
 
 def live_version(output: str) -> str | None:

@@ -10,8 +10,7 @@ from typing import Any
 
 from pipeline.kinds.base import Description, Feature, tfds_scalar
 from pipeline.manifest import Split
-
-UNKNOWN_NAME = "[UNK]"
+from pipeline.reader.words import UNKNOWN
 
 
 def write_tfds_files(
@@ -27,7 +26,7 @@ def write_tfds_files(
     _write_json(into / "features.json", _features({n: f.tfds(d) for n, (f, d) in features.items()}))
     for feature, (_, description) in features.items():
         if description["kind"] == "category":
-            names = [UNKNOWN_NAME] * description["first_id"] + vocabularies[feature]
+            names = [UNKNOWN] * description["first_id"] + vocabularies[feature]
             (into / f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
 
 

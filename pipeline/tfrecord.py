@@ -64,6 +64,9 @@ class ShardWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
             self._file.close()
             if kind is None:
                 index = attempt_name(self._index)

@@ -52,6 +52,13 @@ class Work:
         """The images whose pixel statistics are wanted."""
         return {name: options for name, options in self.images().items() if options["normalize"] == "dataset"}
 
+    def analyses(self) -> set[str]:
+        """The analyses that this build needs, by the names of their reports."""
+        kinds = {self.features[name]["kind"] for name in self.analyzed}
+        has_words = any(options["kind"] in ("text", "category") for options in self.features.values())
+        has_moments = "number" in kinds or self.measured_images()
+        return ({"vocabularies"} if has_words else set()) | ({"moments"} if has_moments else set())
+
     def batch_rows(self) -> int:
         """How many rows go through the transform graph at once."""
         return IMAGE_BATCH if self.images() else ROW_BATCH

@@ -1,10 +1,12 @@
 """A whole build in one process: every row is accounted for, a version is immutable, mistakes are one clear line."""
 
+import errno
 import json
 import shutil
+import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from PIL import Image
@@ -12,6 +14,7 @@ from PIL import Image
 from pipeline.build import Published, RunOptions, build
 from pipeline.checks import ReconcileError
 from pipeline.errors import UserError
+from pipeline.files import BeamFiles
 from pipeline.job import RunnerError
 from pipeline.reader import open_dataset
 from pipeline.results import NothingToPublishError
@@ -184,6 +187,42 @@ def test_what_the_analysis_saw_is_reconciled_too(folder: Path, monkeypatch: pyte
         _build(folder)
 
 
+def test_a_changed_picture_is_a_changed_input_and_a_damaged_version_is_built_anew(folder: Path) -> None:
+    _write(folder, _good())
+    first = _build(folder)
+    Image.new("RGB", (9, 7), (1, 2, 3)).save(folder / "good.png")
+    second = _build(folder)
+    assert second.is_new
+    shard = Path(second.folder, second.manifest.splits["train"].shards[0].file)
+    shard.write_bytes(shard.read_bytes()[:-1])
+    time.sleep(1.1)  # a version's name holds the second of its publishing
+    third = _build(folder)
+    assert third.is_new
+    digests = [[s.sha256 for s in one.manifest.splits["train"].shards] for one in (first, second, third)]
+    assert digests[0] != digests[1] == digests[2]
+
+
+def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write(folder, _good())
+    real = BeamFiles.open
+
+    def failing(files: BeamFiles, path: str) -> BinaryIO:
+        if path.endswith(".png"):
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return real(files, path)
+
+    monkeypatch.setattr(BeamFiles, "open", failing)
+    with pytest.raises(Exception, match="Too many open files"):
+        _build(folder)
+    assert not (folder / "out/LATEST").exists()
+
+
+def test_an_output_that_is_a_url_is_refused(folder: Path) -> None:
+    _write(folder, _good())
+    with pytest.raises(OutputError, match="is a URL"):
+        build(parse_spec(SPEC.format(folder=folder, classes="")), "gs://bucket/out")
+
+
 def test_an_output_that_cannot_be_written(folder: Path) -> None:
     _write(folder, _good())
     (folder / "out").write_text("a file in the way")
@@ -196,6 +235,10 @@ def test_an_output_that_cannot_be_written(folder: Path) -> None:
     [
         ("--direct_running_mode=multi_threading", "silently loses records"),
         ("--direct_num_wokers=2", "did you mean --direct_num_workers"),
+        ("--direct_num_workers=2", "use `--processes N`"),
+        ("--direct_running_mode=nonsense", "does not take these options"),
+        ("--help", "does not take these options"),
+        ("stray.yaml", "'stray.yaml' is one too many"),
     ],
 )
 def test_options_that_are_refused(folder: Path, option: str, message: str) -> None:

@@ -13,7 +13,7 @@ LOOKUP = lookup_of("cat", "dög", "with space")
 
 
 def prepared(column: tf.Tensor, is_label: bool) -> Prepared:
-    return category.prepare({"is_label": is_label}, column, TRAIN)
+    return category.prepare({"is_label": is_label, "classes": None}, column, TRAIN)
 
 
 @BOTH_WAYS
@@ -38,5 +38,5 @@ def test_only_a_label_learns_from_all_splits(is_label: bool, count: int) -> None
 
 def test_no_rows_give_no_ids() -> None:
     empty = tf.constant([], tf.string)
-    ready = category.prepare({"is_label": False}, empty, tf.constant([], tf.bool))
+    ready = category.prepare({"is_label": False, "classes": None}, empty, tf.constant([], tf.bool))
     assert ready.store(Found(lookup=LOOKUP)).shape == [0]

@@ -166,7 +166,7 @@ def test_json_lines_in_a_bucket(path: str) -> None:
     source = JsonLines(format="jsonl", path=path)
     plan = source.plan(BeamFiles(), {"p": ColumnType.PATH}, 20)
     assert source.root(BeamFiles()) == "fake://data"
-    assert [file.path for file in plan.inputs] == ["rows.jsonl"]
+    assert [file.path for file in plan.inputs] == ["rows.jsonl", "cat/a.png"]
     blocks = [block for chunk in plan.chunks for block in source.read(chunk, BeamFiles(), {"p": ColumnType.PATH}, True)]
     assert [path for block in blocks for path in block.table["p"].to_pylist()] == ["cat/a.png"] * 3
 

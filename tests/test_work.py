@@ -50,7 +50,7 @@ def test_the_rows_of_a_batch_are_a_constant(work_of: Any, features: tuple[str, .
 
 
 def test_the_analysis_reads_what_an_analyzer_needs(work_of: Any) -> None:
-    assert work_of(*FEATURES).analyzed == {"text", "kind", "closed", "price"}
+    assert work_of(*FEATURES).analyzed == {"text", "kind", "price"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ from transforms.kind import Found, Options, Prepared
 def prepare(options: Options, column: tf.Tensor, train: tf.Tensor) -> Prepared:
     """Stores int64 ids: a label's places as they are, any other feature's moved by one, so that 0 is unknown."""
     first = 0 if options["is_label"] else 1
-    tokens = column if options["is_label"] else tf.boolean_mask(column, train)
+    if options["classes"] is not None:
+        tokens = column[:0]  # the names are given: there is nothing to count
+    else:
+        tokens = column if options["is_label"] else tf.boolean_mask(column, train)
 
     def store(found: Found) -> tf.Tensor:
         assert found.lookup is not None  # noqa: S101 - the analysis always gives what was asked for

@@ -37,8 +37,8 @@ class Category(Feature):
 
     @property
     def analyzed(self) -> bool:
-        """The analysis counts its words."""
-        return True
+        """The analysis counts the names, unless they are given."""
+        return self.classes is None
 
     def column_type(self) -> ColumnType:
         """A name."""

@@ -53,7 +53,7 @@ class Chunk:
     file: str
     """The file, relative to the source's root (POSIX); for a listing, the root itself: ''."""
     bytes: int
-    """How much input it stands for: the unit of progress."""
+    """How much input it stands for."""
     work: Any = None
     """What the source needs to read it again: a byte range, a list of names."""
 

@@ -37,10 +37,8 @@ from pipeline.sources.image_metadata import (
     metadata_files,
     read_metadata,
 )
-from pipeline.sources.paths import check_names, is_utf8, join, path_key, planning
+from pipeline.sources.paths import SUFFIXES, check_names, is_image, join, path_key, planning
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"})
-"""What is listed as an image, in any case; a format that is not read is rejected when the image is met."""
 ROW_BYTES = 2 << 10  # 2 KiB: what an image's row counts as when a listing is cut, so that 8 MiB are 4,096 images
 BLOCK_ROWS = 16_384
 SHOWN_FILES = 3
@@ -84,11 +82,11 @@ class ImageFolder(Source):
             return self._plan_listing(found, columns, chunk_bytes)
 
     def _plan_listing(self, found: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        images = [file for file in found if _is_image(file.path)]
+        images = [file for file in found if is_image(file.path)]
         if not images:
             raise SourceError(f"{self.path} holds no {CSV}, no {JSONL} and no image ({', '.join(sorted(SUFFIXES))})")
         check_names(self.path, columns, (IMAGE, FILE_NAME, LABEL), f" and no {CSV} or {JSONL} to give more")
-        others = [file.path for file in found if not _is_image(file.path)]
+        others = [file.path for file in found if not is_image(file.path)]
         return Plan(_listing_chunks(images, chunk_bytes), len(images), _bytes(images), images, _ignored(others))
 
     def _plan_metadata(
@@ -168,10 +166,6 @@ def _folder_name(path: str) -> str | None:
     return posixpath.basename(posixpath.dirname(path)) or None
 
 
-def _is_image(path: str) -> bool:
-    return posixpath.splitext(path)[1].lower() in SUFFIXES and is_utf8(path)
-
-
 def _bytes(inputs: list[FileInfo]) -> int:
     return sum(file.bytes for file in inputs)
 
@@ -184,14 +178,14 @@ def _listing_chunks(images: list[FileInfo], chunk_bytes: int) -> list[Chunk]:
 
 
 def _without_row(left: list[str], metadata: list[FileInfo]) -> list[str]:
-    images = [path for path in left if _is_image(path)]
+    images = [path for path in left if is_image(path)]
     where = metadata[0].path if len(metadata) == 1 else "any metadata file"
     return [f"images without a row in {where}, left out: {_named(images)}"] if images else []
 
 
 def _ignored(left: list[str]) -> list[str]:
     """Files that are no image, or whose names are not UTF-8."""
-    others = [path for path in left if not _is_image(path)]
+    others = [path for path in left if not is_image(path)]
     return [f"other files, left out: {_named(others)}"] if others else []
 
 

@@ -15,7 +15,7 @@ from pipeline.globs import escape, folder_prefix, is_glob
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
 from pipeline.sources.checks import check_columns, make_block
 from pipeline.sources.json_lines import counted_rows, estimated_rows, first_fields, json_ranges, read_json_lines
-from pipeline.sources.paths import check_names, join, planning
+from pipeline.sources.paths import check_names, is_image, join, planning
 
 
 class JsonLines(Source):
@@ -59,7 +59,8 @@ class JsonLines(Source):
         ]
         empty = [file.path[len(root) + 1 :] for file in found if not file.bytes]
         notes = [f"left out, because empty: {len(empty)} ({', '.join(empty[:3])})"] if empty else []
-        return Plan(chunks, self._count(files, columns, root, inputs, total), total, inputs, notes)
+        rows = self._count(files, columns, root, inputs, total)
+        return Plan(chunks, rows, total, inputs + _pictures(files, root, columns), notes)
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: list[FileInfo], total: int) -> int:
         """The number of rows: exact for rows of pictures.
@@ -94,3 +95,11 @@ class JsonLines(Source):
             return f"{escape(path.rstrip('/'))}/*.jsonl"
         literal = is_glob(path) and "://" not in path and files.match(escape(path))
         return escape(path) if literal else path
+
+
+def _pictures(files: Files, root: str, columns: Columns) -> list[FileInfo]:
+    """The pictures that rows may refer to: all below the root, so that a changed one is a changed input."""
+    if ColumnType.PATH not in columns.values():
+        return []
+    found = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
+    return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in found]

@@ -9,6 +9,8 @@ from pipeline.errors import did_you_mean
 from pipeline.sources.base import SourceError
 
 SHOWN_COLUMNS = 20
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"})
+"""What is listed as an image, in any case; a format that is not read is rejected when the image is met."""
 
 
 def inside(folder: str, path: str) -> str | None:
@@ -54,13 +56,18 @@ def check_names(file: str, asked: Iterable[str], found: Collection[str], where: 
             raise SourceError(f"{file} has no column {name!r}{where}; it has {_listed(found)}{near}")
 
 
+def is_image(path: str) -> bool:
+    """Whether a file is listed as an image, by its name's ending."""
+    return posixpath.splitext(path)[1].lower() in SUFFIXES and is_utf8(path)
+
+
 @contextmanager
 def planning(path: str) -> Iterator[None]:
     """Makes an OSError one clear line for the user, who gave this path."""
     try:
         yield
     except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
+        raise SourceError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
 
 
 def _listed(found: Collection[str]) -> str:
