@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
-from pipeline.manifest import read_latest, read_manifest, version_folder
+from pipeline.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
 from pipeline.version import VERSION
 
 app = typer.Typer(
@@ -88,7 +88,9 @@ def show(
     """Show a dataset: its versions, splits, features, statistics and rejects."""
     from pipeline.show import print_dataset
 
-    if (folder / "dataset.json").is_file():
+    if (folder / MANIFEST_FILE).is_file():
+        if version is not None:
+            raise DatasetError(f"{folder} is a version already: leave out --version, or name the dataset's folder")
         print_dataset(read_manifest(folder), folder, live=None)
         return
     live = read_latest(folder).version

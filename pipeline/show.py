@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pipeline.manifest import Manifest
+from pipeline.manifest import MANIFEST_FILE, Manifest
 
 
 def print_dataset(manifest: Manifest, folder: Path, live: str | None) -> None:
@@ -94,5 +94,5 @@ def _print_rows(console: Console, manifest: Manifest) -> None:
 def _print_versions(console: Console, versions: Path, live: str) -> None:
     console.print("\n[bold]versions[/]")
     for folder in sorted(versions.iterdir()):
-        if (folder / "dataset.json").is_file():
+        if (folder / MANIFEST_FILE).is_file():
             console.print(f"  {folder.name}{'  (live)' if folder.name == live else ''}")

@@ -1,4 +1,6 @@
-"""The names of a build's steps, under which their reports and progress lie."""
+"""The names of a build's folders, and of its steps, under which their reports and progress lie."""
+
+FOLDERS = ("scratch", "reports", "progress", "rejects", "data", "analysis")
 
 
 def chunk_step(index: int) -> str:

@@ -21,7 +21,7 @@ from pipeline.manifest import (
     version_folder,
 )
 from pipeline.reports import write_atomically
-from pipeline.work import FOLDERS
+from pipeline.steps import FOLDERS
 
 BUILDING_FOLDER = ".building"
 

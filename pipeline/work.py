@@ -11,7 +11,6 @@ from pipeline.sources.base import Files, Source
 
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
-FOLDERS = ("scratch", "reports", "progress", "rejects", "data", "analysis")
 
 
 @dataclass(frozen=True)

@@ -357,3 +357,10 @@ def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_
             (tmp_path / f"{name}.jsonl").write_bytes(content)
         plan = JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"p": ColumnType.PATH}, 1 << 20)
         assert plan.rows == 42
+
+
+def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"t": "x"}\n')
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="b.jsonl: No such file"):
+        JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"t": TEXT}, 1 << 20)

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline import storage
 from pipeline.manifest import DatasetError, Latest, Manifest, Split, read_latest, read_manifest
+from pipeline.steps import FOLDERS
 from pipeline.storage import OutputError
-from pipeline.work import FOLDERS
 
 KEY = "4f1c9a2e" + "0" * 56
 

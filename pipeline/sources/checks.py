@@ -117,8 +117,8 @@ def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: 
     if keys is not None:
         default: bytes | None = keys[row].as_py()
         return None if default is None else default.decode()
-    values = [columns[name][row].as_py() for name in key]
-    return join_key(map(str, values)).decode() if values and None not in values else None
+    values = [columns[name].slice(row, 1).cast(pa.string())[0].as_py() for name in key]
+    return join_key(values).decode() if values and None not in values else None
 
 
 def _normalized(name: str, values: pa.Array, folder: str, faults: Faults) -> pa.Array:

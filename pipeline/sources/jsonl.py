@@ -58,6 +58,8 @@ class JsonLines(Source):
             for part in json_ranges(file, types, chunk_bytes)
         ]
         empty = [file.path[len(root) + 1 :] for file in found if not file.bytes]
+        for path in empty:
+            files.open(join(root, path)).close()  # a broken link is an error, not an empty file
         notes = [f"left out, because empty: {len(empty)} ({', '.join(empty[:3])})"] if empty else []
         rows = self._count(files, columns, root, inputs, total)
         return Plan(chunks, rows, total, inputs + _pictures(files, root, columns), notes)
