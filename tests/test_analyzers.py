@@ -69,7 +69,7 @@ def test_words_come_in_the_order_of_stock_tensorflow_transform(tmp_path: Path, t
 
 FEATURES: dict[str, dict[str, Any]] = {
     "text": {"kind": "text", "max_length": None, "vocabulary": 100, "is_label": False},
-    "label": {"kind": "category", "is_label": True},
+    "label": {"kind": "category", "classes": None, "is_label": True},
     "price": {"kind": "number", "normalize": "z_score", "is_label": False},
     "image": {"kind": "raw", "normalize": "dataset"},  # its pixels come as sums
 }
