@@ -60,6 +60,7 @@ def build(
         RunnerError, SourceError, OutputError, NothingToPublishError, ReconcileError: one clear line each.
     """
     storage.check_output(output)
+    storage.check_name(output, spec.name)
     runner, beam_options, local = make_runner(options.runner, options.processes, options.beam_options)
     use_options(beam_options)
     files = BeamFiles()

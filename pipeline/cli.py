@@ -29,7 +29,9 @@ def main() -> None:
     try:
         status = app(standalone_mode=False)
     except TyperException as error:
-        fail(error.format_message(), 2)
+        if error.format_message():  # none where the help was printed because there were no arguments
+            fail(error.format_message(), 2)
+        sys.exit(2)
     except UserError as error:
         fail(str(error))
     except OSError as error:

@@ -155,7 +155,8 @@ def _why_nothing(results: Results) -> str:
     reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
     first = next(results.published_rejects())
     place = f"{first['file']}{', line ' + str(first['line']) if first['line'] else ''}"
+    column = f"column '{first['column']}': " if first["column"] else ""
     return (
         f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
-        f"({reasons}). The first: {place}: {first['message']}"
+        f"({reasons}). The first: {place}: {column}{first['message']}"
     )

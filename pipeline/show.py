@@ -4,9 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from pipeline.manifest import MANIFEST_FILE, Manifest
+from pipeline.reader.words import read_vocabulary
+
+SHOWN_CLASSES = 10
 
 
 def print_dataset(manifest: Manifest, folder: Path, live: str | None) -> None:
@@ -16,23 +20,29 @@ def print_dataset(manifest: Manifest, folder: Path, live: str | None) -> None:
     console.print(f"{folder}\n", markup=False, soft_wrap=True)
     console.print(_splits(manifest))
     console.print(_features(manifest))
-    _print_classes(console, manifest)
+    _print_classes(console, manifest, folder)
     _print_rows(console, manifest)
     if live is not None:
         _print_versions(console, folder.parent, live)
 
 
-def _splits(manifest: Manifest) -> Table:
-    table = Table("split", "records", "shards", "bytes", box=None, pad_edge=False, header_style="bold")
+def _table(*headers: str, numbers: bool = False) -> Table:
+    """A plain table; with `numbers`, all columns but the first are set to the right."""
+    table = Table(*headers, box=None, pad_edge=False, header_style="bold")
     for column in table.columns[1:]:
-        column.justify = "right"
+        column.justify = "right" if numbers else "left"
+    return table
+
+
+def _splits(manifest: Manifest) -> Table:
+    table = _table("split", "records", "shards", "bytes", numbers=True)
     for name, split in manifest.splits.items():
         table.add_row(name, f"{split.records:,}", str(len(split.shards)), f"{split.bytes:,}")
     return table
 
 
 def _features(manifest: Manifest) -> Table:
-    table = Table("\nfeature", "\nkind", "\nstored", "\nstatistics", box=None, pad_edge=False, header_style="bold")
+    table = _table("\nfeature", "\nkind", "\nstored", "\nstatistics")
     for name, description in manifest.features.items():
         label = " (label)" if name == manifest.label else ""
         statistics = _statistics(manifest.statistics.get(name, {}), description)
@@ -70,16 +80,19 @@ def _numbers(value: float | list[float]) -> str:
     return " ".join(f"{one:.6g}" for one in (value if isinstance(value, list) else [value]))
 
 
-def _print_classes(console: Console, manifest: Manifest) -> None:
-    counts = {name: split.label_counts for name, split in manifest.splits.items() if split.label_counts}
-    if not counts:
+def _print_classes(console: Console, manifest: Manifest, folder: Path) -> None:
+    """The label's most frequent classes, with their records in each split."""
+    counted = {name: split.label_counts for name, split in manifest.splits.items() if split.label_counts}
+    if not counted:
         return
-    description = manifest.features[str(manifest.label)]
-    console.print(
-        f"\n[bold]{manifest.label}[/]: {description['vocabulary_size']} classes; the most frequent in each split:"
-    )
-    for name, numbers in counts.items():
-        console.print(f"  {name}: {max(numbers):,} of {sum(numbers):,}")
+    names = read_vocabulary(folder, manifest.features[str(manifest.label)])
+    totals = [sum(numbers) for numbers in zip(*counted.values(), strict=True)]
+    table = _table(f"\n{manifest.label}", *(f"\n{name}" for name in counted), numbers=True)
+    for place in sorted(range(len(totals)), key=lambda one: -totals[one])[:SHOWN_CLASSES]:
+        table.add_row(escape(names[place]), *(f"{numbers[place]:,}" for numbers in counted.values()))
+    console.print(table)
+    if len(totals) > SHOWN_CLASSES:
+        console.print(f"… {len(totals) - SHOWN_CLASSES:,} more classes")
 
 
 def _print_rows(console: Console, manifest: Manifest) -> None:

@@ -56,6 +56,22 @@ def check_output(output: str) -> None:
         raise OutputError(f"the output {output} is a URL: this version writes to local folders; copy the version there")
 
 
+def check_name(output: str, name: str) -> None:
+    """Refuses to publish a dataset in another one's folder.
+
+    Raises:
+        OutputError: the live version is of a dataset of another name.
+    """
+    try:
+        live = read_manifest(version_folder(output, read_latest(output).version)).name
+    except DatasetError:
+        return  # nothing is published
+    if live != name:
+        raise OutputError(
+            f"the output {output} holds the dataset '{live}', and the spec's name is '{name}': use another"
+        )
+
+
 def find_version(output: str, build_key: str) -> Manifest | None:
     """The newest published version that this very build made, whole; None where there is none."""
     versions = Path(output) / VERSIONS_FOLDER

@@ -217,6 +217,15 @@ def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monk
     assert not (folder / "out/LATEST").exists()
 
 
+def test_another_datasets_folder_is_refused(folder: Path) -> None:
+    _write(folder, _good())
+    live = _build(folder).manifest.version
+    other = parse_spec(SPEC.format(folder=folder, classes="").replace("name: pets", "name: toys"))
+    with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
+        build(other, str(folder / "out"))
+    assert open_dataset(folder / "out").version == live
+
+
 def test_an_output_that_is_a_url_is_refused(folder: Path) -> None:
     _write(folder, _good())
     with pytest.raises(OutputError, match="is a URL"):

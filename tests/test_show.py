@@ -13,7 +13,7 @@ IMAGE = {"kind": "image", "encoding": "auto", "shape": [8, 6, 3]}
 FEATURES: dict[str, dict[str, Any]] = {
     "image": IMAGE,
     "text": {"kind": "text", "max_length": 16},
-    "category": {"kind": "category", "stored": "int64", "vocabulary": "c.txt", "vocabulary_size": 3},
+    "category": {"kind": "category", "stored": "int64", "vocabulary": "c.txt", "vocabulary_size": 3, "first_id": 0},
     "given": {"kind": "category", "stored": "int64", "vocabulary": "g.txt", "vocabulary_size": 2},
     "price": {"kind": "number", "stored": "float32"},
     "note": {"kind": "raw", "stored": "bytes"},
@@ -36,15 +36,17 @@ MANIFEST = Manifest(
 
 
 def shown(capsys: pytest.CaptureFixture[str], manifest: Manifest, folder: Path, live: str | None) -> list[str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "c.txt").write_text("cat\n[dog]\nελάφι\n", encoding="utf-8")
     print_dataset(manifest, folder, live)
     return [re.sub(" {2,}", " | ", line.rstrip()) for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 
-def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert shown(capsys, MANIFEST, Path("/data/[red]/v2"), live=None) == [
+    assert shown(capsys, MANIFEST, tmp_path / "[red]/v2", live=None) == [
         "emoji | v2",
-        "/data/[red]/v2",
+        f"{tmp_path}/[red]/v2",
         "split | records | shards | bytes",
         "train | 1,000 | 2 | 120,000",
         "test | 0 | 0 | 0",
@@ -55,9 +57,10 @@ def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         "given | category | int64 | 2 given",
         "price | number | float32 | mean 0.5, variance 2.25",
         "note | raw | bytes",
-        "category: 3 classes; the most frequent in each split:",
-        " | train: 500 of 1,000",
-        " | test: 0 of 0",
+        "category | train | test",
+        "cat | 500 | 0",
+        "[dog] | 300 | 0",
+        "ελάφι | 200 | 0",
         "1,007 rows read = 1,000 written + 7 rejected",
         " | missing_value: 7",
         " | in rejects/r.jsonl",
@@ -66,7 +69,7 @@ def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 def test_versions_and_the_live_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for version in ("v1", "v2", "half"):
-        (tmp_path / version).mkdir()
+        (tmp_path / version).mkdir(parents=True)
         if version != "half":
             (tmp_path / version / "dataset.json").touch()
     lines = shown(capsys, MANIFEST, tmp_path / "v2", live="v2")
@@ -89,8 +92,12 @@ def test_versions_and_the_live_one(capsys: pytest.CaptureFixture[str], tmp_path:
     ],
 )
 def test_a_feature(
-    capsys: pytest.CaptureFixture[str], description: dict[str, Any], statistics: dict[str, Any], text: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    description: dict[str, Any],
+    statistics: dict[str, Any],
+    text: str,
 ) -> None:
     manifest = Manifest("d", "v1", "00", None, {"x": description}, {}, statistics={"x": statistics},
                         rows={"read": 0, "written": 0, "rejected": 0})  # fmt: skip
-    assert text in "\n".join(shown(capsys, manifest, Path("v1"), None))
+    assert text in "\n".join(shown(capsys, manifest, tmp_path, None))
