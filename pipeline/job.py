@@ -126,6 +126,8 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
             "or run separate processes with `--processes N`"
         )
     if name != "local":
+        if processes > 1:
+            raise RunnerError(f"--processes is the local runner's: tell {name} its parallelism after --")
         return _other_runner(name), options, False
     direct.direct_running_mode = "multi_processing" if processes > 1 else "in_memory"
     direct.direct_num_workers = processes
