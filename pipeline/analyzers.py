@@ -17,6 +17,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
+from pipeline.names import vocabulary_name
 from pipeline.reports import attempt_name, write_report
 from pipeline.statistics import Counts, Moments, PixelSums, add_counts, most_frequent
 
@@ -185,7 +186,7 @@ def write_vocabularies(
         best = most_frequent({word: count for count, word in pairs}, option.top_k, option.minimum_count)
         words = [w.encode() for w in option.given] if option.given is not None else [word for _, word in best]
         words = words or [NO_WORD]
-        paths.append(os.path.join(folder, f"{option.name}.vocabulary.txt"))
+        paths.append(os.path.join(folder, vocabulary_name(option.name)))
         with tf.io.gfile.GFile(paths[-1], "wb") as file:
             file.write(b"".join(word + b"\n" for word in words))
         report[option.name] = {

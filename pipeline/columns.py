@@ -32,5 +32,8 @@ ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
     ColumnType.PATH: pa.string(),
 }
 
+INT64 = range(-(1 << 63), 1 << 63)
+"""What an INTEGER may be."""
+
 Columns = Mapping[str, ColumnType]
 """The columns that a build asks of a source, by name."""

@@ -13,6 +13,11 @@ def shard_name(dataset: str, split: str, shard: int, shards: int) -> str:
     return f"{dataset}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 
 
+def vocabulary_name(feature: str) -> str:
+    """The file name of a feature's vocabulary, in `transform_fn/assets`."""
+    return f"{feature}.vocabulary.txt"
+
+
 def index_name(dataset: str, split: str, shard: int, shards: int) -> str:
     """The file name of a shard's index of record offsets."""
     return f"{dataset}-{split}.index-{shard:05d}-of-{shards:05d}"

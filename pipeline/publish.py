@@ -11,7 +11,7 @@ from typing import Any
 from pipeline import storage
 from pipeline.kinds.base import Description
 from pipeline.manifest import Manifest, Shard, Split
-from pipeline.names import index_name, shard_name
+from pipeline.names import index_name, shard_name, vocabulary_name
 from pipeline.plan import package_versions
 from pipeline.results import Results, published_path
 from pipeline.tfds_files import write_tfds_files
@@ -48,7 +48,7 @@ def descriptions(results: Results) -> dict[str, Description]:
     """The features as the manifest holds them."""
     described = {}
     for name, feature in results.plan.spec.features.items():
-        found = {"vocabulary": f"{ASSETS}/{name}.vocabulary.txt", "is_label": name == results.plan.spec.label}
+        found = {"vocabulary": f"{ASSETS}/{vocabulary_name(name)}", "is_label": name == results.plan.spec.label}
         described[name] = feature.describe(found | results.statistics.get(name, {}))
     return described
 

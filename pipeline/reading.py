@@ -5,7 +5,6 @@ A chunk's report is written when it has been read to its end.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -36,7 +35,7 @@ class ChunkReader:
         for block in source.read(chunk, self._work.files, self._work.rows.columns, self._work.rows.key):
             rows, bad = key_rows(block, chunk, self._work.rows, self._work.layout)
             positions += block.positions
-            rejects += [replace(reject, chunk=chunk.index) for reject in bad]
+            rejects += bad
             groups.update(rows["@group"].to_pylist())
             waiting.append(rows)
             progress.add(read=len(bad), refused=len(bad))

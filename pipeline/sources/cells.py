@@ -5,10 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pipeline.columns import ARROW_TYPES, ColumnType
+from pipeline.columns import ARROW_TYPES, INT64, ColumnType
 from pipeline.sources.checks import Fault, Faults, add_faults
-
-INT64 = range(-(1 << 63), 1 << 63)
 
 
 def typed_column(name: str, kind: ColumnType, cells: Sequence[str | None], faults: Faults) -> pa.Array:

@@ -22,11 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.columns import ARROW_TYPES, INT64, Columns, ColumnType
 from pipeline.sources.checks import Fault
 from pipeline.sources.lines import Lines, Rows
 
-INT64 = range(-(1 << 63), 1 << 63)
 CATEGORY_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 WANTED = {pa.string(): "a string", pa.float64(): "a number", pa.int64(): "a 64-bit integer", pa.bool_(): "a boolean"}
 JSON_NAMES = {
