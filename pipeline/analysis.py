@@ -6,7 +6,7 @@ the data. Columns that no analyzer reads are empty, pictures are three columns o
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import metadata_io
 from tfx_bsl.tfxio import tensor_adapter
 
-from pipeline.images import PixelMeter
+from pipeline.graph_inputs import input_specs
+from pipeline.images import PixelMeter, References, pictures_of
 from pipeline.reports import attempt_name, write_report
 from pipeline.work import Work
 from transforms.preprocessing import PIXEL_COLUMNS
@@ -29,24 +30,47 @@ EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 def schema(work: Work) -> pa.Schema:
     """The Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
-    columns = {name: work.rows.final_type(name) for name in work.features} | {"train": pa.int64()}
+    columns = {name: work.rows.final_type(name) for name in work.rows.features} | {"train": pa.int64()}
     for name in work.measured_images():
         columns |= {f"{name}/{column}": pa.int64() for column in PIXEL_COLUMNS}
-    return pa.schema([(name, pa.list_(kind)) for name, kind in columns.items()])
+    lists = {name: kind if pa.types.is_list(kind) else pa.list_(kind) for name, kind in columns.items()}
+    return pa.schema(list(lists.items()))
 
 
 def tensor_config(work: Work) -> tensor_adapter.TensorAdapterConfig:
-    """How the columns become tensors: scalars a row, and a vector of channels for pixel sums."""
+    """How the columns become tensors: scalars a row, ragged lists, and a vector of channels for pixel sums."""
     channels = {f"{name}/{c}": o["channels"] for name, o in work.measured_images().items() for c in ("sums", "squares")}
     representations = {}
     for name in schema(work).names:
-        dense = schema_pb2.TensorRepresentation().dense_tensor
-        dense.column_name = name
-        dense.shape.SetInParent()
-        if name in channels:
-            dense.shape.dim.add().size = channels[name]
-        representations[name] = schema_pb2.TensorRepresentation(dense_tensor=dense)
+        many = name in work.rows.features and pa.types.is_list(work.rows.final_type(name))
+        representations[name] = _ragged(name) if many else _dense(name, channels.get(name))
     return tensor_adapter.TensorAdapterConfig(schema(work), representations)
+
+
+def analysis_specs(work: Work) -> dict[str, tf.TypeSpec]:
+    """What the analysis' graph takes: the raw columns, and what the analysis alone needs."""
+    specs = dict(input_specs(work)) | {"train": tf.TensorSpec([None], tf.int64)}
+    for name, options in work.measured_images().items():
+        shapes = ([None], [None, options["channels"]], [None, options["channels"]])
+        for column, shape in zip(PIXEL_COLUMNS, shapes, strict=True):
+            specs[f"{name}/{column}"] = tf.TensorSpec(shape, tf.int64)
+    return specs
+
+
+def _ragged(name: str) -> schema_pb2.TensorRepresentation:
+    representation = schema_pb2.TensorRepresentation()
+    representation.ragged_tensor.feature_path.step.append(name)
+    representation.ragged_tensor.row_partition_dtype = schema_pb2.TensorRepresentation.INT64
+    return representation
+
+
+def _dense(name: str, width: int | None) -> schema_pb2.TensorRepresentation:
+    representation = schema_pb2.TensorRepresentation()
+    representation.dense_tensor.column_name = name
+    representation.dense_tensor.shape.SetInParent()
+    if width is not None:
+        representation.dense_tensor.shape.dim.add().size = width
+    return representation
 
 
 class AnalysisRows:
@@ -56,7 +80,8 @@ class AnalysisRows:
         self._work = work
         self._schema = schema(work)
         self._meters = {
-            name: PixelMeter(work.files, options, work.threads) for name, options in work.measured_images().items()
+            name: PixelMeter(pictures_of(work), options, work.threads)
+            for name, options in work.measured_images().items()
         }
 
     def pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
@@ -66,7 +91,7 @@ class AnalysisRows:
 
     def batches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """Gives the batch of a piece; none where the analysis needs nothing of these rows."""
-        if not self._work.analyzed and not self._meters:
+        if not self._work.sees_rows():
             return
         train = pc.equal(rows["@split"], self._work.layout.splits.index("train"))
         if not self._work.open_label():
@@ -76,32 +101,29 @@ class AnalysisRows:
             yield pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
 
     def _columns(self, rows: pa.Table, train: pa.ChunkedArray) -> dict[str, pa.Array]:
-        columns = {name: _lists(self._column(name, rows, train)) for name in self._work.features}
+        columns = {name: self._column(name, rows, train) for name in self._work.rows.features}
         columns["train"] = _lists(train.cast(pa.int64()).combine_chunks())
         for name, meter in self._meters.items():
-            measured = meter.measure(self._roots(rows), self._sampled(rows, train, name))
+            measured = meter.measure(rows["@source"].to_pylist(), self._sampled(rows, train, name))
             for column, values in zip(PIXEL_COLUMNS, measured, strict=True):
                 columns[f"{name}/{column}"] = _lists(pa.array(values.ravel()), values.size // len(values))
         return columns
 
     def _column(self, name: str, rows: pa.Table, train: pa.ChunkedArray) -> pa.Array:
+        """A feature's values as lists: none in a row that the feature must not learn from."""
         kind = self._work.rows.final_type(name)
-        empty = pa.scalar(EMPTY[kind], kind)
+        empty = pa.scalar([] if pa.types.is_list(kind) else EMPTY[kind], kind)
         if name not in self._work.analyzed:
-            return pa.repeat(empty, rows.num_rows)
-        column = rows[name]
-        if name != self._work.rows.label:
-            column = pc.if_else(train, column, empty)
-        return column.combine_chunks()
+            column = pa.repeat(empty, rows.num_rows)
+        else:
+            chosen = rows[name] if name == self._work.rows.label else pc.if_else(train, rows[name], empty)
+            column = chosen.combine_chunks()
+        return column if pa.types.is_list(kind) else _lists(column)
 
-    def _roots(self, rows: pa.Table) -> list[str]:
-        return [self._work.roots[source] for source in rows["@source"].to_pylist()]
-
-    def _sampled(self, rows: pa.Table, train: pa.ChunkedArray, image: str) -> list[str | None]:
+    def _sampled(self, rows: pa.Table, train: pa.ChunkedArray, image: str) -> list[References]:
         limit = int(self._work.sample_share * (1 << 64))
         chosen = np.array([hash_ < limit for hash_ in rows["@sample"].to_pylist()], bool) & train.to_numpy()
-        paths = rows[image].cast(pa.string()).to_pylist()
-        return [path if one else None for path, one in zip(paths, chosen, strict=True)]
+        return [picture if one else None for picture, one in zip(rows[image].to_pylist(), chosen, strict=True)]
 
 
 def _lists(values: pa.Array, width: int = 1) -> pa.Array:
@@ -109,18 +131,18 @@ def _lists(values: pa.Array, width: int = 1) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(0, len(values) + 1, width, dtype=np.int32)), values)
 
 
-def keep_export(saved_model: str, metadata: object, work: Work) -> str:
+def keep_export(saved_model: str, metadata: object, work: Work, analyses: Sequence[str]) -> str:
     """Copies the analysis' export into a folder of this attempt's own under the build's, and reports it.
 
-    `tft_beam.WriteTransformFn` would fail when a runner repeats it. Gives the folder, which
-    `tft.TFTransformOutput` opens.
+    `tft_beam.WriteTransformFn` would fail when a runner repeats it. `analyses` names the reports of the analyzers that
+    the graph asked for. Gives the folder, which `tft.TFTransformOutput` opens.
     """
     name = attempt_name("export")
     folder = os.path.join(work.path("analysis"), name)
     _copy_tree(saved_model, os.path.join(folder, "transform_fn"))
     _forget_folder(os.path.join(folder, "transform_fn"), work.folder)
     metadata_io.write_metadata(metadata, os.path.join(folder, "transformed_metadata"))
-    write_report(work.path("reports"), "analysis", {"export": name})
+    write_report(work.path("reports"), "analysis", {"export": name, "analyses": list(analyses)})
     return folder
 
 

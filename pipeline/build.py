@@ -5,14 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline import storage
+from pipeline.descriptions import Described, describe_features
 from pipeline.files import BeamFiles, use_options
-from pipeline.job import make_runner, run_job, worker_threads
+from pipeline.graph_inputs import input_specs
+from pipeline.job import run_job
 from pipeline.manifest import Manifest, version_folder
 from pipeline.plan import CHUNK_BYTES, BuildPlan, make_plan, make_work
-from pipeline.publish import descriptions, publish
+from pipeline.preparation import look_first
+from pipeline.publish import publish
 from pipeline.reports import attempt_name
 from pipeline.results import Results, collect
-from pipeline.shards import TENSOR_TYPES
+from pipeline.runners import make_runner, worker_threads
 from pipeline.spec import Spec
 from transforms.serving import export_serving
 
@@ -74,19 +77,20 @@ def build(
     try:
         on_plan(plan, folder)
         work = make_work(plan, folder, files, inline=not local, threads=worker_threads(local, options.processes))
+        work = look_first(work, plan.chunks, runner, beam_options)
         run_job(work, plan.chunks, runner, beam_options)
         results = collect(plan, work)
-        serving = _export_serving(results)
+        features = describe_features(results)
+        serving = _export_serving(results, features)
         on_publish()
-        published, manifest = publish(results, output, serving)
+        published, manifest = publish(results, output, features, serving)
     finally:
         storage.finish(folder)
     return Published(published, manifest, is_new=True)
 
 
-def _export_serving(results: Results) -> str:
+def _export_serving(results: Results, features: Described) -> str:
     folder = os.path.join(results.work.path("analysis"), attempt_name("serving"))
-    rows = results.work.rows
-    inputs = {name: TENSOR_TYPES[rows.final_type(name)] for name in rows.features}
-    export_serving(results.export, descriptions(results), inputs, rows.label, folder)
+    described = {name: description for name, (_, description) in features.items()}
+    export_serving(results.export, described, input_specs(results.work), results.work.rows.label, folder)
     return folder

@@ -12,11 +12,12 @@ from transforms.finish import KEY
 
 
 def to_lists(stored: Any) -> list[list[Any]]:
-    """A stored tensor or ragged tensor as one list of values a row."""
+    """A stored tensor, shape [rows] or [rows, n], or ragged tensor as one list of values a row."""
     if isinstance(stored, tf.RaggedTensor):
         values, splits = stored.values.numpy().tolist(), stored.row_splits.numpy().tolist()
         return [values[start:end] for start, end in zip(splits, splits[1:], strict=False)]
-    return [[value] for value in stored.numpy().tolist()]
+    values = stored.numpy().tolist()
+    return values if stored.shape.rank == 2 else [[value] for value in values]
 
 
 def encode(keys: Sequence[bytes], stored: Mapping[str, Any]) -> list[bytes]:

@@ -3,7 +3,8 @@
 The shards of all splits are numbered through: a group is one shard of one split.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -55,6 +56,16 @@ class Layout:
         """The split and the number of the shard in it."""
         split = int(np.searchsorted(self.first_group, group, side="right")) - 1
         return self.splits[split], group - int(self.first_group[split])
+
+
+def strata_of(
+    split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
+) -> npt.NDArray[np.int64]:
+    """The places of the keys' splits where each class has bounds of its own (`pipeline.strata`)."""
+    return np.array(
+        [bisect_right(bounds[name], hash_) for name, hash_ in zip(classes, split_hashes.tolist(), strict=True)],
+        np.int64,
+    )
 
 
 def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:

@@ -10,24 +10,34 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pipeline.keys import shard_count
-from pipeline.kinds.category import Category
-from pipeline.kinds.image import Image
+from pipeline.kinds.text import Text
 from pipeline.layout import Layout
 from pipeline.rows import RowFormat
 from pipeline.sources.base import Chunk, Files, Plan
 from pipeline.spec import Spec
+from pipeline.user_code import UserCode
 from pipeline.version import VERSION
-from pipeline.work import Work
+from pipeline.work import PICTURES, Work
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 BATCH_BYTES = 64 << 10  # 64 KiB: below it a packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
 SHARD_BYTES = 128 << 20  # 128 MiB: what tf.data reads well, and a worker builds in a minute
 SAMPLE_IMAGES = 10_000
-ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0}  # of a picture's uint8 pixels; a rough guess
-PACKAGES = ("apache-beam", "numpy", "pyarrow", "tensorflow", "tensorflow-transform")
+GUESSED_FRAMES = 8
+PACKAGES = (
+    "apache-beam",
+    "numpy",
+    "pillow",
+    "pyarrow",
+    "sentencepiece",
+    "tensorflow",
+    "tensorflow-text",
+    "tensorflow-transform",
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,8 @@ class BuildPlan:
     roots: tuple[str, ...]
     inputs_sha256: str
     pack_bytes: int
+    user_code: UserCode | None = None
+    """The modules of the user's that the spec names."""
 
 
 def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> BuildPlan:
@@ -58,17 +70,26 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
     if pack_bytes > CHUNK_BYTES:  # many shards: larger chunks, so that a chunk's part of a shard is worth its cost
         plans = _plan_sources(spec, files, max(pack_bytes, chunk_bytes))
     inputs = _inputs_digest(plans)
+    code = user_code(spec)
     return BuildPlan(
         spec=spec,
         chunks=_number(plans),
         rows=sum(plan.rows for plan in plans),
         layout=layout,
-        build_key=_build_key(spec, inputs),
+        build_key=_build_key(spec, inputs, code, files),
         notes=[note for plan in plans for note in plan.notes],
-        roots=tuple(source.root(files) for source in spec.source),
+        roots=tuple(source.image_root(files) for source in spec.source),
         inputs_sha256=inputs,
         pack_bytes=pack_bytes,
+        user_code=code,
     )
+
+
+def user_code(spec: Spec) -> UserCode | None:
+    """The user's modules that the spec names, beside it; None where it names none."""
+    references = [source.rows for source in spec.source if source.format == "python"]
+    references += [spec.preprocessing] if spec.preprocessing else []
+    return UserCode.of(references, spec.folder) if references else None
 
 
 def _plan_sources(spec: Spec, files: Files, chunk_bytes: int) -> list[Plan]:
@@ -86,10 +107,14 @@ def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threa
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         rows=RowFormat(
             columns=spec.columns(),
-            features={name: feature.column or name for name, feature in spec.features.items()},
-            key=spec.key,
+            features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
+            key=spec.key_columns,
             label=spec.label,
-            classes=label.classes if isinstance(label, Category) else None,
+            classes=getattr(label, "classes", None),
+            fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
+            content_key=spec.content_key,
+            split_by=spec.split_by,
+            source_splits=tuple(source.split for source in spec.source),
         ),
         layout=plan.layout,
         sources=spec.source,
@@ -99,7 +124,15 @@ def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threa
         pack_bytes=plan.pack_bytes,
         threads=threads,
         sample_share=_sample_share(plan),
+        models=_models(spec),
+        preprocessing=spec.preprocessing,
+        user_code=plan.user_code,
     )
+
+
+def _models(spec: Spec) -> dict[str, str]:
+    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Text)}
+    return {name: text.vocabulary_owner(name) for name, text in texts.items() if text.needs_model}
 
 
 def package_versions() -> dict[str, str]:
@@ -125,11 +158,16 @@ def _layout(spec: Spec, plans: list[Plan]) -> Layout:
 
 def _expected_bytes(spec: Spec, plans: list[Plan]) -> int:
     """About how many bytes the records will have: by the inputs and the spec alone."""
-    pictures = [feature for feature in spec.features.values() if isinstance(feature, Image)]
+    pictures: list[Any] = [feature for feature in spec.features.values() if feature.kind in PICTURES]
     if not pictures:
         return sum(plan.bytes for plan in plans)
-    a_row = sum(p.size[0] * p.size[1] * p.channels * ENCODED_SHARE[p.store] for p in pictures)
+    a_row = sum(picture.expected_bytes * _frames(picture) for picture in pictures)
     return int(a_row * sum(plan.rows for plan in plans))
+
+
+def _frames(picture: Any) -> int:
+    """How many pictures a row has; a guess where it may have any number."""
+    return 1 if picture.kind == "image" else picture.length or picture.max_length or GUESSED_FRAMES
 
 
 def _sample_share(plan: BuildPlan) -> float:
@@ -145,7 +183,14 @@ def _inputs_digest(plans: Iterable[Plan]) -> str:
     return digest.hexdigest()
 
 
-def _build_key(spec: Spec, inputs: str) -> str:
+def _file_digest(path: str, files: Files) -> str:
+    with files.open(path) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _build_key(spec: Spec, inputs: str, code: UserCode | None, files: Files) -> str:
     parts = {"spec": spec.model_dump(mode="json"), "packages": package_versions(), "inputs": inputs}
+    parts |= {"code": code.sha256} if code else {}
+    parts |= {"files": [_file_digest(path, files) for path in given]} if (given := spec.files()) else {}
     # The keys keep the spec's order, which decides too: of splits, their ranges of hashes.
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

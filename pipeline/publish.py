@@ -4,61 +4,69 @@ import hashlib
 import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pipeline import storage
-from pipeline.kinds.base import Description
+from pipeline.kinds.base import Description, Feature
 from pipeline.manifest import Manifest, Shard, Split
-from pipeline.names import index_name, shard_name, vocabulary_name
+from pipeline.names import index_name, shard_name
 from pipeline.plan import package_versions
 from pipeline.results import Results, published_path
+from pipeline.spec import PATHS, Spec
 from pipeline.tfds_files import write_tfds_files
 from pipeline.tfrecord import ShardWriter
-from pipeline.work import Work
+from pipeline.tokenizer_models import tokenizer
+from pipeline.work import CLASSES, Work
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
-ASSETS = "transform_fn/assets"
 
 
-def publish(results: Results, output: str, serving: str) -> tuple[str, Manifest]:
-    """Publishes a finished job; `serving` is the folder of the exported serving model.
+def publish(
+    results: Results, output: str, features: Mapping[str, tuple[Feature, Description]], serving: str
+) -> tuple[str, Manifest]:
+    """Publishes a finished job.
+
+    Args:
+        results: what it reported.
+        output: the dataset's folder.
+        features: what is stored, with the descriptions for the manifest.
+        serving: the folder of the exported serving model.
 
     Returns:
         The version's folder and its manifest.
     """
     assembled = Path(results.work.folder, "version")
     assembled.mkdir()
-    described = descriptions(results)
+    described = {name: description for name, (_, description) in features.items()}
     vocabularies = _vocabularies(results, described)
     splits = _move_shards(results, assembled, len(vocabularies.get(results.work.rows.label or "", [])))
     for name in ("transform_fn", "transformed_metadata"):
         os.rename(os.path.join(results.export, name), assembled / name)
     os.rename(serving, assembled / "serving")
+    _write_tokenizers(results.work, assembled)
     rejects = _write_rejects(results, assembled)
     spec = results.plan.spec
-    features = {name: (feature, described[name]) for name, feature in spec.features.items()}
     write_tfds_files(str(assembled), spec.name, features, splits, vocabularies)
     manifest = _manifest(results, described, splits, rejects)
     return storage.publish(output, str(assembled), manifest), manifest
-
-
-def descriptions(results: Results) -> dict[str, Description]:
-    """The features as the manifest holds them."""
-    described = {}
-    for name, feature in results.plan.spec.features.items():
-        found = {"vocabulary": f"{ASSETS}/{vocabulary_name(name)}", "is_label": name == results.plan.spec.label}
-        described[name] = feature.describe(found | results.statistics.get(name, {}))
-    return described
 
 
 def _vocabularies(results: Results, described: dict[str, Description]) -> dict[str, list[str]]:
     return {
         name: Path(results.export, description["vocabulary"]).read_text(encoding="utf-8").split("\n")[:-1]
         for name, description in described.items()
-        if "vocabulary" in description
+        if description["kind"] in CLASSES and "vocabulary" in description
     }
+
+
+def _write_tokenizers(work: Work, assembled: Path) -> None:
+    for owner in sorted(set(work.models.values())):
+        for file, data in tokenizer(work, owner).files(owner).items():
+            (assembled / file).parent.mkdir(exist_ok=True)
+            (assembled / file).write_bytes(data)
 
 
 def _move_shards(results: Results, assembled: Path, classes: int) -> dict[str, Split]:
@@ -101,14 +109,21 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
     return {"by_reason": results.reasons, "files": files}
 
 
+def _published_spec(spec: Spec) -> dict[str, Any]:
+    """The spec without the folders of the machine that built it."""
+    published = spec.model_dump(mode="json")
+    for source in published["source"]:
+        source |= {name: published_path(source[name]) for name in PATHS if source.get(name)}
+    for name, feature in spec.features.items():
+        published["features"][name] |= {option: published_path(path) for option, path in feature.files().items()}
+    return published
+
+
 def _manifest(
     results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any]
 ) -> Manifest:
     plan, now = results.plan, datetime.now(UTC)
     sources = results.by_source()
-    spec = plan.spec.model_dump(mode="json")
-    for source in spec["source"]:
-        source["path"] = published_path(source["path"])
     return Manifest(
         name=plan.spec.name,
         version=f"{now:%Y%m%dT%H%M%SZ}-{plan.build_key[:8]}",
@@ -120,7 +135,7 @@ def _manifest(
         rows={what: sum(source[what] for source in sources) for what in ("read", "written", "rejected")},
         sources=tuple(sources),
         rejects=rejects,
-        spec=spec,
+        spec=_published_spec(plan.spec),
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "packages": package_versions(),

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from pipeline.analysis import AnalysisRows
+from pipeline.images import pictures_of
 from pipeline.packing import Packed, pack
 from pipeline.progress import Progress
 from pipeline.reject_files import write_rejects
 from pipeline.rejects import Reject
 from pipeline.reports import write_report
 from pipeline.rows import key_rows
-from pipeline.sources.base import Chunk
+from pipeline.sources.base import Block, Chunk
+from pipeline.spill import PictureSpill
 from pipeline.steps import chunk_step
 from pipeline.work import Work
 
@@ -25,30 +27,47 @@ class ChunkReader:
 
     def __init__(self, work: Work) -> None:
         self._work = work
+        self._pictures = pictures_of(work)
         self._analysis = AnalysisRows(work)
 
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed] | pa.RecordBatch]:
         """Gives packed rows with their groups, and record batches for the analysis."""
         progress = Progress(self._work.path("progress"), chunk_step(chunk.index))
         positions, rejects, groups, waiting = 0, list[Reject](), Counter[int](), list[pa.Table]()
-        source = self._work.sources[chunk.source]
-        for block in source.read(chunk, self._work.files, self._work.rows.columns, self._work.rows.key):
-            rows, bad = key_rows(block, chunk, self._work.rows, self._work.layout)
-            positions += block.positions
-            rejects += bad
-            groups.update(rows["@group"].to_pylist())
-            waiting.append(rows)
-            progress.add(read=len(bad), refused=len(bad))
-            for piece in self._analysis.pieces(rows):
-                yield from self._analysis.batches(piece)
-                progress.add(read=piece.num_rows)
-            if sum(table.nbytes for table in waiting) >= self._work.pack_bytes:
-                yield from self._pack(waiting)
-                waiting = []
+        with PictureSpill(self._work.path("scratch")) as spill:
+            for block in self._blocks(chunk):
+                rows, bad = key_rows(block, chunk, self._work.rows, self._work.layout, self._pictures.read)
+                positions += block.positions
+                rejects += bad
+                groups.update(rows["@group"].to_pylist())
+                waiting.append(self._spilled(rows, spill))
+                progress.add(read=len(bad), refused=len(bad))
+                for piece in self._analysis.pieces(rows):
+                    yield from self._analysis.batches(piece)
+                    progress.add(read=piece.num_rows)
+                if sum(table.nbytes for table in waiting) >= self._work.pack_bytes:
+                    yield from self._pack(waiting)
+                    waiting = []
         yield from self._pack(waiting)
         progress.add(chunks=1)
         progress.write()
         self._report(chunk, positions, rejects, groups)
+
+    def _blocks(self, chunk: Chunk) -> Iterator[Block]:
+        rows = self._work.rows
+        return self._work.sources[chunk.source].read(chunk, self._work.files, rows.columns, rows.source_key)
+
+    def _spilled(self, rows: pa.Table, spill: PictureSpill) -> pa.Table:
+        """The rows without pictures' bytes; a runner that shuffles rows themselves takes the bytes too."""
+        if self._work.inline:
+            return rows
+        moved: dict[str, pa.ChunkedArray] = {}
+        for name in self._work.images():
+            column = self._work.rows.features[name]
+            if column not in moved:
+                moved[column] = spill.move(rows[name])
+            rows = rows.set_column(rows.schema.get_field_index(name), name, moved[column])
+        return rows
 
     def _pack(self, tables: list[pa.Table]) -> Iterator[tuple[int, Packed]]:
         if tables:

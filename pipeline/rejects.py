@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from typing import Any
 
 REASONS = {
-    "malformed_row": "the line is not one JSON object, or the CSV record has another number of cells than the header",
+    "malformed_row": "a line, a record, a sample or a caption is not what its format says",
     "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
-    "too_large": "the line is longer than 64 MiB",
+    "too_large": "a line, a record or a caption is longer than 64 MiB",
     "missing_value": "a column that is used is absent, null or, for a category, blank",
     "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
+    "unknown_split": "the column that decides the split holds none of its values, or no time",
     "unknown_label": "the label is none of the spec's `classes`",
     "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder",
-    "unreadable": "the file is missing or could not be read",
+    "unreadable": "the file is missing or could not be read, or a `data:` URL cannot be decoded",
+    "damaged_record": "a file of records is damaged: a checksum does not fit, or it ends in the middle of one",
     "unsupported_format": "the file is no image of a format that is read",
     "too_many_pixels": "the image's header states more pixels than `max_pixels`",
     "undecodable_image": "the image's header is good and its pixels are not",

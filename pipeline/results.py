@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -119,7 +119,9 @@ def collect(plan: BuildPlan, work: Work) -> Results:
     shards = {group: report for group in sorted(expected) if (report := read_report(folder, shard_step(group)))}
     check_shards(chunks, shards)
     export = os.path.join(work.path("analysis"), _needed(folder, "analysis")["export"])
-    results = Results(plan, work, chunks, shards, export, _statistics(work, _train_rows(work, expected)))
+    statistics = _statistics(work, _train_rows(work, expected))
+    _add_transcoded(statistics, shards.values())
+    results = Results(plan, work, chunks, shards, export, statistics)
     check_sources(results.by_source())
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
         raise NothingToPublishError(_why_nothing(results))
@@ -139,11 +141,21 @@ def _train_rows(work: Work, expected: Mapping[int, int]) -> int:
 
 def _statistics(work: Work, train_rows: int) -> dict[str, Report]:
     statistics: dict[str, Report] = {}
-    for analysis in sorted(work.analyses()):
+    for analysis in _needed(work.path("reports"), "analysis")["analyses"]:
         report = _needed(work.path("reports"), analysis)
-        check_analysis(analysis, report["rows"], train_rows)
+        check_analysis(analysis, report["rows"], train_rows if work.sees_rows() else 0)
         statistics |= report[analysis]
     return statistics
+
+
+def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
+    """Notes with each feature how many of its pictures were transcoded, by the format that they had."""
+    total: Counter[str] = Counter()
+    for shard in shards:
+        total.update(shard["transcoded"])
+    for which, count in sorted(total.items()):
+        feature, form = which.rsplit(" ", 1)
+        statistics.setdefault(feature, {}).setdefault("transcoded", {})[form] = count
 
 
 def _why_nothing(results: Results) -> str:

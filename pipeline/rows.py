@@ -2,51 +2,84 @@
 
 Keyed rows are an Arrow table: `@group` int64, `@split` int64, `@hash` uint64 (the place in the order), `@sample`
 uint64, `@key` binary, `@source` int16, `@chunk` int32, `@position` int64, and one column a feature, by the feature's
-name: binary, float32 or int64.
+name: binary, float32 or int64, or lists of them. A picture is a reference (`pipeline.image_refs`).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import compress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.columns import Columns, ColumnType
+from pipeline.image_refs import parse
 from pipeline.keys import join_key
-from pipeline.layout import Layout, hash_keys
+from pipeline.layout import Hashes, Layout, hash_keys, strata_of
 from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk
+from pipeline.split_by import SplitBy
+from transforms.image_header import ImageError
 
 FINAL_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
+Strata = Mapping[str, Sequence[int]]
+"""For each class, the upper bounds of the splits' hash ranges, as `pipeline.keys.split_bounds` gives them for all."""
 
 
 @dataclass(frozen=True)
 class RowFormat:
-    """What the job needs to know of the spec to make rows: no pydantic, so that it is small to send."""
+    """What the job needs to know of the spec to make rows: small and plain, since it is sent to the workers."""
 
     columns: Columns
     """The raw columns that are asked of the sources."""
     features: Mapping[str, str]
-    """The column of each feature."""
+    """The column of each feature that has one."""
     key: Sequence[str] | None
     label: str | None
     classes: tuple[str, ...] | None
     """The label's classes, where the spec gives them."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in the place of what an optional feature lacks."""
+    content_key: str | None = None
+    """The column whose content is the key."""
+    split_by: SplitBy | None = None
+    source_splits: tuple[str | None, ...] = ()
+    """The split that all rows of a source go to, where the spec says so."""
+    strata: Strata | None = None
+    """Where the split is by the classes of a feature: what a pass before this one found."""
 
     def final_type(self, feature: str) -> pa.DataType:
         """The Arrow type of a feature's column in keyed rows."""
-        return FINAL_TYPES.get(self.columns[self.features[feature]], pa.binary())
+        column = self.columns[self.features[feature]]
+        value = FINAL_TYPES.get(column.type, pa.binary())
+        return pa.list_(value) if column.many else value
+
+    @property
+    def source_key(self) -> Sequence[str] | None:
+        """The key as a source is asked for it: columns, or None for the source's own."""
+        return () if self.content_key else self.key
 
 
-def key_rows(block: Block, chunk: Chunk, form: RowFormat, layout: Layout) -> tuple[pa.Table, list[Reject]]:
+ReadPicture = Callable[[int, bytes], bytes]
+"""Gives the bytes of a picture: of which source, and its reference. Raises OSError."""
+
+
+def key_rows(
+    block: Block, chunk: Chunk, form: RowFormat, layout: Layout, read_picture: ReadPicture | None = None
+) -> tuple[pa.Table, list[Reject]]:
     """Gives a block's keyed rows, and all its rejects, those of the source and those found here."""
-    table, keys, unknown = _drop_unknown_labels(block.table, _keys(block.table, form), chunk, form)
-    split_hashes, positions, samples = hash_keys(keys)
-    splits = layout.split_of(split_hashes)
+    table, rejects = block.table, list(block.rejects)
+    keys, faults = _keys(table, form, chunk, read_picture)
+    faults = _unknown_labels(table, form) | faults
+    split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
+    splits = _splits(table, split_hashes, chunk, form, layout)
+    for place in np.flatnonzero(splits < 0).tolist():
+        faults.setdefault(place, UNKNOWN_SPLIT)
     columns = {
-        "@group": layout.group_of(splits, positions),
+        "@group": layout.group_of(np.maximum(splits, 0), positions),
         "@split": splits,
         "@hash": positions,
         "@sample": samples,
@@ -55,36 +88,121 @@ def key_rows(block: Block, chunk: Chunk, form: RowFormat, layout: Layout) -> tup
         "@chunk": np.full(len(keys), chunk.index, np.int32),
         "@position": table["@position"],
     }
-    features = {name: table[column].cast(form.final_type(name)) for name, column in form.features.items()}
-    return pa.table({**columns, **features}), block.rejects + unknown
+    features = {name: _final(table[column], name, form) for name, column in form.features.items()}
+    rows = pa.table({**columns, **features})
+    if faults:
+        rejects += [_reject(chunk, table, keys, place, *faults[place], form) for place in sorted(faults)]
+        good = np.ones(len(keys), bool)
+        good[list(faults)] = False
+        rows = rows.filter(pa.array(good))
+    return rows, rejects
 
 
-def _keys(table: pa.Table, form: RowFormat) -> list[bytes]:
+Fault = tuple[str, str, str]
+"""A reason, a message, and what is at fault: `label`, `split` or `key`."""
+UNKNOWN_SPLIT: Fault = ("unknown_split", "the row's value names none of the spec's splits, or is no time", "split")
+UNREADABLE: Fault = ("unreadable", "the file whose content is the key is missing or cannot be read", "key")
+
+
+def _final(column: pa.ChunkedArray, name: str, form: RowFormat) -> pa.ChunkedArray:
+    if column.null_count:
+        fill = form.fills.get(name)
+        if pa.types.is_list(column.type):
+            column = pc.if_else(column.is_valid(), column, pa.scalar([], column.type))
+        elif fill != fill:  # NaN, which `fill_null` takes too, but only of the column's own type
+            column = column.fill_null(float("nan"))
+        else:
+            column = column.cast(form.final_type(name)).fill_null(fill)
+    return column.cast(form.final_type(name))
+
+
+def _keys(
+    table: pa.Table, form: RowFormat, chunk: Chunk, read_picture: ReadPicture | None
+) -> tuple[list[bytes | None], dict[int, Fault]]:
+    if form.content_key is not None:
+        return _content_keys(table[form.content_key], chunk, form.columns[form.content_key].type, read_picture)
     if form.key is None:
-        keys: list[bytes] = table["@key"].to_pylist()
-        return keys
-    columns = [table[name].cast(pa.string()) for name in form.key]
+        return table["@key"].to_pylist(), {}
+    columns = [_key_strings(table[name], form.columns[name].type) for name in form.key]
     if len(columns) == 1:
-        return columns[0].cast(pa.binary()).to_pylist()
-    return [join_key(values) for values in zip(*(column.to_pylist() for column in columns), strict=True)]
+        return columns[0].cast(pa.binary()).to_pylist(), {}
+    return [join_key(values) for values in zip(*(column.to_pylist() for column in columns), strict=True)], {}
 
 
-def _drop_unknown_labels(
-    table: pa.Table, keys: list[bytes], chunk: Chunk, form: RowFormat
-) -> tuple[pa.Table, list[bytes], list[Reject]]:
+def _key_strings(column: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
+    if kind is not ColumnType.IMAGE:
+        return column.cast(pa.string())
+    return pa.chunked_array([pa.array([_picture_name(reference) for reference in column.to_pylist()], pa.string())])
+
+
+def _picture_name(reference: bytes) -> str:
+    """A picture's path, or the digest of its bytes."""
+    found = parse(reference)
+    return _digest(found.data).decode() if found.data is not None else found.path
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).hexdigest().encode()
+
+
+def _content_keys(
+    column: pa.ChunkedArray, chunk: Chunk, kind: ColumnType, read_picture: ReadPicture | None
+) -> tuple[list[bytes | None], dict[int, Fault]]:
+    if kind is not ColumnType.IMAGE or read_picture is None:
+        return [_digest(value) for value in column.cast(pa.string()).cast(pa.binary()).to_pylist()], {}
+    keys, faults = list[bytes | None](), dict[int, Fault]()
+    for place, reference in enumerate(column.to_pylist()):
+        try:
+            keys.append(_digest(read_picture(chunk.source, reference)))
+        except ImageError:
+            keys.append(None)
+            faults[place] = UNREADABLE
+    return keys, faults
+
+
+def _splits(table: pa.Table, hashes: Hashes, chunk: Chunk, form: RowFormat, layout: Layout) -> npt.NDArray[np.int64]:
+    fixed = form.source_splits[chunk.source] if form.source_splits else None
+    if fixed is not None:
+        return np.full(table.num_rows, layout.splits.index(fixed), np.int64)
+    by = form.split_by
+    if by is None:
+        return layout.split_of(hashes)
+    if by.group is not None:
+        return layout.split_of(hash_keys(table[by.group].cast(pa.string()).cast(pa.binary()).to_pylist())[0])
+    if by.stratify is not None:
+        classes = table[form.features[by.stratify]].to_pylist()
+        return layout.split_of(hashes) if form.strata is None else strata_of(hashes, classes, form.strata)
+    return by.places(table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
+
+
+def _unknown_labels(table: pa.Table, form: RowFormat) -> dict[int, Fault]:
     if form.label is None or form.classes is None:
-        return table, keys, []
-    column = form.features[form.label]
-    known = pc.is_in(table[column], value_set=pa.array(form.classes, pa.string()))
-    kept = known.to_pylist()
-    classes = f"is none of the {len(form.classes)} classes of the spec"
-    rejects = [
-        Reject(
-            chunk.index, at, "unknown_label", f"label {label[:100]!r} {classes}", key.decode("utf-8", "replace"), column
+        return {}
+    column = table[form.features[form.label]].combine_chunks()
+    classes = pa.array(form.classes, pa.string())
+    many = pa.types.is_list(column.type)
+    values = pc.list_flatten(column) if many else column
+    unknown = np.flatnonzero(~pc.is_in(values, value_set=classes).to_numpy(zero_copy_only=False))
+    rows = pc.list_parent_indices(column).to_numpy()[unknown] if many else unknown
+    faults: dict[int, Fault] = {}
+    for row, place in zip(rows.tolist(), unknown.tolist(), strict=True):
+        name = str(values[place].as_py())[:100]
+        faults.setdefault(
+            row, ("unknown_label", f"label {name!r} is none of the {len(classes)} classes of the spec", "label")
         )
-        for at, label, key, good in zip(
-            table["@position"].to_pylist(), table[column].to_pylist(), keys, kept, strict=True
-        )
-        if not good
-    ]
-    return table.filter(known), list(compress(keys, kept)), rejects
+    return faults
+
+
+def _reject(
+    chunk: Chunk, table: pa.Table, keys: Sequence[bytes | None], place: int, reason: str, message: str, what: str,
+    form: RowFormat,
+) -> Reject:  # fmt: skip
+    by = form.split_by
+    column = {
+        "label": form.features.get(form.label or ""),
+        "split": by.read_column if by else None,
+        "key": form.content_key,
+    }[what]
+    key = keys[place]
+    at = table["@position"][place].as_py()
+    return Reject(chunk.index, at, reason, message, None if key is None else key.decode("utf-8", "replace"), column)

@@ -20,7 +20,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from pipeline.examples import encode
-from pipeline.images import PixelMeter, read_image
+from pipeline.graph_inputs import input_specs
+from pipeline.images import Loaded, PixelMeter, kept, pictures_of
 from pipeline.names import index_name, shard_name
 from pipeline.packing import Packed, unpack
 from pipeline.progress import Progress
@@ -29,13 +30,12 @@ from pipeline.rejects import Reject
 from pipeline.reports import write_report
 from pipeline.steps import shard_step
 from pipeline.tfrecord import ShardWriter
-from pipeline.work import Work
+from pipeline.work import CLASSES, Work
 from transforms.image import ImageError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
-TENSOR_TYPES = {pa.binary(): tf.string, pa.float32(): tf.float32, pa.int64(): tf.int64}
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Built:
     sources: list[int]
     """The source of each record."""
     labels: list[int]
+    transcoded: Counter[str]
+    """Of the pictures that were transcoded, how many of each feature and format: `image TIFF`."""
     digest: bytes
     """Of the rows' keys and their pictures' bytes."""
 
@@ -58,6 +60,7 @@ class ShardBuilder:
         self._work = work
         self._transform = StoredGraph(work, export)
         self._images = work.images()
+        self._pictures = pictures_of(work)
 
     def build(self, group: int, packed: Iterable[Packed]) -> dict[str, Any]:
         """Writes a shard of the rows that were packed for it, and its report; gives the report."""
@@ -82,7 +85,8 @@ class ShardBuilder:
         return report
 
     def _batch(self, rows: pa.Table) -> Built:
-        batch, rejects = self._fetch(rows)
+        transcoded: Counter[str] = Counter()
+        batch, rejects = self._fetch(rows, transcoded)
         try:
             stored = self._transform(batch)
         except tf.errors.InvalidArgumentError:
@@ -93,24 +97,34 @@ class ShardBuilder:
             stored = self._transform(batch)
         keys = batch.rows["@key"].to_pylist()
         label = self._work.rows.label
-        labels = stored[label].numpy().tolist() if label and stored[label].dtype == tf.int64 else []
+        labels = stored[label] if label and self._work.features[label]["kind"] in CLASSES else tf.constant([], tf.int64)
         sources = batch.rows["@source"].to_pylist()
-        return Built(encode(keys, stored), rejects, sources, labels, batch.digest(keys))
+        return Built(
+            encode(keys, stored), rejects, sources, _flat(labels).numpy().tolist(), transcoded, batch.digest(keys)
+        )
 
-    def _fetch(self, rows: pa.Table) -> tuple["Batch", list[Reject]]:
+    def _fetch(self, rows: pa.Table, transcoded: Counter[str]) -> tuple["Batch", list[Reject]]:
         """Reads the rows' pictures; a row whose picture can't be had is rejected."""
-        pictures = {name: [b""] * rows.num_rows for name in self._images}
-        roots = [self._work.roots[source] for source in rows["@source"].to_pylist()]
+        pictures: dict[str, list[Picture]] = {name: [b""] * rows.num_rows for name in self._images}
+        sources = rows["@source"].to_pylist()
         good, rejects = np.ones(rows.num_rows, bool), []
         for name, options in self._images.items():
-            for place, path in enumerate(rows[name].to_pylist()):
+            for place, references in enumerate(rows[name].to_pylist()):
                 if good[place]:
                     try:
-                        pictures[name][place] = read_image(self._work.files, roots[place], path.decode(), options)
+                        loaded = self._load(sources[place], references, options)
                     except ImageError as error:
                         good[place] = False
                         rejects.append(self._reject(rows, place, name, error.reason, error.message))
+                        continue
+                    data = [one.data for one in loaded]
+                    pictures[name][place] = data if isinstance(references, list) else b"".join(data)
+                    transcoded.update(f"{name} {one.transcoded}" for one in loaded if one.transcoded)
         return Batch(rows, pictures).keep(good), rejects
+
+    def _load(self, source: int, references: bytes | list[bytes], options: Mapping[str, Any]) -> list[Loaded]:
+        """A row's pictures: one or none, or any number where the row has a list."""
+        return [self._pictures.load(source, reference, options) for reference in kept(references, options)]
 
     def _drop_undecodable(self, batch: "Batch") -> tuple["Batch", list[Reject]]:
         """Tries each row alone, so that the one that fails is told from those beside it."""
@@ -129,7 +143,8 @@ class ShardBuilder:
         """The image feature whose picture fails."""
         *others, last = self._images.items()
         for name, options in others:
-            if not PixelMeter(self._work.files, options, 1).is_decodable(batch.pictures[name][place]):
+            meter, pictures = PixelMeter(self._pictures, options, 1), batch.pictures[name][place]
+            if not all(map(meter.is_decodable, pictures if isinstance(pictures, list) else [pictures])):
                 return name
         return last[0]
 
@@ -137,12 +152,16 @@ class ShardBuilder:
         return reject_row(rows, place, reason, message, self._work.rows.features[feature])
 
 
+Picture = bytes | list[bytes]
+"""The bytes of a row's picture, or of its pictures."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Keyed rows and, of each image feature, their pictures' bytes: not in Arrow, where each step would copy them."""
 
     rows: pa.Table
-    pictures: Mapping[str, list[bytes]]
+    pictures: Mapping[str, list[Picture]]
 
     def keep(self, good: npt.NDArray[np.bool_]) -> "Batch":
         """The rows that are good."""
@@ -151,30 +170,45 @@ class Batch:
         kept = {name: list(compress(data, good)) for name, data in self.pictures.items()}
         return Batch(self.rows.filter(pa.array(good)), kept)
 
-    def column(self, name: str) -> Any:
-        """A feature's values, as NumPy or as a list of bytes."""
-        if name in self.pictures:
-            return self.pictures[name]
+    def tensor(self, name: str, kind: tf.DType) -> Any:
+        """A feature's raw values: of shape [rows], or ragged."""
         column = self.rows[name]
-        return column.to_pylist() if column.type == pa.binary() else column.to_numpy()
+        if not pa.types.is_list(column.type):
+            return tf.constant(self.pictures.get(name) or _plain(column), kind, shape=[self.rows.num_rows])
+        lists = self.pictures.get(name)
+        values = list(chain.from_iterable(lists)) if lists is not None else _plain(pc.list_flatten(column))
+        if lists is not None:  # of a sequence of pictures some may have been cut off
+            lengths = np.array([len(one) for one in lists], np.int64)
+        else:
+            lengths = pc.list_value_length(column).to_numpy().astype(np.int64)
+        return tf.RaggedTensor.from_row_lengths(tf.constant(values, kind, shape=[len(values)]), lengths, validate=False)
 
     def digest(self, keys: list[bytes]) -> bytes:
         """Of the keys and the pictures' bytes: a damaged picture may decode without an error."""
         digest = hashlib.sha256(b"".join(keys))
         for data in chain.from_iterable(self.pictures.values()):
-            digest.update(data)
+            digest.update(data if isinstance(data, bytes) else b"".join(data))
         return digest.digest()
+
+
+def _plain(column: pa.ChunkedArray) -> Any:
+    """An Arrow column as TensorFlow takes it."""
+    return column.to_pylist() if column.type == pa.binary() else column.to_numpy()
+
+
+def _flat(stored: Any) -> tf.Tensor:
+    return stored.flat_values if isinstance(stored, tf.RaggedTensor) else stored
 
 
 class StoredGraph:
     """The analysis' transform graph: raw columns to stored tensors; may be called from several threads."""
 
     def __init__(self, work: Work, export: str) -> None:
-        self._types = {name: TENSOR_TYPES[work.rows.final_type(name)] for name in work.features}
+        self._specs = input_specs(work)
         self._layer = tft.TFTransformOutput(export).transform_features_layer()
         self._graph = tf.function(
             lambda raw: self._layer(raw),
-            input_signature=[{name: tf.TensorSpec([None], kind) for name, kind in self._types.items()}],
+            input_signature=[self._specs],
             autograph=False,
         )
         self._graph.get_concrete_function()  # traced here, not in the threads
@@ -185,7 +219,7 @@ class StoredGraph:
         Raises:
             tf.errors.InvalidArgumentError: a picture cannot be decoded.
         """
-        return self._graph({name: tf.constant(batch.column(name), kind) for name, kind in self._types.items()})
+        return self._graph({name: batch.tensor(name, spec.dtype) for name, spec in self._specs.items()})
 
 
 class Tally:
@@ -196,6 +230,7 @@ class Tally:
         self._rejects = duplicates
         self._written: Counter[int] = Counter()
         self._labels: Counter[int] = Counter()
+        self._transcoded: Counter[str] = Counter()
         self._digest = hashlib.sha256()
 
     def add(self, built: Built) -> None:
@@ -203,6 +238,7 @@ class Tally:
         self._rejects += built.rejects
         self._written.update(built.sources)
         self._labels.update(built.labels)
+        self._transcoded.update(built.transcoded)
         self._digest.update(built.digest)
 
     def report(self, group: int) -> dict[str, Any]:
@@ -210,6 +246,7 @@ class Tally:
         return {
             "written_by_source": {str(source): count for source, count in sorted(self._written.items())},
             "label_counts": {str(label): count for label, count in sorted(self._labels.items())},
+            "transcoded": dict(sorted(self._transcoded.items())),
             "rejected": len(self._rejects),
             "rejects": write_rejects(self._work.path("rejects"), shard_step(group), self._rejects),
             "inputs_sha256": self._digest.hexdigest(),

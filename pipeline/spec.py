@@ -5,6 +5,7 @@ r"""`dataset.yaml` as frozen, checked options.
 {'train': 80.0, 'validation': 10.0, 'test': 10.0}
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,23 +14,24 @@ from pydantic import (
     BeforeValidator,
     Discriminator,
     Field,
+    PrivateAttr,
     StringConstraints,
     Tag,
     ValidationError,
     model_validator,
 )
 
-from pipeline.columns import ColumnType
+from pipeline.columns import Column, ColumnType
 from pipeline.errors import did_you_mean
 from pipeline.globs import escape, is_glob
 from pipeline.keys import split_bounds
 from pipeline.kinds import AnyFeature
-from pipeline.kinds.category import Category
-from pipeline.kinds.number import Number
+from pipeline.kinds.category import Category, NamedClasses, check_not_crossed
 from pipeline.options import Options
 from pipeline.sources import AnySource
 from pipeline.spec_errors import WrongValueError, explain
 from pipeline.spec_yaml import SpecError, load_yaml
+from pipeline.split_by import SplitBy
 
 
 def _power_of_two(count: int) -> int:
@@ -43,18 +45,40 @@ Columns = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...]),
 ]
+
+
+def _source(value: Any) -> Any:
+    """A source that is written as `module:function` is the user's own."""
+    return {"format": "python", "rows": value} if isinstance(value, str) else value
+
+
+OneSource = Annotated[AnySource, BeforeValidator(_source, AnySource | str)]
 Sources = Annotated[
-    tuple[AnySource, ...],
+    tuple[OneSource, ...],
     Field(min_length=1),
     BeforeValidator(
-        lambda value: value if isinstance(value, list | tuple) else (value,), AnySource | tuple[AnySource, ...]
+        lambda value: value if isinstance(value, list | tuple) else (value,), OneSource | tuple[OneSource, ...]
     ),
 ]
+Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 ShardCount = Annotated[int, Field(ge=1, le=1 << 16, strict=True), AfterValidator(_power_of_two)]
 ShardCounts = Annotated[
     Annotated[ShardCount, Tag("of every split")] | Annotated[dict[Name, ShardCount], Tag("of each split")],
     Discriminator(lambda value: "of each split" if isinstance(value, dict) else "of every split"),
+]
+
+
+class ContentKey(Options):
+    """A key that is the digest of a column's content: of a text, or of a picture's bytes."""
+
+    content: str = Field(min_length=1)
+    """The column. Pictures are read once more for it."""
+
+
+Key = Annotated[
+    Annotated[ContentKey, Tag("a content")] | Annotated[Columns, Field(min_length=1), Tag("columns")],
+    Discriminator(lambda value: "a content" if isinstance(value, dict | ContentKey) else "columns"),
 ]
 RESERVED = {
     "key": "every record's own key is stored under it",
@@ -70,17 +94,32 @@ class Spec(Options):
     """The dataset's name; the shards' names begin with it."""
     source: Sources
     """Where the rows come from: one source, or a list of them."""
-    key: Columns | None = Field(default=None, min_length=1)
-    """The column, or columns, that name a row for ever; where none is given, an image's path inside the source, or the
-    digest of a row's content."""
+    key: Key | None = None
+    """The column, or columns, that name a row for ever, or `{content: column}`; where none is given, an image's path
+    inside the source, or the digest of a row's content."""
     splits: dict[Name, Share] = {"train": 80.0, "validation": 10.0, "test": 10.0}
     """The splits and their shares, by hash of the key; `train` is the one that is learned from."""
+    split_by: SplitBy | None = None
+    """What decides a row's split instead of the key's hash: a column, a group, a time, or the classes of a feature."""
     features: dict[Name, AnyFeature] = Field(min_length=1)
     """What a record holds, by name."""
     label: str | None = None
-    """The feature that is to be predicted: a category or a number."""
+    """The feature that is to be predicted."""
     shards: ShardCounts | None = None
     """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
+
+    preprocessing: Reference | None = None
+    """A tf.Transform function of yours, `module:function`, that extends or replaces what the features give."""
+    _folder: str = PrivateAttr(default=".")
+
+    @property
+    def folder(self) -> str:
+        """The folder of the spec, where the user's modules lie."""
+        return self._folder
+
+    def files(self) -> list[str]:
+        """The files that features name: models, vocabularies, classes."""
+        return [path for feature in self.features.values() for path in feature.files().values()]
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":
@@ -88,7 +127,9 @@ class Spec(Options):
             if name in self.features:
                 message = f"no feature can be named '{name}': {why}; call it otherwise and give `column: {name}`"
                 raise WrongValueError(message, "features", name)
+        self._check_features()
         self._check_splits()
+        self._check_split_by()
         self._check_label()
         self._check_columns()
         return self
@@ -111,35 +152,90 @@ class Spec(Options):
         if self.label not in self.features:
             near = did_you_mean(self.label, self.features)
             raise WrongValueError(f"'{self.label}' is none of the features {', '.join(self.features)}{near}", "label")
-        kind = self.features[self.label].kind
-        if not isinstance(self.features[self.label], Category | Number):
-            message = f"'{self.label}' is of kind {kind}: a label is a category or a number"
-            raise WrongValueError(message, "label")
+        if self.features[self.label].optional:
+            raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
+        check_not_crossed(self.label, self.features)
+
+    def _check_features(self) -> None:
+        for name, feature in self.features.items():
+            try:
+                feature.check(self.features)
+                if name == self.label and isinstance(feature, NamedClasses):
+                    feature.check_label()
+            except WrongValueError as error:
+                raise WrongValueError(str(error), "features", name, *error.path) from None
+            for part in (*feature.parts(), *feature.read_parts()):
+                if f"{name}_{part}" in self.features:
+                    message = f"'{name}_{part}' is what '{name}' stores its {part} under: call the feature otherwise"
+                    raise WrongValueError(message, "features", f"{name}_{part}")
+
+    def _check_split_by(self) -> None:
+        for source in self.source:
+            if source.split is not None:
+                self._check_split(source.split, "source")
+        if self.split_by is None:
+            return
+        for split in self.split_by.splits():
+            self._check_split(split, "split_by")
+        starts = self.split_by.starts
+        if starts is not None and len(starts) != len(self.splits) - 1:
+            raise WrongValueError(
+                "`starts` needs a time for each split but one, which holds what is earlier", "split_by"
+            )
+        by = self.split_by.stratify
+        if by is not None and not (by in self.features and isinstance(self.features[by], Category)):
+            near = did_you_mean(by, self.features)
+            raise WrongValueError(f"'{by}' is no feature of kind category{near}", "split_by", "stratify")
+
+    def _check_split(self, split: str, *place: str) -> None:
+        if split not in self.splits:
+            near = did_you_mean(split, self.splits)
+            raise WrongValueError(f"'{split}' is none of the splits {', '.join(self.splits)}{near}", *place)
 
     def _check_columns(self) -> None:
         for column in self.columns():
             if column.startswith("@"):
-                place = "key" if column in (self.key or ()) else "features"
+                place = "key" if column in (self.key_columns or ()) else "features"
                 raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` begins our own", place)
 
-    def columns(self) -> dict[str, ColumnType]:
-        """The columns that are asked of the sources, with their types.
+    @property
+    def key_columns(self) -> tuple[str, ...] | None:
+        """The columns that make the key, where they do."""
+        return None if isinstance(self.key, ContentKey) else self.key
+
+    @property
+    def content_key(self) -> str | None:
+        """The column whose content is the key, where one is."""
+        return self.key.content if isinstance(self.key, ContentKey) else None
+
+    def columns(self) -> dict[str, Column]:
+        """The columns that are asked of the sources, with their types; one is optional where all who read it say so.
 
         Raises:
             WrongValueError: two features want one column as different types.
         """
-        columns: dict[str, ColumnType] = {}
+        columns: dict[str, Column] = {}
         for name, feature in self.features.items():
-            column, wanted = feature.column or name, feature.column_type()
-            if columns.setdefault(column, wanted) != wanted:
-                message = (
-                    f"column '{column}' is wanted as {columns[column]} and here as {wanted}: "
-                    "a column is read as one type"
-                )
+            wanted = feature.raw_column()
+            if wanted is None:
+                continue
+            column = feature.column or name
+            known = columns.setdefault(column, wanted)
+            if replace(known, optional=wanted.optional) != wanted:
+                message = f"column '{column}' is wanted as {known} and here as {wanted}: a column is read as one type"
                 raise WrongValueError(message, "features", name)
-        for column in self.key or ():
-            columns.setdefault(column, ColumnType.CATEGORY)
+            columns[column] = replace(known, optional=known.optional and wanted.optional)
+        for column in self._other_columns():
+            known = columns.setdefault(column, Column(ColumnType.CATEGORY))
+            if known.many:
+                raise WrongValueError(f"column '{column}' is a {known}: a key or a split is one value", "features")
+            columns[column] = replace(known, optional=False)
         return columns
+
+    def _other_columns(self) -> list[str]:
+        """The columns that are read for the key and the splits; a content key's is a text where no feature reads it."""
+        by = self.split_by.read_column if self.split_by else None
+        return [*(self.key_columns or ()), *([by] if by else []), *([self.content_key] if self.content_key else [])]
 
     def options(self) -> dict[str, dict[str, Any]]:
         """The features' options as plain mappings, as `transforms` takes them; `is_label` is added."""
@@ -174,13 +270,34 @@ def load_spec(path: str) -> Spec:
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     spec = parse_spec(text, path)
     folder = Path(path).resolve().parent
-    sources = [
-        source.model_copy(update={"path": source.path if "://" in source.path else _beside(folder, source.path)})
-        for source in spec.source
-    ]
-    return spec.model_copy(update={"source": tuple(sources)})
+    sources = [source.model_copy(update=_resolved(folder, source)) for source in spec.source]
+    features = {name: _with_files(one, folder, f"{path}: features.{name}") for name, one in spec.features.items()}
+    resolved = spec.model_copy(update={"source": tuple(sources), "features": features})
+    resolved._folder = str(folder)
+    return resolved
+
+
+PATHS = ("path", "images")
+"""The options of sources that are paths."""
+
+
+def _resolved(folder: Path, source: Options) -> dict[str, str]:
+    """The options that are paths, taken from the spec's folder."""
+    paths = {name: getattr(source, name, None) for name in PATHS}
+    return {name: _beside(folder, path) for name, path in paths.items() if isinstance(path, str) and path}
+
+
+def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
+    """A feature with the paths of its files taken from the spec's folder, and the classes of a file read."""
+    found = feature.with_paths(lambda path: path if "://" in path else str(folder / path))
+    try:
+        return found.with_classes() if isinstance(found, NamedClasses) else found
+    except ValueError as error:
+        raise SpecError(f"{where}.classes_file: {error}") from None
 
 
 def _beside(folder: Path, path: str) -> str:
     """A path relative to the spec's folder, whose own name is no pattern where the path is one."""
+    if "://" in path:
+        return path
     return str(Path(escape(str(folder)) if is_glob(path) else folder, path))

@@ -82,6 +82,7 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
 
 
 NAME = "a name: a letter, then letters, digits and underscores"
+FUNCTION = "a function, written `module:function`"
 WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "dict_type": lambda _: "a mapping",
     "finite_number": lambda _: "a finite number",
@@ -93,7 +94,7 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "literal_error": lambda context: context["expected"],
     "model_attributes_type": lambda _: "a mapping",
     "model_type": lambda _: "a mapping",
-    "string_pattern_mismatch": lambda _: NAME,
+    "string_pattern_mismatch": lambda context: FUNCTION if ":" in context["pattern"] else NAME,
     "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
     "string_type": lambda _: "text",
     "too_long": lambda context: f"a list of at most {context['max_length']} items",

@@ -1,17 +1,20 @@
 """Exact statistics that do not depend on order, batching or bundles: vocabulary counts and moments.
 
-Plain classes with `add`, `merge` and a result; `pipeline.analyzers` runs them in Beam.
+Plain classes with `add`, `merge` and a result, which `pipeline.vocabularies` and `pipeline.moments` run in Beam.
 """
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 Counts = dict[bytes, int]
+Counted = TypeVar("Counted", bytes, int)
 
 
 def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count: int) -> list[tuple[int, bytes]]:
@@ -27,8 +30,8 @@ def _is_one_line(word: bytes) -> bool:
     return bool(word.strip()) and b"\n" not in word and b"\r" not in word
 
 
-def add_counts(total: Counts, words: Iterable[bytes], counts: Iterable[int]) -> None:
-    """Adds the counts of words to a total."""
+def add_counts(total: dict[Counted, int], words: Iterable[Counted], counts: Iterable[int]) -> None:
+    """Adds the counts of words, or of anything else, to a total."""
     get = total.get
     for word, count in zip(words, counts, strict=True):
         total[word] = get(word, 0) + count
@@ -36,16 +39,19 @@ def add_counts(total: Counts, words: Iterable[bytes], counts: Iterable[int]) -> 
 
 @dataclass
 class Moments:
-    """Mean and variance of float32 values, without any rounding before the end (as `math.fsum`).
+    """Mean, variance and extremes of float32 values, without any rounding before the end (as `math.fsum`).
 
     A float32 is a 24-bit integer times a power of two: the integers and their squares are summed for each exponent.
     """
 
     count: int = 0
     sums: dict[int, tuple[int, int]] = field(default_factory=dict)
+    minimum: float = math.inf
+    maximum: float = -math.inf
 
     def add(self, values: npt.NDArray[np.float32]) -> None:
         """Adds finite values of any shape."""
+        self._extend(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
         fractions, exponents = np.frexp(values.astype(np.float64).ravel())
         mantissas = np.ldexp(fractions, 24).astype(np.int64)  # exact: a float32 has 24 bits
         self.count += mantissas.size
@@ -61,8 +67,13 @@ class Moments:
         before = self.sums.get(exponent, (0, 0))
         self.sums[exponent] = (before[0] + total, before[1] + squares)
 
+    def _extend(self, minimum: float, maximum: float) -> None:
+        # + 0.0, because which of 0 and -0 is the lesser one depends on their order
+        self.minimum, self.maximum = min(self.minimum, minimum) + 0.0, max(self.maximum, maximum) + 0.0
+
     def merge(self, other: "Moments") -> None:
         """Adds what another has seen."""
+        self._extend(other.minimum, other.maximum)
         self.count += other.count
         for exponent, (total, squares) in other.sums.items():
             self._add(exponent, total, squares)
@@ -74,6 +85,10 @@ class Moments:
         total = sum((v[0] * Fraction(2) ** (e - 24) for e, v in self.sums.items()), Fraction())
         squares = sum((v[1] * Fraction(2) ** (2 * e - 48) for e, v in self.sums.items()), Fraction())
         return _mean_and_variance(self.count, total, squares)
+
+    def extremes(self) -> tuple[float, float]:
+        """The minimum and the maximum; (0, 0) where nothing was seen."""
+        return (self.minimum, self.maximum) if self.count else (0.0, 0.0)
 
 
 def _mean_and_variance(count: int, total: Fraction | int, squares: Fraction | int) -> tuple[float, float]:

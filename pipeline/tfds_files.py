@@ -23,9 +23,9 @@ def write_tfds_files(
     """Writes the files; a split without records is left out, because TensorFlow Datasets refuses one."""
     into = Path(folder)
     _write_json(into / "dataset_info.json", _dataset_info(name, splits))
-    _write_json(into / "features.json", _features({n: f.tfds(d) for n, (f, d) in features.items()}))
-    for feature, (_, description) in features.items():
-        if description["kind"] == "category":
+    _write_json(into / "features.json", _features(_parts(features)))
+    for feature, (options, description) in features.items():
+        if "classLabel" in options.tfds(description):
             names = [UNKNOWN] * description["first_id"] + vocabularies[feature]
             (into / f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
 
@@ -53,6 +53,15 @@ def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
         "featuresDict": {"features": {**features, "key": tfds_scalar("string")}},
     }
+
+
+def _parts(features: Mapping[str, tuple[Feature, Description]]) -> dict[str, dict[str, Any]]:
+    """Every part of every feature, by its name in a record."""
+    parts = {}
+    for name, (feature, description) in features.items():
+        parts[name] = feature.tfds(description)
+        parts |= {f"{name}_{part}": feature.tfds_part(part, description) for part in feature.parts()}
+    return parts
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

@@ -2,15 +2,20 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.layout import Layout
 from pipeline.rows import RowFormat
 from pipeline.sources.base import Files, Source
+from pipeline.user_code import UserCode
 
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
+CLASSES = ("category", "categories")
+"""The kinds whose values are names of classes."""
+PICTURES = ("image", "image_sequence")
+"""The kinds whose column is pictures."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +26,14 @@ class Work:
     folder: str
     """The build's own folder, absolute: `OUT/.building/<build key>`."""
     features: Mapping[str, Mapping[str, Any]]
-    """The features' options (`Spec.options`)."""
+    """The features' options (`Spec.options`); `pipeline.preparation` adds what they need of files and of the data."""
     analyzed: frozenset[str]
     """The features whose raw columns the analysis reads."""
     rows: RowFormat
     layout: Layout
     sources: tuple[Source, ...]
     roots: tuple[str, ...]
-    """The root folder of each source."""
+    """The folder of each source's pictures."""
     files: Files
     inline: bool
     """Whether packed rows cross the shuffle themselves; otherwise they lie in scratch files."""
@@ -38,31 +43,38 @@ class Work:
     """How many threads a worker gives to the transform graph."""
     sample_share: float
     """The share of the train split's images that pixel statistics are taken from, 0..1."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """The features whose tokenizer is a model, and the feature that the model is named after, which may be another."""
+    preprocessing: str | None = None
+    """The user's own function, `module:function`."""
+    user_code: UserCode | None = None
+    """The user's modules, as they travel to the workers."""
 
     def path(self, folder: str) -> str:
         """One of the build's folders."""
         return os.path.join(self.folder, folder)
 
     def images(self) -> dict[str, Mapping[str, Any]]:
-        """The features that are images, with their options."""
-        return {name: options for name, options in self.features.items() if options["kind"] == "image"}
+        """The features whose column is pictures, with their options."""
+        return {name: options for name, options in self.features.items() if options["kind"] in PICTURES}
 
     def measured_images(self) -> dict[str, Mapping[str, Any]]:
         """The images whose pixel statistics are wanted."""
         return {name: options for name, options in self.images().items() if options["normalize"] == "dataset"}
 
-    def analyses(self) -> set[str]:
-        """The analyses that this build needs, by the names of their reports."""
-        kinds = {self.features[name]["kind"] for name in self.analyzed}
-        has_words = any(options["kind"] in ("text", "category") for options in self.features.values())
-        has_moments = "number" in kinds or self.measured_images()
-        return ({"vocabularies"} if has_words else set()) | ({"moments"} if has_moments else set())
-
     def batch_rows(self) -> int:
         """How many rows go through the transform graph at once."""
         return IMAGE_BATCH if self.images() else ROW_BATCH
 
+    def trained(self) -> dict[str, str]:
+        """Of `models`, those that are trained from the data."""
+        return {name: owner for name, owner in self.models.items() if self.features[owner]["model"] is None}
+
+    def sees_rows(self) -> bool:
+        """Whether the analysis is shown the rows of the train split: it needs none where all is given."""
+        return bool(self.analyzed or self.measured_images())
+
     def open_label(self) -> bool:
         """Whether the label's classes are those of the data, of all splits."""
         label = self.rows.label
-        return label is not None and self.features[label]["kind"] == "category" and self.rows.classes is None
+        return label is not None and self.features[label]["kind"] in CLASSES and not self.features[label]["classes"]

@@ -39,10 +39,35 @@ features:
   weight: {{kind: raw, type: float32, column: number}}
   label: {{kind: category}}
 """
+MORE = """
+  frames: {kind: image_sequence, size: [6, 5], max_length: 2, normalize: dataset}
+  boxes: {kind: boxes, image: image, order: coco, unit: absolute, max_length: 3}
+  tags: {kind: categories, max_length: 4}
+  hot: {kind: categories, column: tags, read: multi_hot, minimum_count: 3}
+  levels: {kind: numbers}
+  triple: {kind: numbers, length: 3, normalize: min_max}
+  places: {kind: raw, type: int64, many: true, column: counts}
+  gap: {kind: number, optional: true, impute: median, indicator: true}
+  logged: {kind: number, column: gap, optional: true, transform: log1p}
+  bucket: {kind: number, column: number, quantiles: 7}
+  maybe: {kind: category, optional: true, oov_buckets: 2, max_classes: 3}
+  hashed: {kind: category, column: category, hash_buckets: 9}
+  crossed: {kind: category, cross: [category, maybe], hash_buckets: 11}
+  pieces: {kind: text, column: text, tokenizer: sentencepiece, vocabulary: 90, begin: true, end: true}
+  wordpieces: {kind: text, column: text, tokenizer: wordpiece, vocabulary: 120, max_length: 8}
+  folded: {kind: text, column: text, case: fold, ngrams: [1, 2], oov_buckets: 3, minimum_count: 3}
+  letters: {kind: text, column: text, tokenizer: characters, max_length: 9, truncate: start, keep_length: true}
+  bytes: {kind: text, column: text, tokenizer: bytes, end: true}
+  shared: {kind: text, column: text, vocabulary: {shared_with: open}}
+  missing: {kind: image, column: photo, optional: true, size: 7, fit: crop, resize: bicubic, channels: 1}
+"""
+ABSENT = {"gap": float("nan"), "maybe": "", "photo": ""}
 MORE_IMAGES = """
   jpeg: {kind: image, column: image, size: [16, 16], fit: crop, store: jpeg, normalize: minus_one_one}
   png: {kind: image, column: image, size: [9, 14], fit: stretch, store: png, channels: 1}
   pixels: {kind: image, column: image, size: [8, 8], store: raw, normalize: none, background: [0, 0, 255]}
+  original: {kind: image, column: image, store: original, size: 12, fit: stretch}
+  any_size: {kind: image, column: image, shorter_side: 5, normalize: imagenet}
 """
 
 
@@ -58,16 +83,21 @@ def make(folder: Path, rows: int, *, more_images: bool = False, swap_files: bool
 
 def spec(folder: Path, *, more_images: bool = False) -> Spec:
     """The spec of the inputs in a folder."""
-    return parse_spec(SPEC.format(path=folder) + (MORE_IMAGES if more_images else ""))
+    return parse_spec(SPEC.format(path=folder) + MORE + (MORE_IMAGES if more_images else ""))
 
 
 def raw_rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """The rows as a serving client has them, by key: feature to raw value, pictures as bytes."""
+    """The rows as a serving client has them, by key: column to raw value, pictures as bytes; what is absent as the
+    graph takes it."""
     rows = {}
     for file in sorted(folder.glob("*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            rows[row["id"]] = row | {"image": (folder / row["image"]).read_bytes()}
+            row = ABSENT | json.loads(line)
+            for name in ("image", "photo"):
+                row[name] = (folder / row[name]).read_bytes() if row[name] else b""
+            row["frames"] = [(folder / path).read_bytes() for path in row["frames"]]
+            row["boxes"] = [float(number) for box in row["boxes"] for number in box]
+            rows[row["id"]] = row
     return rows
 
 
@@ -77,6 +107,7 @@ def _lines(rows: int) -> Iterator[str]:
     numbers = (random.standard_normal(rows) * 10.0 ** random.integers(-3, 6, rows)).astype(np.float32)
     names = random.integers(0, len(NAMES), (rows, 2))
     lengths = random.integers(0, 9, rows)
+    lists = random.integers(0, 5, rows)
     words = random.zipf(1.3, int(lengths.sum())) % len(WORDS)
     ends = np.cumsum(lengths)
     for row in range(rows):
@@ -85,17 +116,29 @@ def _lines(rows: int) -> Iterator[str]:
             json.dumps(
                 {
                     "id": f"row-{row}",
-                    "image": f"pictures/{pictures[row]:02d}.{'jpg' if pictures[row] % 2 else 'png'}",
+                    "image": _picture(pictures[row]),
                     "text": text,
                     "category": NAMES[names[row, 0]],
                     "number": float(numbers[row]),
                     "count": row * (1 << 40) - 5,
                     "label": NAMES[names[row, 1] % 4],
+                    "tags": NAMES[: lists[row]],
+                    "levels": [float(number) for number in numbers[row : row + lists[row]]],
+                    "triple": [row % 7, row % 11 / 4, -1.5],
+                    "counts": list(range(lists[row])),
+                    "frames": [_picture(pictures[row - place]) for place in range(lists[row])],
+                    "boxes": [[place, 1, 2 + row % 3, 2] for place in range(lists[row])],
+                    **({} if row % 5 == 0 else {"gap": row % 1000 / 8}),
+                    **({} if row % 3 == 0 else {"maybe": NAMES[row % 5], "photo": _picture(pictures[row])}),
                 },
                 ensure_ascii=row % 2 == 0,
             )
             + "\n"
         )
+
+
+def _picture(number: int) -> str:
+    return f"pictures/{number:02d}.{'jpg' if number % 2 else 'png'}"
 
 
 def write_pictures(folder: Path) -> None:

@@ -15,8 +15,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
-from pipeline.analyzers import BUCKETS, BeamAnalyzers, CountWords, VocabularyOptions, merge_bucket, write_vocabularies
+from pipeline.analyzers import BeamAnalyzers
+from pipeline.kinds.category import Category
+from pipeline.kinds.image import Image
+from pipeline.kinds.number import Number
+from pipeline.kinds.numbers import Numbers
+from pipeline.kinds.text import Text
 from pipeline.reports import read_report
+from pipeline.vocabularies import BUCKETS, CountWords, VocabularyOptions, merge_bucket, write_vocabularies
 from transforms.preprocessing import PIXEL_COLUMNS, Preprocessing
 
 WORDS = ["the"] * 50 + ["b", "a", "ü", "鳥", "", "a b", "naïve", "na", "🙂"] * 3 + ["x\ny", "z\r", "\n", "Z", "~"]
@@ -68,15 +74,21 @@ def test_words_come_in_the_order_of_stock_tensorflow_transform(tmp_path: Path, t
 
 
 FEATURES: dict[str, dict[str, Any]] = {
-    "text": {"kind": "text", "max_length": None, "vocabulary": 100, "is_label": False},
-    "label": {"kind": "category", "classes": None, "is_label": True},
-    "price": {"kind": "number", "normalize": "z_score", "is_label": False},
-    "image": {"kind": "raw", "normalize": "dataset"},  # its pixels come as sums
+    "text": Text(kind="text", vocabulary=100).model_dump() | {"is_label": False},
+    "label": Category(kind="category").model_dump() | {"is_label": True},
+    "price": Number(kind="number").model_dump(),
+    "size": Number(kind="number", normalize="min_max", optional=True, impute="median", indicator=True).model_dump(),
+    "rank": Number(kind="number", column="price", quantiles=2).model_dump(),
+    "sizes": Numbers(kind="numbers", quantiles=3).model_dump(),
+    "image": Image(kind="image", size=(2, 2), normalize="dataset").model_dump(),  # its pixels come as sums
 }
 TYPES = {
     "text": scalar(tf.string),
     "label": scalar(tf.string),
     "price": scalar(tf.float32),
+    "size": scalar(tf.float32),
+    "rank": scalar(tf.float32),
+    "sizes": tf.io.RaggedFeature(tf.float32, row_splits_dtype=tf.int64),
     "image": scalar(tf.string),
     "train": scalar(tf.int64),
     "image/pixels": scalar(tf.int64),
@@ -88,7 +100,9 @@ TYPES = {
 def row(text: str, label: str, price: float, train: int, pixels: int = 0) -> dict[str, Any]:
     sums = [pixels * np.array(value, np.int64) for value in ((1, 2, 3), (1, 4, 9))]
     measured = dict(zip(PIXEL_COLUMNS, (pixels, *sums), strict=True))
-    plain = {"text": text, "label": label, "price": price, "image": "", "train": train}
+    size = float("nan") if price == 3.0 else 2 * price
+    numbers = {"price": price, "size": size, "rank": price, "sizes": [price, price * 3]}
+    plain = {"text": text, "label": label, **numbers, "image": "", "train": train}
     return plain | {f"image/{name}": value for name, value in measured.items()}
 
 
@@ -98,14 +112,21 @@ def built(rows: Rows, folder: Path) -> tuple[tft.TFTransformOutput, str]:
     return analyze(rows, TYPES, Preprocessing(FEATURES, ours), folder), ours.reports
 
 
-RAW = {"text": ["a b NEW", ""], "label": ["dog", "cow"], "price": [4.0, 2.0], "image": ["x", "y"]}
+PICTURE = tf.io.encode_png(np.zeros((2, 2, 3), np.uint8)).numpy()
+NUMBERS: dict[str, Any] = {"price": [4.0, 2.0], "size": [5.0, float("nan")], "rank": [3.0, 2.0]}
+RAW: dict[str, Any] = {"text": ["a b NEW", ""], "label": ["dog", "cow"], **NUMBERS, "image": [PICTURE] * 2}
+RAW["sizes"] = tf.ragged.constant([[1.0, 9.0, 3.0], []], ragged_rank=1, row_splits_dtype=tf.int64)
+
+
+def raw_tensors() -> dict[str, Any]:
+    return {name: tf.constant(values) if isinstance(values, list) else values for name, values in RAW.items()}
 
 
 @pytest.mark.slow
 def test_what_is_analyzed_is_used_and_reported(tmp_path: Path) -> None:
     rows = [row("a b, A", "cat", 1.0, 1, pixels=5), row("b a", "cat", 3.0, 1), row("", "dog", 0.0, 0)]
     output, reports = built(rows, tmp_path)
-    stored = output.transform_features_layer()({name: tf.constant(values) for name, values in RAW.items()})
+    stored = output.transform_features_layer()(raw_tensors())
     assert stored["text"].to_list() == [[2, 3, 1], []]
     assert stored["label"].numpy().tolist() == [1, -1]
     assert stored["price"].numpy().tolist() == [2.0, 0.0]
@@ -113,18 +134,36 @@ def test_what_is_analyzed_is_used_and_reported(tmp_path: Path) -> None:
     label = {"words": 2, "distinct": 2, "tokens": 3, "known_tokens": 3}
     vocabularies = {"text": text, "label": label}
     assert read_report(reports, "vocabularies") == {"rows": 2, "vocabularies": vocabularies}
+    assert stored["size"].numpy().tolist() == [3.0, 0.0]
+    assert stored["size_missing"].numpy().tolist() == [0, 1]
+    assert stored["rank"].numpy().tolist() == [1, 0]
+    assert stored["sizes"].to_list() == [[0, 1, 1], []]
     price = {"mean": 2.0, "variance": 1.0, "count": 2}
+    size = {"mean": 2.0, "variance": 0.0, "count": 1, "minimum": 2.0, "maximum": 2.0, "median": 2.0}
+    rank = {**price, "boundaries": [3.0], "relative_error": 0.0}
+    sizes = {"mean": 4.0, "variance": 9.0, "count": 4, "boundaries": [3.0], "relative_error": 0.0}
     image = {"mean": [1.0, 2.0, 3.0], "variance": [0.0, 0.0, 0.0], "images": 1}
-    assert read_report(reports, "moments") == {"rows": 2, "moments": {"price": price, "image": image}}
+    assert read_report(reports, "moments") == {
+        "rows": 2,
+        "moments": {
+            "price": price,
+            "size": {**size, "relative_error": 0.0},
+            "rank": rank,
+            "sizes": sizes,
+            "image": image,
+        },
+    }
 
 
 @pytest.mark.slow
 def test_nothing_to_analyze_leaves_every_word_unknown_and_every_number_as_it_is(tmp_path: Path) -> None:
     output, reports = built([], tmp_path)
-    stored = output.transform_features_layer()({name: tf.constant(values) for name, values in RAW.items()})
+    stored = output.transform_features_layer()(raw_tensors())
     assert stored["text"].to_list() == [[1, 1, 1], []]
     assert stored["label"].numpy().tolist() == [-1, -1]
     assert stored["price"].numpy().tolist() == [4.0, 2.0]
+    assert stored["size"].numpy().tolist() == [5.0, 0.0]
+    assert stored["rank"].numpy().tolist() == [0, 0]
     for report in ("vocabularies", "moments"):
         assert (read_report(reports, report) or {})["rows"] == 0
 
@@ -141,7 +180,7 @@ def batch(rows: int, *words: str) -> tuple[Any, ...]:
 
 
 def test_bundles_are_merged_by_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.analyzers.FLUSH_WORDS", 3)  # the second batch makes a bundle of its own
+    monkeypatch.setattr("pipeline.vocabularies.FLUSH_WORDS", 3)  # the second batch makes a bundle of its own
     elements = flushed(CountWords(1), [batch(2, "a", "b"), batch(1, "a", "c", "d"), batch(4, "d")])
     options = [VocabularyOptions("v", top_k=3)]
     groups = {bucket: [value for of, value in elements if of == bucket] for bucket in range(BUCKETS)}

@@ -15,7 +15,7 @@ from pipeline.build import Published, RunOptions, build
 from pipeline.checks import ReconcileError
 from pipeline.errors import UserError
 from pipeline.files import BeamFiles
-from pipeline.job import RunnerError
+from pipeline.runners import RunnerError
 from pipeline.reader import open_dataset
 from pipeline.results import NothingToPublishError
 from pipeline.spec import parse_spec

@@ -1,42 +1,190 @@
-"""Categories' graph: ids by the place in the vocabulary, of the label and of any other feature."""
+"""Categories: ids by the place in the vocabulary, by the hash, and of several features together."""
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 import tensorflow as tf
+from pydantic import ValidationError
 
+from pipeline.columns import Column, ColumnType
+from pipeline.kinds.category import Category, check_not_crossed
+from pipeline.kinds.classes import read_classes
+from pipeline.kinds.raw import Raw
+from pipeline.spec_errors import WrongValueError
 from tests.running import BOTH_WAYS, Run, lookup_of
 from transforms import category
-from transforms.kind import Found, Prepared
+from transforms.kind import Context, Found, Prepared
 
 NAMES = tf.constant(["cat", "dög", "with space", "never seen", ""])
-TRAIN = tf.constant([True, False, True, False, False])
+TRAIN = tf.constant([True, False, True, False, True])
 LOOKUP = lookup_of("cat", "dög", "with space")
 
 
-def prepared(column: tf.Tensor, is_label: bool) -> Prepared:
-    return category.prepare({"is_label": is_label, "classes": None}, column, TRAIN)
+def prepared(column: tf.Tensor, is_label: bool = False, **given: Any) -> Prepared:
+    options = Category(kind="category", **given).model_dump() | {"is_label": is_label}
+    train = TRAIN[: len(column)] if column.shape[0] is not None else tf.ones_like(column, tf.bool)
+    return category.prepare(options, column, Context(train))
+
+
+IDS: list[Any] = [
+    ({"is_label": True}, [0, 1, 2, -1, -1]),
+    ({}, [1, 2, 3, 0, 0]),
+    ({"optional": True}, [1, 2, 3, 0, 0]),
+    ({"oov_buckets": 1}, [2, 3, 4, 1, 0]),
+    ({"oov_buckets": 9}, [10, 11, 12, 5, 0]),
+    ({"hash_buckets": 9}, [3, 1, 1, 5, 0]),
+    ({"hash_buckets": 1}, [1, 1, 1, 1, 0]),
+]
 
 
 @BOTH_WAYS
+@pytest.mark.parametrize(("given", "ids"), IDS)
+def test_ids_of_known_unknown_and_missing_names(given: dict[str, Any], ids: list[int], run: Run) -> None:
+    stored = run(lambda column: prepared(column, **given).store(Found(lookup=LOOKUP)), NAMES)
+    assert (stored[""].dtype, stored[""].numpy().tolist()) == (tf.int64, ids)
+    assert category.finish({}, stored)[""].numpy().tolist() == ids
+
+
 @pytest.mark.parametrize(
-    ("is_label", "ids"), [(True, [0, 1, 2, -1, -1]), (False, [1, 2, 3, 0, 0])], ids=["label", "feature"]
+    ("given", "names"),
+    [
+        ({"is_label": True}, ["cat", "dög", "with space", "never seen", ""]),
+        ({}, ["cat", "with space", ""]),
+        ({"optional": True}, ["cat", "with space"]),
+        ({"classes": ["cat"]}, []),
+        ({"hash_buckets": 2}, None),
+    ],
 )
-def test_a_labels_ids_begin_at_zero_and_all_others_leave_zero_to_the_unknown(
-    run: Run, is_label: bool, ids: list[int]
+def test_only_a_label_learns_from_all_splits_and_no_feature_what_is_missing(
+    given: Any, names: list[str] | None
 ) -> None:
-    stored = run(lambda column: prepared(column, is_label).store(Found(lookup=LOOKUP)), NAMES)
-    assert (stored.dtype, stored.numpy().tolist()) == (tf.int64, ids)
-    assert category.finish({}, stored).numpy().tolist() == ids
+    tokens = prepared(NAMES, **given).tokens
+    assert (None if tokens is None else [name.decode() for name in tokens.numpy().tolist()]) == names
+    options = {name: value for name, value in given.items() if name != "is_label"}
+    assert Category(kind="category", **options).analyzed == bool(names)
 
 
-@pytest.mark.parametrize(("is_label", "count"), [(True, 5), (False, 2)])
-def test_only_a_label_learns_from_all_splits(is_label: bool, count: int) -> None:
-    tokens = prepared(NAMES, is_label).tokens
-    assert tokens is not None
-    assert tokens.numpy().tolist() == tf.boolean_mask(NAMES, TRAIN if not is_label else [True] * 5).numpy().tolist()
-    assert len(tokens) == count
+@pytest.mark.parametrize("given", [{}, {"oov_buckets": 2}, {"hash_buckets": 2}, {"optional": True}])
+def test_no_rows_give_no_ids(given: dict[str, Any]) -> None:
+    assert prepared(tf.constant([], tf.string), **given).store(Found(lookup=LOOKUP))[""].shape == [0]
 
 
-def test_no_rows_give_no_ids() -> None:
-    empty = tf.constant([], tf.string)
-    ready = category.prepare({"is_label": False, "classes": None}, empty, tf.constant([], tf.bool))
-    assert ready.store(Found(lookup=LOOKUP)).shape == [0]
+@BOTH_WAYS
+def test_a_cross_is_the_hash_of_all_names_in_their_places(run: Run) -> None:
+    options = Category(kind="category", cross=("a", "b"), hash_buckets=1000).model_dump() | {"is_label": False}
+
+    def crossed(columns: dict[str, tf.Tensor]) -> tf.Tensor:
+        return category.prepare(options, None, Context(tf.ones([4], tf.bool), columns)).store(Found())[""]
+
+    columns = {"a": tf.constant(["x", "xy", "y", "x"]), "b": tf.constant(["yz", "z", "", "yz"]), "c": NAMES[:4]}
+    ids = run(crossed, columns).numpy().tolist()
+    expected = 1 + tf.strings.to_hash_bucket_fast(["x\nyz", "xy\nz"], 1000).numpy()
+    assert ids == [*expected, 0, expected[0]]
+    assert expected[0] != expected[1]  # the boundary counts
+
+
+DESCRIBED: list[Any] = [
+    ({}, False, {"vocabulary": "v.txt", "vocabulary_size": 4, "unknown_id": 0, "first_id": 1}),
+    ({}, True, {"vocabulary": "v.txt", "vocabulary_size": 3, "unknown_id": None, "first_id": 0}),
+    (
+        {"oov_buckets": 5},
+        False,
+        {"vocabulary": "v.txt", "vocabulary_size": 9, "unknown_id": 1, "first_id": 6, "oov_buckets": 5},
+    ),
+    ({"hash_buckets": 10}, False, {"vocabulary_size": 11, "hash_buckets": 10}),
+    (
+        {"hash_buckets": 10, "cross": ["a", "b"]},
+        False,
+        {"vocabulary_size": 11, "hash_buckets": 10, "cross": ["a", "b"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "is_label", "expected"), DESCRIBED)
+def test_the_description_tells_the_ids(given: dict[str, Any], is_label: bool, expected: dict[str, Any]) -> None:
+    feature = Category(kind="category", **given)
+    description = feature.describe({"is_label": is_label, "vocabulary": "v.txt", "words": 3})
+    assert description == {"kind": "category", "stored": "int64", **expected}
+    named = feature.tfds(description)["pythonClassName"].endswith("ClassLabel")
+    assert named == ("vocabulary" in expected and "oov_buckets" not in expected)
+    column = None if "cross" in given else Column(ColumnType.CATEGORY)
+    assert feature.raw_column() == column
+    assert Category.model_validate(feature.model_dump(mode="json")) == feature
+
+
+MISTAKES: list[Any] = [
+    ({"classes": ["a", "a"]}, "class 'a' stands here 2 times"),
+    ({"classes": [" "]}, "one line and not blank"),
+    ({"classes": ["a"], "classes_file": "a.txt"}, "exclude each other"),
+    ({"classes": ["a"], "max_classes": 2}, "`max_classes` is of names that are counted"),
+    ({"classes_file": "a.txt", "minimum_count": 2}, "leave it out, or `classes`"),
+    ({"hash_buckets": 2, "minimum_count": 2}, "leave it out, or `hash_buckets`"),
+    ({"hash_buckets": 2, "classes": ["a"]}, "no name is unknown"),
+    ({"hash_buckets": 2, "oov_buckets": 2}, "no name is unknown"),
+    ({"cross": ["a", "b"]}, "`cross` needs `hash_buckets`"),
+    ({"cross": ["a"], "hash_buckets": 2}, "two features or more"),
+    ({"cross": ["a", "a"], "hash_buckets": 2}, "each once, got"),
+    ({"cross": ["a", "b"], "hash_buckets": 2, "column": "c"}, "leave out `column` and `optional`"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), MISTAKES)
+def test_options_that_make_no_sense_are_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Category(kind="category", **given)
+
+
+@pytest.mark.parametrize("given", [{"max_classes": 2}, {"minimum_count": 2}, {"oov_buckets": 2}, {"hash_buckets": 2}])
+def test_every_class_of_a_label_has_an_id(given: dict[str, Any]) -> None:
+    Category(kind="category", classes=("a",)).check_label()
+    with pytest.raises(WrongValueError, match="is not for a label: each of its classes has an id") as raised:
+        Category(kind="category", **given).check_label()
+    assert raised.value.path == tuple(given)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [("dau", "'dau' is none of the features; did you mean"), ("note", "'note' is of kind raw"), ("x", "'x' is a cross"),
+     ("day", None)],
+)  # fmt: skip
+def test_a_cross_is_of_categories(other: str, message: str | None) -> None:
+    plain = {name: Category(kind="category") for name in ("hour", "day")}
+    cross = Category(kind="category", cross=("hour", other), hash_buckets=9)
+    features = {**plain, "note": Raw(kind="raw"), "x": cross.model_copy(update={"cross": ("hour", "day")})}
+    features["hour"].check(features)
+    if message is None:
+        cross.check(features)
+    else:
+        with pytest.raises(WrongValueError, match=message):
+            cross.check(features)
+
+
+def test_a_cross_is_not_of_the_label() -> None:
+    features = {"hour": Category(kind="category"), "x": Category(kind="category", cross=("a", "b"), hash_buckets=9)}
+    check_not_crossed("hour", features)
+    with pytest.raises(WrongValueError, match="'b' is the label") as raised:
+        check_not_crossed("b", features)
+    assert raised.value.path == ("features", "x", "cross")
+
+
+BAD_FILES = [
+    ("blank.txt", b"a\n\nb\n", "blank.txt, line 2: a class is one line and not blank"),
+    ("empty.txt", b"", "empty.txt, line 1: a class is one line and not blank"),
+    ("twice.txt", b"a\na", "twice.txt: the class 'a' stands here 2 times"),
+    ("bytes.txt", b"a\n\xff", "bytes.txt is not UTF-8: invalid start byte at byte 2"),
+    ("none.txt", None, "none.txt cannot be read: No such file"),
+]
+
+
+def test_classes_come_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "good.txt").write_bytes("\ufeffcat\r\ndög\nwith space\u0085\n".encode())
+    names = ("cat", "dög", "with space\u0085")
+    assert read_classes(tmp_path / "good.txt") == names
+    feature = Category(kind="category", classes_file=str(tmp_path / "good.txt"))
+    assert feature.with_classes() == Category(kind="category", classes=names) == feature.with_classes().with_classes()
+    for name, content, message in BAD_FILES:
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_classes(tmp_path / name)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from transforms.exif import jpeg_orientation, orient, png_orientation, tiff_orientation, turn_jpeg, turn_png
+from transforms.exif import orient, orientation, tiff_orientation
 
 RANDOM = np.random.default_rng(0)
 PIXELS = np.kron(RANDOM.integers(0, 256, (3, 5, 3)), np.ones((4, 4, 1))).astype(np.uint8)
@@ -39,8 +39,8 @@ def segment(marker: int, payload: bytes) -> bytes:
     return struct.pack(">BBH", 0xFF, marker, len(payload) + 2) + payload
 
 
-def exif_segment(orientation: int, order: str = "<") -> bytes:
-    return segment(0xE1, b"Exif\0\0" + tiff([(0x0112, SHORT, 1, orientation)], order))
+def exif_segment(stated: int) -> bytes:
+    return segment(0xE1, b"Exif\0\0" + tiff([(0x0112, SHORT, 1, stated)]))
 
 
 def chunk(name: bytes, payload: bytes) -> bytes:
@@ -53,21 +53,16 @@ def jpeg_with(*segments: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_jpeg_is_turned_as_pillow_turns_it(orientation, order):
-    data = jpeg_with(exif_segment(orientation, order))
-    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-    image = tf.io.decode_jpeg(data, dct_method="INTEGER_ACCURATE")
-    np.testing.assert_array_equal(turn_jpeg(image, tf.constant(data)), np.asarray(expected))
-
-
-@pytest.mark.parametrize("order", ["<", ">"])
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_png_is_turned_as_pillow_turns_it(orientation, order):
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("stated", range(1, 9))
+def test_a_picture_is_turned_as_pillow_turns_it(stated, form, order):
     file = io.BytesIO()
-    Image.fromarray(PIXELS).save(file, "PNG", exif=tiff([(0x0112, SHORT, 1, orientation)], order))
-    expected = ImageOps.exif_transpose(Image.open(file))
-    np.testing.assert_array_equal(turn_png(PIXELS, tf.constant(file.getvalue())), np.asarray(expected))
+    exif = b"Exif\0\0" + tiff([(0x0112, SHORT, 1, stated)], order)
+    Image.fromarray(PIXELS).save(file, form, exif=exif, lossless=True)
+    expected = ImageOps.exif_transpose(Image.open(file)).convert("RGB")
+    assert orientation(tf.constant(file.getvalue())) == stated
+    pixels = np.asarray(Image.open(file).convert("RGB"))
+    np.testing.assert_array_equal(orient(pixels, tf.constant(stated)), np.asarray(expected))
 
 
 def test_one_channel_is_turned_too():
@@ -92,10 +87,7 @@ def test_one_channel_is_turned_too():
     ids=["JFIF", "comment", "XMP", "ICC", "first", "in comment", "in APP2", "empty", "short", "too many", "none"],
 )
 def test_where_exif_may_stand_in_a_jpeg(before, expected):
-    data = tf.constant(jpeg_with(*before))
-    assert jpeg_orientation(data) == expected
-    turned = turn_jpeg(PIXELS, data)
-    assert turned.shape == (PIXELS.shape if expected == 1 else (20, 12, 3))
+    assert orientation(tf.constant(jpeg_with(*before))) == expected
 
 
 EXIF_CHUNK = chunk(b"eXIf", tiff([(0x0112, SHORT, 1, 6)]))
@@ -116,9 +108,44 @@ EXIF_CHUNK = chunk(b"eXIf", tiff([(0x0112, SHORT, 1, 6)]))
     ids=["before IDAT", "after IDAT", "in text", "empty", "negative", "beyond", "cut", "none"],
 )
 def test_where_exif_may_stand_in_a_png(make, expected):
-    data = tf.constant(make(saved("PNG")))
-    assert png_orientation(data) == expected
-    assert turn_png(PIXELS, data).shape == (PIXELS.shape if expected == 1 else (20, 12, 3))
+    assert orientation(tf.constant(make(saved("PNG")))) == expected
+
+
+def webp(*chunks: tuple[bytes, bytes], flags: int = 8) -> bytes:
+    """An extended WebP's header and chunks; a picture is not looked for."""
+    pieces = [(b"VP8X", bytes([flags]) + bytes(9)), *chunks]
+    return b"RIFF\0\0\0\0WEBP" + b"".join(
+        name + struct.pack("<I", len(payload)) + payload + bytes(len(payload) % 2) for name, payload in pieces
+    )
+
+
+EXIF = (b"EXIF", tiff([(0x0112, SHORT, 1, 6)]))
+NAMED = (b"EXIF", b"Exif\0\0" + EXIF[1])
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (webp(EXIF), 6),
+        (webp(NAMED), 6),
+        (webp((b"VP8 ", b"odd"), EXIF), 6),
+        (webp((b"VP8 ", bytes(70_000)), EXIF), 6),
+        (webp(EXIF, (b"EXIF", tiff([(0x0112, SHORT, 1, 3)]))), 6),
+        (webp(EXIF, flags=0x30), 1),
+        (webp((b"XMP ", b"EXIF" + EXIF[1])), 1),
+        (webp((b"EXIF", b"")), 1),
+        (webp((b"VP8 ", b""))[:-4] + b"\xff\xff\xff\xff" + EXIF[1], 1),
+        (webp(EXIF)[:40], 1),
+        (webp(EXIF)[:17], 1),
+        (webp(*[(b"ABCD", b"")] * 300, EXIF), 1),
+        (webp(EXIF).replace(b"VP8X", b"VP8L"), 1),
+        (webp(), 1),
+    ],
+    ids=["plain", "named", "odd", "large", "first", "not announced", "in XMP", "empty", "negative", "cut", "short",
+         "too many", "not extended", "none"],
+)  # fmt: skip
+def test_where_exif_may_stand_in_a_webp(data, expected):
+    assert orientation(tf.constant(data)) == expected
 
 
 @pytest.mark.parametrize(
@@ -184,14 +211,19 @@ def test_orientation_is_what_pillow_reads(entries, order, offset, count, kept):
 @given(st.sampled_from([b"", b"II*\0", b"MM\0*", b"II*\0\x08\0\0\0"]), st.binary(max_size=60))
 def test_no_bytes_are_an_error(mark, data):
     exif = b"Exif\0\0" + mark + data
-    assert 1 <= jpeg_orientation(tf.constant(b"\xff\xd8" + segment(0xE1, exif) + data)) <= 8
-    assert 1 <= jpeg_orientation(tf.constant(b"\xff\xd8\xff\xe1" + data)) <= 8
-    assert 1 <= png_orientation(tf.constant(b"\x89PNG\r\n\x1a\n" + chunk(b"eXIf", mark + data) + data)) <= 8
-    assert 1 <= png_orientation(tf.constant(b"\x89PNG\r\n\x1a\n" + data)) <= 8
+    png = b"\x89PNG\r\n\x1a\n"
+    files = [b"\xff\xd8" + segment(0xE1, exif) + data, b"\xff\xd8\xff\xe1Exif\0\0" + data, data]
+    files += [png + chunk(b"eXIf", mark + data) + data, png + b"eXIf" + data, webp((b"EXIF", mark + data)) + data]
+    files += [webp()[:30] + data, b"RIFF" + data]
+    for file in files:
+        assert 1 <= orientation(tf.constant(file)) <= 8
 
 
 def test_a_data_set_turns_as_eager_execution_does():
-    files = [jpeg_with(exif_segment(orientation)) for orientation in range(1, 9)]
-    dataset = tf.data.Dataset.from_tensor_slices(files).map(lambda data: turn_jpeg(tf.io.decode_jpeg(data), data))
-    for data, turned in zip(files, dataset, strict=True):
-        np.testing.assert_array_equal(turned, turn_jpeg(tf.io.decode_jpeg(data), tf.constant(data)))
+    files = [jpeg_with(exif_segment(stated)) for stated in range(1, 9)]
+
+    def upright(data):
+        return orient(tf.io.decode_jpeg(data), orientation(data))
+
+    for data, turned in zip(files, tf.data.Dataset.from_tensor_slices(files).map(upright), strict=True):
+        np.testing.assert_array_equal(turned, upright(tf.constant(data)))

@@ -13,7 +13,7 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.columns import ColumnType
+from pipeline.columns import Column, ColumnType
 from pipeline.files import BeamFiles
 from pipeline.globs import escape, folder_prefix, glob_pattern, is_glob, literal_prefix
 from pipeline.sources.base import FileInfo
@@ -23,6 +23,7 @@ from pipeline.sources.jsonl import JsonLines
 TREE = ("a.jsonl", "b.txt", ".hidden.jsonl", "x/a.jsonl", "x/y/c.jsonl", "x/.git/d.jsonl", "[v2]/e.jsonl", "é/f.jsonl")
 BUCKET = {f"fake://bucket/{name}": name.encode() for name in TREE} | {"fake://bucket/x/": b""}
 BUCKET |= {"fake://data/cat/a.png": b"12", "fake://data/rows.jsonl": b'{"p": "cat/a.png"}\n' * 3}
+BUCKET |= {"fake://named/x/a.png": b"1", "fake://named/x/metadata.csv": b"file_name,t\na.png,text\n"}
 
 CASES = {
     "*.jsonl": ["a.jsonl"],
@@ -164,19 +165,31 @@ def test_a_bucket_that_cannot_be_listed_is_an_os_error() -> None:
 @pytest.mark.parametrize("path", ["fake://data/rows.jsonl", "fake://data/*.jsonl", "fake://data", "fake://data/"])
 def test_json_lines_in_a_bucket(path: str) -> None:
     source = JsonLines(format="jsonl", path=path)
-    plan = source.plan(BeamFiles(), {"p": ColumnType.PATH}, 20)
+    plan = source.plan(BeamFiles(), {"p": Column(ColumnType.IMAGE)}, 20)
     assert source.root(BeamFiles()) == "fake://data"
     assert [file.path for file in plan.inputs] == ["rows.jsonl", "cat/a.png"]
-    blocks = [block for chunk in plan.chunks for block in source.read(chunk, BeamFiles(), {"p": ColumnType.PATH}, True)]
-    assert [path for block in blocks for path in block.table["p"].to_pylist()] == ["cat/a.png"] * 3
+    blocks = [
+        block
+        for chunk in plan.chunks
+        for block in source.read(chunk, BeamFiles(), {"p": Column(ColumnType.IMAGE)}, True)
+    ]
+    assert [path for block in blocks for path in block.table["p"].to_pylist()] == [b"fcat/a.png"] * 3
 
 
 def test_images_in_a_bucket() -> None:
     plan = ImageFolder(format="image_folder", path="fake://data/").plan(
-        BeamFiles(), {"image": ColumnType.PATH}, 1 << 20
+        BeamFiles(), {"image": Column(ColumnType.IMAGE)}, 1 << 20
     )
     assert plan.inputs == [FileInfo("cat/a.png", 2, 5.0)]
     assert plan.notes == ["other files, left out: 1 (rows.jsonl)"]
+
+
+def test_images_with_metadata_in_a_bucket() -> None:
+    columns = {"image": Column(ColumnType.IMAGE), "t": Column(ColumnType.TEXT)}
+    source = ImageFolder(format="image_folder", path="fake://named")
+    [chunk] = source.plan(BeamFiles(), columns, 1 << 20).chunks
+    [block] = source.read(chunk, BeamFiles(), columns, ("t",))
+    assert block.table.to_pylist() == [{"image": b"fx/a.png", "t": "text", "@position": 1}]
 
 
 @given(st.text(alphabet="ab*?[]!/.-^\\é\n", min_size=1, max_size=12))

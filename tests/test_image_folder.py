@@ -8,18 +8,22 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
 from pipeline.rejects import Reject
-from pipeline.sources import csv_rows
+from pipeline.sources import captions, csv_rows
 from pipeline.sources.base import Plan, SourceError
 from pipeline.sources.image_folder import ImageFolder
+from pipeline.sources.image_listing import even_parts
 
-TEXT, CATEGORY, NUMBER, INTEGER, PATH = ColumnType
+TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
 FILES = BeamFiles()
 IMAGE: Columns = {"image": PATH}
 CLASSES: Columns = {"image": PATH, "label": CATEGORY}
@@ -44,15 +48,16 @@ def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
 
 
 def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """The rows, with `at` in place of their position: the file and the line; and the rejects."""
+    """The rows, with pictures' paths in place of references and `at` in place of their position; and the rejects."""
     images = source(folder)
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     for chunk in images.plan(FILES, columns, chunk_bytes).chunks:
         for block in images.read(chunk, FILES, columns, None):
-            assert [block.table[name].type for name in columns] == [ARROW_TYPES[kind] for kind in columns.values()]
+            assert [block.table[name].type for name in columns] == [column.arrow for column in columns.values()]
             rejects += block.rejects
             for row in block.table.to_pylist():
-                rows.append(row | {"at": images.locate(chunk, row.pop("@position"))})
+                pictures = {name: row[name][1:].decode() for name in columns if columns[name] == PATH}
+                rows.append(row | pictures | {"at": images.locate(chunk, row.pop("@position"))})
     return rows, rejects
 
 
@@ -165,7 +170,7 @@ def test_metadata_below_the_root(tmp_path: Path, suffix: str) -> None:
     fill(tmp_path, "x/a.png", "y/b.png", **{f"x__{suffix}": one, "y__csv": "file_name,label\nd/e.png,\n"})
     rows, rejects = read(tmp_path, IMAGE)
     assert [row["image"] for row in rows] == ["x/a.png", "y/b.png", "y/d/e.png"]
-    assert found(rejects) == [(3 if suffix == "csv" else 2, "forbidden_path", "image")]
+    assert found(rejects) == [(3 if suffix == "csv" else 2, "forbidden_path", "file_name")]
 
 
 @BOTH
@@ -178,7 +183,7 @@ def test_label_is_the_metadatas_or_the_folders_name(tmp_path: Path, suffix: str)
     assert ([row["label"] for row in rows], [reject.key for reject in rejects]) == (["x"], ["b.png", None])
     assert [(reject.reason, reject.column) for reject in rejects] == [
         ("missing_value", "label"),
-        ("forbidden_path", "image"),
+        ("forbidden_path", "file_name"),
     ]
 
 
@@ -191,8 +196,10 @@ def test_the_plan_of_metadata_tells_what_is_left_out(tmp_path: Path, suffix: str
     assert [file.path for file in made.inputs] == ["a.png", f"metadata.{suffix}", "odd.bin"]
     assert made.bytes == 10 + len(text)
     assert made.notes == [
-        f"images without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png, …)",
+        "pictures that several rows name: 1 (a.png)",
+        f"pictures without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png, …)",
         "other files, left out: 1 (notes.txt)",
+        "columns that nothing reads: t",
     ]
 
 
@@ -208,7 +215,7 @@ CSV_FAULTS = {
     "too many cells": ("a.png,x,1,2,3", "malformed_row", None),
     "text behind a quote": ('a.png,"x"y,1,2', "malformed_row", None),
     "no text is a text": ("a.png,,1,2", None, None),
-    "no path": (",x,1,2", "missing_value", "image"),
+    "no path": (",x,1,2", "missing_value", "file_name"),
     "no number": ("a.png,x, ,2", "missing_value", "n"),
     "no integer": ("a.png,x,1,", "missing_value", "i"),
     "a word": ("a.png,x,one,2", "wrong_type", "n"),
@@ -221,7 +228,7 @@ CSV_FAULTS = {
     "a long text": (f"a.png,{'x' * 200_000},1,2", None, None),
     "spaces": ("a.png,x, 1 , -2 ", None, None),
     "a NUL": ("a.png,\0,1,2", None, None),
-    "absolute": ("/a.png,x,1,2", "forbidden_path", "image"),
+    "absolute": ("/a.png,x,1,2", "forbidden_path", "file_name"),
 }
 
 
@@ -245,7 +252,7 @@ def test_csv_lines(tmp_path: Path, end: str, mark: str, monkeypatch: pytest.Monk
         rows, rejects = read(tmp_path, {"t": TEXT})
         assert [(row["t"], row["at"][1]) for row in rows] == [("x", 3), (f"y{end}{end}z", 5), ("z", 9)]
         assert found(rejects) == [(7, "malformed_row", None)]
-        [chunk] = source(tmp_path).plan(FILES, IMAGE, 1).chunks
+        [chunk] = source(tmp_path).plan(FILES, IMAGE, 1000).chunks
         assert sum(block.positions for block in source(tmp_path).read(chunk, FILES, IMAGE, ())) >= 9
 
 
@@ -253,7 +260,7 @@ def test_csv_that_is_not_utf8(tmp_path: Path) -> None:
     text = b"file_name,t,x\na.png,\xff,1\nb.png,ok,\xff\n\xffc.png,ok,1\n"
     rows, rejects = read(fill(tmp_path, csv=text), {"t": TEXT})
     assert [row["@key"] for row in rows] == [b"b.png"]
-    assert found(rejects) == [(1, "invalid_utf8", "t"), (3, "invalid_utf8", "image")]
+    assert found(rejects) == [(1, "invalid_utf8", "t"), (3, "invalid_utf8", "file_name")]
     assert [reject.key for reject in rejects] == ["a.png", None]
 
 
@@ -288,16 +295,20 @@ def test_csv_and_json_lines_give_the_same_rows(
 @pytest.mark.parametrize(
     ("texts", "columns", "message"),
     [
-        ({}, IMAGE, r"holds no metadata.csv, no metadata.jsonl and no image \(\.bmp"),
+        ({}, IMAGE, r"holds no metadata file and no picture \(\.bmp"),
         ({"csv": ""}, IMAGE, "metadata.csv has no column 'file_name'; it has none"),
         ({"csv": "filename,t\na,b\n"}, IMAGE, "no column 'file_name'; it has filename, t; did you mean 'filename'"),
-        ({"csv": "file_name,t,t\na,b,c\n"}, IMAGE, "two columns 't'"),
+        ({"csv": "file_name,t,t\na,b,c\n"}, {"t": TEXT}, "two columns 't'"),
+        ({"tsv": "file_name\n", "parquet": "x"}, IMAGE, "holds both metadata.parquet and metadata.tsv; keep one"),
+        ({"parquet": "x"}, IMAGE, "cannot read .*metadata.parquet as Parquet"),
+        ({"csv": "depth_file_name\na\n"}, IMAGE, "no column 'image' in its metadata; it has depth_file_name, depth$"),
+        ({"csv": "file_name\na\n", "x__csv": "a_file_name\na\n"}, IMAGE, "x/metadata.csv has no column 'file_name'"),
         ({"csv": 'file_name,"t"x\n'}, IMAGE, "the header is not CSV"),
         ({"csv": "file_name\n\n"}, IMAGE, "metadata.csv holds no row"),
         (
             {"csv": "file_name,text\na,b\n"},
             {"tex": TEXT},
-            r"no column 'tex' in its metadata; .*, image, label; did you mean 'text'",
+            r"no column 'tex' in its metadata; .*, image, label, split; did you mean 'text'",
         ),
         ({"jsonl": "x\n"}, IMAGE, "metadata.jsonl holds no JSON object"),
         ({"jsonl": '{"a": 1}\n'}, IMAGE, "metadata.jsonl has no column 'file_name'; it has a"),
@@ -312,8 +323,17 @@ def test_metadata_that_cannot_be_read(tmp_path: Path, texts: dict[str, str], col
 def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="nowhere: no such folder"):
         plan(tmp_path / "nowhere")
-    fill(tmp_path, "a.png")
-    with pytest.raises(SourceError, match=r"no column 'text' and no metadata\.csv .*; it has image, file_name, label$"):
+    fill(tmp_path, "a.png", "a.zip", csv="")
+    with pytest.raises(
+        SourceError, match=f"metadata.csv is a file: give the folder that it lies in, `path: {tmp_path}`"
+    ):
+        plan(tmp_path / "metadata.csv")
+    with pytest.raises(SourceError, match="a.zip is an archive: unpack it"):
+        plan(tmp_path / "a.zip")
+    (tmp_path / "metadata.csv").unlink()
+    with pytest.raises(
+        SourceError, match=r"no column 'text' and no metadata file.*; it has image, file_name, label, split$"
+    ):
         plan(tmp_path, {"text": TEXT})
     with pytest.raises(SourceError, match="did you mean 'label'"):
         plan(tmp_path, {"lable": CATEGORY})
@@ -326,3 +346,179 @@ def test_a_folder_that_fails_while_it_is_listed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(BeamFiles, "match", fail)
     with pytest.raises(SourceError, match=f"cannot read {tmp_path}: Permission denied"):
         plan(tmp_path)
+
+
+def test_splits_and_classes_by_folders(tmp_path: Path) -> None:
+    fill(tmp_path, "train/cat/1.png", "train/deep/dog/2.png", "test/3.png", "4.png")
+    split, label = (Column(ColumnType.CATEGORY, optional=True, many=many) for many in (False, True))
+    rows, _ = read(tmp_path, {"split": split, "label": label})
+    assert [(row["split"], row["label"]) for row in rows] == [
+        (None, None),
+        ("test", None),
+        ("train", ["cat"]),
+        ("train", ["dog"]),
+    ]
+    rows, rejects = read(tmp_path, {"label": CATEGORY})
+    assert [row["label"] for row in rows] == ["test", "cat", "dog"]
+    fill(tmp_path, jsonl=metadata("jsonl", {"file_name": "train/a/1.png", "split": "x"}, {"file_name": "test/3.png"}))
+    rows, _ = read(tmp_path, {"split": split, "label": label})
+    assert [(row["split"], row["label"]) for row in rows] == [("x", ["a"]), (None, ["test"])]
+
+
+def write_beside(folder: Path, **contents: bytes) -> None:
+    for name, content in contents.items():
+        stem, ending = name.rsplit("_", 1)
+        (folder / f"{stem}.{ending}").write_bytes(content)
+
+
+def test_captions_in_text_files(tmp_path: Path) -> None:
+    fill(tmp_path, "a.png", "b.jpg", "c.png", "d.png", "e.png", "f.png")
+    write_beside(
+        tmp_path, a_txt=b"one\n\r\n", b_txt=b"\xef\xbb\xbfone\ntwo", c_txt=b"", d_txt=b"\xff", z_txt=b"", a_json=b""
+    )
+    rows, rejects = read(tmp_path, IMAGE | {"text": TEXT}, 1)
+    assert [(row["image"], row["text"]) for row in rows] == [("a.png", "one\n"), ("b.jpg", "one\ntwo"), ("c.png", "")]
+    assert [(reject.key, reject.reason) for reject in rejects] == [
+        ("d.png", "invalid_utf8"),
+        ("e.png", "missing_value"),
+        ("f.png", "missing_value"),
+    ]
+    made = plan(tmp_path, IMAGE | {"text": TEXT})
+    assert [file.path for file in made.inputs if not file.path.endswith("g")] == ["a.txt", "b.txt", "c.txt", "d.txt"]
+    assert made.notes == [
+        "pictures without a .txt beside them: 2",
+        ".txt without a picture, left out: 1 (z.txt)",
+        "files beside pictures that nothing reads: 1 (a.json)",
+    ]
+    assert plan(tmp_path).notes == [
+        "files beside pictures that nothing reads: 5 (a.json, a.txt, b.txt, …)",
+        "other files, left out: 1 (z.txt)",
+    ]
+    write_beside(tmp_path, e_txt=b"7", f_txt=b" 2.5\n")
+    number = Column(ColumnType.NUMBER, optional=True)
+    rows, rejects = read(tmp_path, {"text": number})
+    assert [row["text"] for row in rows] == [None, 7, 2.5]
+    assert [reject.reason for reject in rejects] == ["wrong_type"] * 3
+
+
+def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "x", "a.png", "b.png", "c.png", "d.png", "e.png", "f.png")
+    objects = {"a_json": {"n": 1, "o": [{"t": "x"}, {"t": "y"}], "mask": "m.png"}, "b_json": {"n": "1"}, "e_json": [1]}
+    contents = {name: json.dumps(row, indent=2).encode() for name, row in objects.items()}
+    write_beside(tmp_path / "x", **contents, c_json=b'{"n": 2', d_json=b'{"n": 3, "text": "t"}')
+    columns = {"n": NUMBER, "o.t": Column(ColumnType.TEXT, many=True, optional=True)}
+    columns |= {
+        name: Column(kind, optional=True) for name, kind in (("mask", ColumnType.IMAGE), ("text", ColumnType.TEXT))
+    }
+    rows, rejects = read(tmp_path, columns)
+    assert [(row["n"], row["o.t"], row["mask"], row["text"]) for row in rows] == [
+        (1, ["x", "y"], b"fx/m.png", None),
+        (3, None, None, "t"),
+    ]
+    assert found(rejects) == [
+        (1, "wrong_type", "n"),
+        (2, "malformed_row", None),
+        (4, "malformed_row", None),
+        (5, "missing_value", "n"),
+    ]
+    assert rejects[1].message == "the .json beside the picture is not JSON: Expecting ',' delimiter, character 8"
+    with pytest.raises(
+        SourceError, match="no column 'm' in the first .json files beside its pictures; .*, o.t, mask, text"
+    ):
+        plan(tmp_path, {"m": TEXT})
+    monkeypatch.setattr(captions, "MAX_LINE_BYTES", 30)
+    assert [reject.reason for reject in read(tmp_path, columns)[1]].count("too_large") == 1
+
+
+def test_a_caption_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, "a.png", "b.png")
+    write_beside(tmp_path, a_txt=b"x", b_txt=b"y")
+    images, columns = source(tmp_path), {"text": TEXT}
+    [chunk] = images.plan(FILES, columns, 1 << 20).chunks
+    (tmp_path / "a.txt").unlink()
+    [block] = images.read(chunk, FILES, columns, None)
+    assert (found(block.rejects), block.table["text"].to_pylist()) == ([(0, "unreadable", "text")], ["y"])
+    assert block.rejects[0].message == "the .txt beside the picture: No such file or directory"
+
+    def fail(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(BeamFiles, "open", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        list(images.read(chunk, FILES, columns, None))
+
+
+def test_metadata_of_all_formats_together(tmp_path: Path) -> None:
+    fill(
+        tmp_path,
+        "a.png",
+        "x/b.png",
+        tsv='file_name\tt\tn\na.png\t"x\ty"\t1\n',
+        x__jsonl='{"file_name": "b.png", "t": "z"}',
+    )
+    rows_of = {"file_name": ["c.png", "../a.png"], "n": [3, None], "boxes": [{"at": [[1, 2]]}, {"at": []}]}
+    (tmp_path / "y").mkdir()
+    pq.write_table(pa.table(rows_of), tmp_path / "y" / "metadata.parquet")
+    columns = {name: Column(kind, optional=True) for name, kind in (("t", ColumnType.TEXT), ("n", ColumnType.INTEGER))}
+    columns |= {"image": PATH, "boxes.at": Column(ColumnType.NUMBER, many=True, optional=True)}
+    rows, rejects = read(tmp_path, columns)
+    assert [(row["image"], row["t"], row["n"], row["boxes.at"], row["at"][0]) for row in rows] == [
+        ("a.png", "x\ty", 1, None, "metadata.tsv"),
+        ("x/b.png", "z", None, None, "x/metadata.jsonl"),
+        ("y/c.png", None, 3, [1, 2], "y/metadata.parquet"),
+        ("a.png", None, None, [], "y/metadata.parquet"),
+    ]
+    assert plan(tmp_path, columns).notes == ["pictures that several rows name: 1 (a.png)"]
+    assert source(tmp_path).names(FILES) == [
+        *("file_name", "t", "n", "boxes", "boxes.at"),
+        *("image", "label", "split"),
+    ]
+
+
+def test_several_pictures_a_row(tmp_path: Path) -> None:
+    first = {"in_file_name": "i.png", "out_file_name": "o.png", "file_names": ["1.png", "2.png"]}
+    more = [{"in_file_name": "j.png", "file_names": []}, {"in_file_name": "data:,x"}, {}, {"in_file_name": "/k.png"}]
+    fill(tmp_path, "i.png", "2.png", "3.png", jsonl=metadata("jsonl", first, *more))
+    many, one = (Column(ColumnType.IMAGE, optional=True, many=many) for many in (True, False))
+    columns = {"in": one, "out": one, "images": many, "out_file_name": Column(ColumnType.TEXT, optional=True)}
+    rows, rejects = read(tmp_path, columns)
+    assert [(row["in"], row["out"], row["images"], row["out_file_name"]) for row in rows] == [
+        (b"fi.png", b"fo.png", [b"f1.png", b"f2.png"], "o.png"),
+        (b"fj.png", None, [], None),
+    ]
+    assert [row["@key"] for row in rows] == [b"14:5:1.png5:2.png5:i.png5:o.png", b"0:5:j.png0:"]
+    assert found(rejects) == [
+        (2, "wrong_type", "in_file_name"),
+        (3, "missing_value", "file_names"),
+        (4, "forbidden_path", "in_file_name"),
+    ]
+    made = plan(tmp_path, {"in": one})
+    assert [file.path for file in made.inputs] == ["2.png", "i.png", "metadata.jsonl"]
+    assert made.notes == ["pictures without a row in metadata.jsonl, left out: 1 (3.png)"]
+    rows, rejects = read(tmp_path, {"images": one, "in": many})
+    assert {reject.message for reject in rejects if reject.column == "images"} == {"wanted one picture, found a list"}
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        (None, "x/b.png"),
+        (("file_name",), "x/b.png"),
+        (("image",), "x/b.png"),
+        (("t",), "x"),
+        (("t", "file_name"), None),
+    ],
+)
+def test_the_key_of_a_reject(tmp_path: Path, key: tuple[str, ...] | None, known: str | None) -> None:
+    fill(tmp_path, csv="file_name,t,n\nx/b.png,x,y\n")
+    columns = {"file_name": CATEGORY, "t": CATEGORY, "n": NUMBER, "image": PATH}
+    [chunk] = source(tmp_path).plan(FILES, columns, 1 << 20).chunks
+    [block] = source(tmp_path).read(chunk, FILES, columns, key)
+    assert [(reject.reason, reject.key) for reject in block.rejects] == [("wrong_type", known)]
+
+
+@given(st.lists(st.integers(1, 50), min_size=1), st.integers(1, 60))
+def test_parts_are_even_and_hold_each_row_once(sizes: list[int], limit: int) -> None:
+    parts = even_parts(np.array(sizes), limit)
+    assert [size for part in parts for size in sizes[part]] == sizes
+    assert all(0 < sum(sizes[part]) < limit + max(sizes) for part in parts)

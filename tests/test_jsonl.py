@@ -1,7 +1,10 @@
 """JSON Lines: what a row is, and that it is the same however the file is cut."""
 
+import bz2
+import gzip
 import json
 import math
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -12,14 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from pipeline.columns import ARROW_TYPES, Columns, ColumnType
+from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
 from pipeline.rejects import REASONS, Reject
 from pipeline.sources import AnySource, lines
 from pipeline.sources.base import Plan, SourceError
 from pipeline.sources.jsonl import JsonLines
 
-TEXT, CATEGORY, NUMBER, INTEGER, PATH = ColumnType
+TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
+TEXTS, CATEGORIES, NUMBERS, INTEGERS, PATHS = (Column(kind, many=True) for kind in ColumnType)
 FILES = BeamFiles()
 ASKED: Columns = {"t": TEXT, "c": CATEGORY, "n": NUMBER, "i": INTEGER, "p": PATH}
 GOOD = {"t": "text", "c": "cat", "n": 1.5, "i": 7, "p": "a.png"}
@@ -47,11 +51,11 @@ def read(
 
 
 def check_block(table: pa.Table, columns: Columns, with_key: bool) -> None:
-    types = {name: ARROW_TYPES[kind] for name, kind in columns.items()} | {"@position": pa.int64()}
+    types = {name: column.arrow for name, column in columns.items()} | {"@position": pa.int64()}
     assert dict(zip(table.schema.names, table.schema.types, strict=True)) == types | (
         {"@key": pa.binary()} if with_key else {}
     )
-    assert sum(column.null_count for column in table.columns) == 0
+    assert not [name for name, column in columns.items() if table[name].null_count and not column.optional]
 
 
 def write(folder: Path, *rows: bytes, end: bytes = b"\n") -> Path:
@@ -141,14 +145,15 @@ ACCEPTED: dict[str, tuple[bytes, dict[str, object]]] = {
     "another key twice": (b'{"x": 1, "t": "a", "x": "b"}', {"t": "a"}),
     "bytes, not asked for": (b'{"t": "a", "x": "\xff"}', {"t": "a"}),
     "deep": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b', "t": "a"}', {"t": "a"}),
+    "deep objects": (b'{"t": "a", "x": ' + b'{"y": ' * 700 + b"1" + b"}" * 701, {"t": "a"}),
     "braces in a string": (b'{"t": "}{", "x": {"y": {}}}', {"t": "}{"}),
 }
 
 
 @pytest.mark.parametrize(("good", "expected"), ACCEPTED.values(), ids=ACCEPTED)
 def test_an_odd_line_is_a_row(tmp_path: Path, good: bytes, expected: dict[str, object]) -> None:
-    rows, rejects, _ = read(write(tmp_path, b'{"t": "first"}', good, b"{}"), {"t": TEXT}, with_key=False)
-    assert rows == [{"t": "first", "@position": 0}, expected | {"@position": 1}]
+    rows, rejects, _ = read(write(tmp_path, good, b'{"t": "next"}', b"{}"), {"t": TEXT}, with_key=False)
+    assert rows == [expected | {"@position": 0}, {"t": "next", "@position": 1}]
     assert [reject.key for reject in rejects] == [None]
 
 
@@ -267,7 +272,7 @@ def test_paths_are_relative_to_their_file(tmp_path: Path) -> None:
         for block in pattern.read(chunk, FILES, ASKED, False):
             rows += block.table["p"].to_pylist()
             rejects += [reject.position for reject in block.rejects]
-    assert (rows, rejects) == (["x/y/a/é.png", "x/b.png"], [2])
+    assert (rows, rejects) == (["fx/y/a/é.png".encode(), b"fx/b.png"], [2])
 
 
 @pytest.mark.parametrize(
@@ -324,10 +329,18 @@ def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
     [
         ("none.jsonl", ASKED, "none.jsonl: no such file"),
         ("none/*.jsonl", ASKED, "no such file"),
-        ("folder", ASKED, r"no \*.jsonl in it"),
+        ("folder", ASKED, r"no \*.jsonl or \*.ndjson in it"),
         ("empty.jsonl", ASKED, "every file is empty"),
         ("blank.jsonl", ASKED, "holds no JSON object"),
         ("list.jsonl", ASKED, "holds no JSON object"),
+        ("array.jsonl", ASKED, r"holds no JSON object .* It is one JSON array; .* jq -c '\.\[\]'"),
+        ("array_lines.jsonl", ASKED, "It is one JSON array"),
+        ("pretty.jsonl", ASKED, "To make one line of each object: jq -c . FILE"),
+        (
+            "wide.jsonl",
+            {"column1": NUMBER, "column1.x": Column(ColumnType.NUMBER, optional=True)},
+            "'column1.x' is wanted in two ways: as a value, and",
+        ),
         ("rows.jsonl", {"tex": TEXT}, "no column 'tex' in its first lines; it has n, text; did you mean 'text'"),
         ("rows.jsonl", {"zzz": TEXT}, "it has n, text$"),
         ("wide.jsonl", {"zzz": TEXT}, "column19 and 10 more"),
@@ -337,6 +350,7 @@ def test_a_source_that_cannot_be_read(tmp_path: Path, path: str, columns: Column
     (tmp_path / "folder").mkdir()
     wide = json.dumps({f"column{number}": 1 for number in range(30)})
     contents = {"empty": "", "blank": "\n \n", "list": "[1]\nx\n", "rows": '{"n": 1}\n{"text": 1}\n', "wide": wide}
+    contents |= {"array": '[{"t": 1}]', "array_lines": '[\n{"t": 1},\n{"t": 2}\n]', "pretty": '{\n  "t": 1\n}'}
     for name, content in contents.items():
         (tmp_path / f"{name}.jsonl").write_text(content)
     with pytest.raises(SourceError, match=message):
@@ -347,7 +361,7 @@ def test_a_source_is_chosen_by_its_format() -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(AnySource)
     assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a")
     with pytest.raises(ValueError, match="'image_folder', 'jsonl'"):
-        adapter.validate_python({"format": "csv", "path": "a"})
+        adapter.validate_python({"format": "json", "path": "a"})
 
 
 def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_path: Path) -> None:
@@ -355,7 +369,7 @@ def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_
     for names in (("a", "b"), ("b", "a")):
         for name, content in zip(names, contents, strict=True):
             (tmp_path / f"{name}.jsonl").write_bytes(content)
-        plan = JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"p": ColumnType.PATH}, 1 << 20)
+        plan = JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"p": Column(ColumnType.IMAGE)}, 1 << 20)
         assert plan.rows == 42
 
 
@@ -364,3 +378,138 @@ def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "nowhere")
     with pytest.raises(SourceError, match="b.jsonl: No such file"):
         JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"t": TEXT}, 1 << 20)
+
+
+SHAPES: dict[str, tuple[Column, str, object, dict[str, object]]] = {
+    "a list": (
+        CATEGORIES,
+        "a",
+        ["x", "y"],
+        {"[]": [], "null": "missing_value", '"x"': "wrong_type", '["x", null]': "missing_value"},
+    ),
+    "of numbers": (
+        NUMBERS,
+        "a",
+        [1, 2.5],
+        {'["1"]': "wrong_type", "1": "wrong_type", "[1e39]": "wrong_type", "[[1]]": "wrong_type"},
+    ),
+    "of integers as names": (CATEGORIES, "a", [1, 2], {"[3]": ["3"], '["3"]': "wrong_type", "[true]": "wrong_type"}),
+    "nested": (
+        INTEGERS,
+        "a",
+        [[1, 2], [3]],
+        {"[]": [], "[[], [4]]": [4], "[[1], null]": "missing_value", "[1]": "wrong_type"},
+    ),
+    "empty at first": (NUMBERS, "a", [], {"[1]": [1]}),
+    "one value": (INTEGERS, "a", 7, {"8": [8], "[8]": "wrong_type", "null": "missing_value"}),
+    "one string": (CATEGORIES, "a", "x, y", {'"z"': ["z"], '""': [], '["z"]': "wrong_type", '"x,,y"': "missing_value"}),
+    "numbers in a string": (
+        Column(ColumnType.NUMBER, many=True, separator=" "),
+        "a",
+        "1 2.5",
+        {'"3"': [3], '"x"': "wrong_type"},
+    ),
+    "boxes": (
+        Column(ColumnType.NUMBER, many=True, multiple=4),
+        "a",
+        [[1, 2, 3, 4]] * 2,
+        {"[[1, 2]]": "wrong_type", "[]": []},
+    ),
+    "a field": (
+        TEXT,
+        "a.b.c",
+        {"b": {"c": "x"}},
+        {'{"b": {}}': "missing_value", '{"b": 1}': "wrong_type", "null": "missing_value"},
+    ),
+    "lists in an object": (
+        INTEGERS,
+        "a.b",
+        {"b": [[1]]},
+        {'{"b": [[2], [3]]}': [2, 3], '[{"b": [[1]]}]': "wrong_type", "{}": "missing_value"},
+    ),
+    "objects in a list": (
+        INTEGERS,
+        "a.b",
+        [{"b": [1]}, {"b": [2, 3]}],
+        {"[]": [], "[null]": "missing_value", '[{"c": 1}]': "missing_value"},
+    ),
+    "one of objects in a list": (INTEGER, "a.b", [{"b": 1}], {"[]": "wrong_type", "null": "missing_value"}),
+    "a field twice": (INTEGER, "a.b", {"b": 1}, {'{"b": 1, "b": 2}': "malformed_row", '{"c": 1, "b": 2, "c": 3}': 2}),
+    "nothing": (
+        Column(ColumnType.TEXT, many=True, optional=True),
+        "a",
+        ["x"],
+        {"null": None, "[null]": "missing_value"},
+    ),
+    "pictures": (PATHS, "a", ["x.png"], {'["y.png", "data:,z"]': [b"fy.png", b"iz"], '["/y.png"]': "forbidden_path"}),
+}
+
+
+@pytest.mark.parametrize(("column", "name", "first", "cases"), SHAPES.values(), ids=SHAPES)
+def test_lists_and_fields(tmp_path: Path, column: Column, name: str, first: object, cases: dict[str, object]) -> None:
+    file = write(tmp_path, json.dumps({"a": first}).encode(), *(b'{"a": %s}' % text.encode() for text in cases))
+    for chunk_bytes in (1, 1000):
+        rows, rejects, _ = read(file, {name: column}, chunk_bytes)
+        outcomes = {reject.position: reject.reason for reject in rejects}
+        assert {reject.column for reject in rejects if reject.reason != "malformed_row"} <= {name}
+        outcomes |= {row["@position"]: row[name] for row in rows}
+        assert [outcomes[place + 1] for place in range(len(cases))] == list(cases.values())
+
+
+def test_a_key_that_holds_the_dot_comes_first(tmp_path: Path) -> None:
+    lines = [{"a.b": "x", "a": {"b": "y", "c.d": "z"}}, {"a": {"b": "y"}}]
+    rows, rejects, _ = read(write(tmp_path, *(json.dumps(one).encode() for one in lines)), {"a.b": TEXT, "a.c.d": TEXT})
+    assert [(row["a.b"], row["a.c.d"]) for row in rows] == [("x", "z")]
+    assert [reject.reason for reject in rejects] == ["missing_value"]
+
+
+def test_optional_columns_are_null_and_may_be_nowhere(tmp_path: Path) -> None:
+    columns = {name: Column(kind, optional=True) for name, kind in zip("tcnip", ColumnType, strict=True)}
+    columns |= {"o.x": Column(ColumnType.TEXT, optional=True), "l": Column(ColumnType.NUMBER, many=True, optional=True)}
+    rows, rejects, _ = read(write(tmp_path, FIRST, b"{}", line(t=1), line(c=" ")), columns)
+    assert [row["t"] for row in rows] == ["text", None, "text"]
+    assert [name for name in columns if rows[1][name] is None] == list(columns)
+    assert (rows[2]["c"], [reject.position for reject in rejects]) == (None, [2])
+
+
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_compressed_files(tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = b"".join(line(t="a" * (number % 700)) + b"\n" for number in range(2000)) + b"x\n"
+    plain, packed = tmp_path / "rows.jsonl", tmp_path / f"rows.jsonl{ending}"
+    plain.write_bytes(content)
+    packed.write_bytes(COMPRESSIONS[ending](content[:5000]) + COMPRESSIONS[ending](content[5000:]))  # as by appending
+    monkeypatch.setattr(lines, "PIECE_BYTES", 5000)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 600)
+    monkeypatch.setattr(lines, "TAIL_BYTES", 100)
+    assert read(packed, chunk_bytes=100) == read(plain)
+    made = source(packed).plan(FILES, {"t": TEXT}, 100)
+    assert (len(made.chunks), made.rows, made.bytes) == (1, 2001, packed.stat().st_size)
+
+
+@pytest.mark.parametrize("ending", COMPRESSIONS)
+def test_compressed_data_that_is_cut_off_is_an_error(tmp_path: Path, ending: str) -> None:
+    packed = COMPRESSIONS[ending](b"".join(line(t=f"{number}" * 99) + b"\n" for number in range(5_000)))
+    file = tmp_path / f"rows.jsonl{ending}"
+    for bad in (packed[:-9], packed + packed[:40], packed + b"text"):
+        file.write_bytes(bad)
+        with pytest.raises(SourceError, match=rf"rows.jsonl\{ending} cannot be read as .*; is it cut off or damaged"):
+            read(file)
+    file.write_bytes(FIRST)
+    with pytest.raises(SourceError, match="cannot be read as"):
+        source(file).plan(FILES, ASKED, 1000)
+
+
+def test_endings_in_a_folder(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.ndjson", "c.json", "d.ndjson.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(FIRST) if name.endswith("gz") else FIRST)
+    made = source(tmp_path).plan(FILES, {"t": TEXT}, 1000)
+    assert [file.path for file in made.inputs] == ["a.jsonl", "b.ndjson", "d.ndjson.gz"]
+    assert [file.path for file in source(tmp_path / "c.json").plan(FILES, {"t": TEXT}, 1000).inputs] == ["c.json"]
+    assert made.notes == ["columns that nothing reads: c, n, i, p"]

@@ -1,5 +1,6 @@
-"""Numbers' graph: z-scores of the same bits in any batch, or the number itself."""
+"""Numbers: each option, the order of the steps, and the same bits in any batch."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,19 +8,35 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from pipeline.kinds.number import Number
 from tests.running import BOTH_WAYS, Run
 from transforms import number
-from transforms.kind import Found
+from transforms.kind import Context, Found, Parts, Prepared, Wanted
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 EDGES = [0.0, -0.0, 1.0, 0.1, -3.4028235e38, 3.4028235e38, 1.17549435e-38, 16777217.0]
+NAN = float("nan")
 
 
-def stored(values: Any, mean: float = 0.0, scale: float = 1.0, normalize: str = "z_score") -> tf.Tensor:
+def options(**given: Any) -> dict[str, Any]:
+    return Number(kind="number", **given).model_dump() | {"is_label": False}
+
+
+def prepared(values: Any, train: list[bool] | None = None, **given: Any) -> Prepared:
     column = tf.convert_to_tensor(values, tf.float32)
-    found = Found(mean=tf.constant(mean, tf.float64), scale=tf.constant(scale, tf.float64))
-    return number.prepare({"normalize": normalize}, column, tf.ones_like(column, tf.bool)).store(found)
+    context = Context(tf.ones_like(column, tf.bool) if train is None else tf.constant(train))
+    return number.prepare(options(**given), column, context)
+
+
+def found(**statistics: Any) -> Found:
+    defaults = {"mean": 0.0, "scale": 1.0, "minimum": 0.0, "range_scale": 1.0, "median": 0.0}
+    return Found(**{name: tf.constant(value, tf.float64) for name, value in (defaults | statistics).items()})
+
+
+def stored(values: Any, statistics: Mapping[str, Any] | None = None, **given: Any) -> Parts:
+    return prepared(values, **given).store(found(**(statistics or {})))
 
 
 def bits(values: Any) -> list[int]:
@@ -28,35 +45,167 @@ def bits(values: Any) -> list[int]:
 
 @BOTH_WAYS
 def test_a_z_score_is_computed_in_float64(run: Run) -> None:
-    mean, scale = 0.1, 1 / 3
-    found = run(lambda values: stored(values, mean, scale), tf.constant(EDGES, tf.float32))
-    expected = ((np.array(EDGES, np.float32).astype(np.float64) - mean) * scale).astype(np.float32)
-    assert found.dtype == tf.float32
-    assert bits(found) == bits(expected)
+    statistics = {"mean": 0.1, "scale": 1 / 3}
+    score = run(lambda values: stored(values, statistics)[""], tf.constant(EDGES, tf.float32))
+    expected = ((np.array(EDGES, np.float32).astype(np.float64) - 0.1) * (1 / 3)).astype(np.float32)
+    assert score.dtype == tf.float32
+    assert bits(score) == bits(expected)
 
 
 @settings(max_examples=40)
-@given(st.lists(FLOATS, min_size=1, max_size=40), FLOATS, st.floats(1e-3, 1e3))
-def test_a_z_score_does_not_depend_on_its_batch(values: list[float], mean: float, scale: float) -> None:
-    together = stored(values, mean, scale)
-    assert bits(together) == [bits(stored([value], mean, scale))[0] for value in values]
+@given(
+    st.lists(FLOATS, min_size=1, max_size=40),
+    FLOATS,
+    st.floats(1e-3, 1e3),
+    st.sampled_from([{}, {"normalize": "min_max"}, {"transform": "log1p"}, {"transform": "log", "clip": [1e-3, None]}]),
+)
+def test_a_number_does_not_depend_on_its_batch(
+    values: list[float], mean: float, scale: float, given: dict[str, Any]
+) -> None:
+    statistics = {"mean": mean, "scale": scale, "minimum": mean, "range_scale": scale}
+    together = stored(values, statistics, **given)[""]
+    assert bits(together) == [bits(stored([value], statistics, **given)[""])[0] for value in values]
 
 
 @BOTH_WAYS
 def test_without_normalization_a_number_is_itself(run: Run) -> None:
     edges = [*EDGES, 1e-45, float("inf")]
-    found = run(lambda values: stored(values, 5.0, 2.0, "none"), tf.constant(edges, tf.float32))
-    assert bits(found) == bits(edges)
-    assert bits(number.finish({}, found)) == bits(edges)
+    same = run(lambda values: stored(values, {"mean": 5.0}, normalize="none"), tf.constant(edges, tf.float32))
+    assert bits(same[""]) == bits(edges)
+    assert bits(number.finish({}, same)[""]) == bits(edges)
 
 
-@pytest.mark.parametrize(("normalize", "values"), [("z_score", [1.0, 3.0]), ("none", None)])
-def test_the_moments_are_those_of_the_train_split(normalize: str, values: list[float] | None) -> None:
-    column, train = tf.constant([1.0, 2.0, 3.0]), tf.constant([True, False, True])
-    found = number.prepare({"normalize": normalize}, column, train).values
-    assert (None if found is None else found.numpy().tolist()) == values
+OPTIONS: list[Any] = [
+    ({"normalize": "min_max"}, {"minimum": 2.0, "range_scale": 0.25}, [2, 3, 6, 7], [0.0, 0.25, 1.0, 1.25]),
+    ({"clip": [0, 5], "normalize": "none"}, {}, [-1, 0, 5, 9], [0.0, 0.0, 5.0, 5.0]),
+    ({"clip": [None, 5], "normalize": "none"}, {}, [-1, 9], [-1.0, 5.0]),
+    ({"clip": [1, None]}, {"mean": 1.0, "scale": 2.0}, [-1, 9], [0.0, 16.0]),
+    ({"transform": "log1p", "normalize": "none"}, {}, [-3, 0, np.e - 1], [0.0, 0.0, 1.0]),
+    ({"transform": "log1p", "clip": [-0.5, None], "normalize": "none"}, {}, [-3], [np.log(0.5)]),
+    ({"transform": "log", "clip": [1, 8], "normalize": "none"}, {}, [0, 2, 99], [0.0, np.log(2), np.log(8)]),
+    ({"transform": "log", "clip": [1, 8]}, {"mean": np.log(2), "scale": 3.0}, [2, 8], [0.0, 3 * np.log(4)]),
+]
 
 
-@pytest.mark.parametrize("normalize", ["z_score", "none"])
-def test_no_rows_give_no_numbers(normalize: str) -> None:
-    assert stored(np.zeros(0), normalize=normalize).shape == [0]
+@BOTH_WAYS
+@pytest.mark.parametrize(("given", "statistics", "values", "expected"), OPTIONS)
+def test_every_step(given: Any, statistics: Any, values: Any, expected: Any, run: Run) -> None:
+    ready = run(lambda column: stored(column, statistics, **given)[""], tf.constant(values, tf.float32))
+    assert ready.dtype == tf.float32
+    np.testing.assert_allclose(ready, np.float32(expected), rtol=1e-6, atol=1e-6)
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("given", "boundaries"),
+    [({"boundaries": [-1, 0.5, 3]}, None), ({"quantiles": 5}, [-1.0, 0.5, 3.0, float("inf")])],
+)
+def test_a_bucket_begins_at_its_boundary(given: Any, boundaries: list[float] | None, run: Run) -> None:
+    values = tf.constant([-9, -1, 0.49, 0.5, 3, 3e38], tf.float32)
+    learned = {} if boundaries is None else {"boundaries": boundaries}
+    ids = run(lambda column: stored(column, learned, **given)[""], values)
+    assert (ids.dtype, ids.numpy().tolist()) == (tf.int64, [0, 1, 1, 2, 3, 3])
+
+
+IMPUTE: list[Any] = [
+    ({}, [1.0, 0.0]),
+    ({"impute": "median"}, [1.0, 4.0]),
+    ({"impute": 3}, [1.0, 2.0]),
+    ({"impute": 99, "clip": [0, 4]}, [1.0, 4.0]),
+    ({"impute": "median", "normalize": "none"}, [2.5, 4.0]),
+    ({"impute": 3, "normalize": "none", "transform": "log1p"}, [np.log(3.5), np.log(4.0)]),
+    ({"impute": "mean", "boundaries": [2.1]}, [1, 0]),
+    ({"indicator": True}, [1.0, 0.0]),
+]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(("given", "expected"), IMPUTE)
+def test_a_missing_number_is_taken_for_another(given: Any, expected: Any, run: Run) -> None:
+    statistics = {"mean": 2.0, "scale": 2.0, "median": 4.0}
+    ready = run(lambda column: stored(column, statistics, optional=True, **given), tf.constant([2.5, NAN]))
+    np.testing.assert_allclose(ready[""], expected, rtol=1e-6)
+    missing = ready["missing"].numpy().tolist() if "missing" in ready else None
+    assert missing == ([0, 1] if "indicator" in given else None)
+
+
+COLUMN, TRAIN = [1.0, 2.0, 3.0, NAN], [True, False, True, True]
+LEARNED: list[Any] = [
+    ({}, [1.0, 3.0], Wanted()),
+    ({"normalize": "min_max"}, [1.0, 3.0], Wanted(extremes=True)),
+    ({"quantiles": 4}, [1.0, 3.0], Wanted(buckets=4)),
+    ({"impute": "median"}, [1.0, 3.0], Wanted(median=True)),
+    ({"clip": [2, None]}, [2.0, 3.0], Wanted()),
+    ({"normalize": "none"}, [1.0, 3.0], Wanted()),
+    ({"normalize": "none", "impute": 0}, None, Wanted()),
+    ({"boundaries": [2], "impute": 0}, None, Wanted()),
+]
+
+
+@pytest.mark.parametrize(("given", "values", "wanted"), LEARNED)
+def test_what_is_learned_is_of_the_train_split_and_never_of_a_missing_number(
+    given: Any, values: list[float] | None, wanted: Wanted
+) -> None:
+    ready = prepared(COLUMN, TRAIN, optional=True, **given)
+    assert (None if ready.values is None else ready.values.numpy().tolist()) == values
+    assert ready.wanted == wanted
+    assert Number(kind="number", optional=True, **given).analyzed == (values is not None)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"normalize": "none"}, {"quantiles": 2}, {"optional": True}, {"transform": "log1p"}]
+)
+def test_no_rows_give_no_numbers(given: dict[str, Any]) -> None:
+    statistics = {"boundaries": [0.0]}
+    assert stored(np.zeros(0), statistics, **given)[""].shape == [0]
+
+
+MISTAKES: list[Any] = [
+    ({"clip": [1, 1]}, r"clip` should be \[low, high\]"),
+    ({"clip": [None, None]}, r"clip` should be \[low, high\]"),
+    ({"clip": [0, 1e39]}, "within float32's range"),
+    ({"transform": "log"}, "`log` needs a `clip` whose first is above 0"),
+    ({"transform": "log", "clip": [1e-40, None]}, "`log` needs a `clip`"),
+    ({"transform": "log1p", "clip": [-1, None]}, "`log1p` needs a `clip`"),
+    ({"transform": "log1p", "clip": [None, 9]}, "`log1p` needs a `clip`"),
+    ({"quantiles": 4, "boundaries": [1]}, "exclude each other"),
+    ({"quantiles": 4, "normalize": "min_max"}, "not normalized"),
+    ({"quantiles": 1}, "greater than or equal to 2"),
+    ({"boundaries": [1, 1.00000001]}, "should ascend as float32"),
+    ({"boundaries": []}, "at least 1 item"),
+    ({"indicator": True}, "`indicator` is of rows that lack the number"),
+    ({"impute": 0}, "`impute` is of rows that lack the number"),
+    ({"impute": "modus", "optional": True}, "should be mean, median or a number, got 'modus'"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), MISTAKES)
+def test_options_that_make_no_sense_are_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        options(**given)
+
+
+DESCRIBED: list[Any] = [
+    ({}, {"stored": "float32", "normalize": "z_score"}),
+    (
+        {"transform": "log1p"},
+        {"stored": "float32", "normalize": "z_score", "clip": [0.0, None], "transform": "log1p"},
+    ),
+    ({"boundaries": [1, 2]}, {"stored": "int64", "normalize": "none", "boundaries": [1.0, 2.0], "buckets": 3}),
+    ({"quantiles": 9}, {"stored": "int64", "normalize": "none", "boundaries": [0.5], "buckets": 2}),
+    (
+        {"optional": True, "indicator": True},
+        {"stored": "float32", "normalize": "z_score", "impute": "mean", "indicator": True},
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected"), DESCRIBED)
+def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: dict[str, Any]) -> None:
+    feature = Number(kind="number", **given)
+    description = feature.describe({"boundaries": [0.5], "mean": 0.0})
+    assert description == {"kind": "number", **expected}
+    assert Number.model_validate(feature.model_dump(mode="json")) == feature
+    spec = number.stored_spec(description)
+    assert tuple(spec) == ("", *feature.parts())
+    assert feature.tfds(description)["tensor"]["dtype"] == spec[""].dtype.name == expected["stored"]

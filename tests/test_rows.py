@@ -1,24 +1,27 @@
 """Blocks of a source become keyed rows: final types, key, split, shard; labels that are no class are rejects."""
 
+import hashlib
+import math
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.columns import ARROW_TYPES, ColumnType
+from pipeline.columns import Column, ColumnType
 from pipeline.keys import hash_key, join_key
 from pipeline.layout import Layout
 from pipeline.rejects import Reject
 from pipeline.rows import RowFormat, key_rows
 from pipeline.sources.base import Block, Chunk
+from pipeline.split_by import SplitBy
 
 COLUMNS = {
-    "text": ColumnType.TEXT,
-    "kind": ColumnType.CATEGORY,
-    "price": ColumnType.NUMBER,
-    "count": ColumnType.INTEGER,
-    "file": ColumnType.PATH,
+    "text": Column(ColumnType.TEXT),
+    "kind": Column(ColumnType.CATEGORY),
+    "price": Column(ColumnType.NUMBER),
+    "count": Column(ColumnType.INTEGER),
+    "file": Column(ColumnType.IMAGE),
 }
 FEATURES = {"words": "text", "kind": "kind", "price": "price", "count": "count", "image": "file"}
 DATA: dict[str, list[Any]] = {
@@ -35,7 +38,7 @@ CHUNK = Chunk(index=7, source=2, file="rows.jsonl", bytes=100)
 
 
 def block(data: dict[str, list[Any]] = DATA, rejects: list[Reject] | None = None) -> Block:
-    types = {name: ARROW_TYPES[kind] for name, kind in COLUMNS.items()} | {"@position": pa.int64(), "@key": pa.binary()}
+    types = {name: column.arrow for name, column in COLUMNS.items()} | {"@position": pa.int64(), "@key": pa.binary()}
     table = pa.table({name: pa.array(values, types[name]) for name, values in data.items()})
     return Block(table, rejects or [], positions=6)
 
@@ -109,7 +112,7 @@ def test_a_column_may_have_any_name() -> None:
     data = {name: DATA[name] for name in ("@position", "@key")} | {"position": [7, 8, 9], "key": ["x", "y", "z"]}
     types = {"@position": pa.int64(), "@key": pa.binary(), "position": pa.int64(), "key": pa.string()}
     table = pa.table({name: pa.array(values, types[name]) for name, values in data.items()})
-    columns = {"position": ColumnType.INTEGER, "key": ColumnType.TEXT}
+    columns = {"position": Column(ColumnType.INTEGER), "key": Column(ColumnType.TEXT)}
     rows, _ = key_rows(
         Block(table, [], positions=6),
         CHUNK,
@@ -128,3 +131,76 @@ def test_no_rows_keep_the_schema(classes: tuple[str, ...] | None) -> None:
     none, rejects = key_rows(block(empty), CHUNK, form(classes=classes), LAYOUT)
     assert none.schema == some.schema
     assert (none.num_rows, len(rejects)) == (0, 3 if classes else 0)
+
+
+MORE = {
+    "tags": Column(ColumnType.CATEGORY, many=True, optional=True),
+    "price": Column(ColumnType.NUMBER, optional=True),
+    "count": Column(ColumnType.INTEGER, optional=True),
+    "when": Column(ColumnType.CATEGORY),
+    "file": Column(ColumnType.IMAGE, optional=True),
+}
+MORE_DATA: dict[str, list[Any]] = {
+    "tags": [["a", "b"], None, [], ["c"]],
+    "price": [1.5, None, 2.0, 3.0],
+    "count": [1, 2, None, 4],
+    "when": ["2024-01-01", "2025-01-01", "soon", "2026-01-01"],
+    "file": [b"fa.png", None, b"ixyz", b"fb.png"],
+}
+FILLS = {"tags": b"", "price": math.nan, "count": -7, "file": b""}
+
+
+def more(rows: int = 4, **changes: Any) -> tuple[pa.Table, list[Reject]]:
+    """Keyed rows of the columns above, and the rejects."""
+    columns = {name: pa.array(values[:rows], MORE[name].arrow) for name, values in MORE_DATA.items()}
+    table = pa.table({**columns, "@position": range(rows), "@key": [b"k%d" % row for row in range(rows)]})
+    table = table.set_column(table.num_columns - 1, "@key", table["@key"].cast(pa.binary()))
+    options = {"columns": MORE, "features": {name: name for name in MORE if name != "when"}, "key": None, "label": None}
+    form = RowFormat(**({**options, "classes": None, "fills": FILLS} | changes))
+    read = {b"fa.png": b"one", b"ixyz": b"two", b"fb.png": b"one"}
+    return key_rows(Block(table, [], rows), CHUNK, form, LAYOUT, lambda source, reference: read[reference])
+
+
+def test_what_a_row_lacks_is_filled() -> None:
+    rows, rejects = more()
+    assert rejects == []
+    assert rows["tags"].to_pylist() == [[b"a", b"b"], [], [], [b"c"]]
+    assert rows["price"].to_pylist()[::2] == [1.5, 2.0]
+    assert math.isnan(rows["price"][1].as_py())
+    assert rows["count"].to_pylist() == [1, 2, -7, 4]
+    assert rows["file"].to_pylist() == [b"fa.png", b"", b"ixyz", b"fb.png"]
+
+
+def test_each_of_several_labels_must_be_a_class() -> None:
+    rows, (reject,) = more(label="tags", classes=("a", "b"))
+    assert rows["@position"].to_pylist() == [0, 1, 2]
+    assert (reject.position, reject.reason, reject.column) == (3, "unknown_label", "tags")
+
+
+def test_a_time_decides_the_split() -> None:
+    rows, (reject,) = more(split_by=SplitBy(time="when", starts={"test": "2025-01-01"}))
+    assert rows["@split"].to_pylist() == [0, 1, 1]
+    assert [group >= 4 for group in rows["@group"].to_pylist()] == [False, True, True]
+    assert (reject.position, reject.reason, reject.column) == (2, "unknown_split", "when")
+
+
+def test_a_group_is_in_one_split() -> None:
+    rows, _ = more(split_by=SplitBy(group="when"))
+    assert rows["@split"].to_pylist() == [hash_key(value.encode()).split >> 63 for value in MORE_DATA["when"]]
+
+
+def test_a_source_may_be_of_one_split() -> None:
+    rows, _ = more(source_splits=(None, None, "test"))
+    assert set(rows["@split"].to_pylist()) == {1}
+
+
+def test_the_content_of_a_picture_is_the_key() -> None:
+    rows, _ = more(rows=1, content_key="file")
+    assert rows["@key"].to_pylist() == [hashlib.blake2b(b"one", digest_size=16).hexdigest().encode()]
+
+
+def test_a_picture_as_key_is_its_path_or_its_digest() -> None:
+    columns = {"file": pa.array([b"fa.png", b"ixyz"], pa.binary()), "@position": pa.array([0, 1])}
+    form = RowFormat({"file": Column(ColumnType.IMAGE)}, {"file": "file"}, ("file",), None, None)
+    rows, _ = key_rows(Block(pa.table(columns), [], 2), CHUNK, form, LAYOUT)
+    assert rows["@key"].to_pylist() == [b"a.png", hashlib.blake2b(b"xyz", digest_size=16).hexdigest().encode()]

@@ -20,7 +20,7 @@ features:
 label: category
 splits: {train: 8, test: 2}
 """
-IMAGE_KEYS = "background, channels, column, fit, kind, max_pixels, normalize, quality, size, store"
+IMAGE_KEYS = "antialias, background, channels, column, dct_scaling, fit, kind, max_pixels, normalize, optional, "
 NAME = "should be a name: a letter, then letters, digits and underscores, got"
 BOOLEAN = "which YAML reads as a boolean: put it in quotes"
 WRONG = [
@@ -28,20 +28,23 @@ WRONG = [
     ("name: emoji\n", "", "1: name: is needed and is not there"),
     ("  path: rows.jsonl\n", "", "2: source.path: is needed and is not there"),
     ("label: ", "lable: ", "12: unknown key `lable`; did you mean `label`?; "
-     "known here: features, key, label, name, shards, source, splits"),
+     "known here: features, key, label, name, preprocessing, "
+     "shards, source, split_by, splits"),
     ("  path:", "  path: a\n  paths:", "5: source: unknown key `paths`; did you mean `path`?; "
-     "known here: format, path"),
+     "known here: format, images, path, split"),
     ("vocabulary", "vocabulry", "9: features.text: unknown key `vocabulry`; did you mean `vocabulary`?; "
-     "known here: column, kind, max_length, minimum_count, tokenizer, vocabulary"),
+     "known here: begin, case, column, end, "),
     ("size:", "size: [4, 4], sice:", f"6: features.image: unknown key `sice`; did you mean `size`?; "
      f"known here: {IMAGE_KEYS}"),
     # a feature's name that is another kind's name, or an option's
-    ("price: {", "bytes: {zzz: 1, ", "11: features.bytes: unknown key `zzz`; known here: column, kind, normalize"),
+    ("price: {", "bytes: {zzz: 1, ", "11: features.bytes: unknown key `zzz`; known here: boundaries, clip, column, "),
     ("price: {kind: number", "image_: {kind: raw, zzz: 1",
-     "11: features.image_: unknown key `zzz`; known here: column, kind, type"),
+     "11: features.image_: unknown key `zzz`; known here: column, kind, length, many, "),
     ("kind: text", "kind: txt", "7: features.text: kind 'txt' is unknown; did you mean `text`?; "
-     "known: image, text, category, number, raw"),
-    ("kind: text", "kind: 3", "7: features.text: kind '3' is unknown; known: image, text, category, number, raw"),
+     "known: image, image_sequence, boxes, text, category, "
+     "categories, number, numbers, raw"),
+    ("kind: text", "kind: 3", "7: features.text: kind '3' is unknown; known: image, image_sequence, boxes, text, category, "
+     "categories, number, numbers, raw"),
     ("    kind: text\n", "", "7: features.text: needs a `kind`"),
     ("format: jsonl", "format: json", "2: source: format 'json' is unknown; did you mean `jsonl`?; "),
     ("{kind: number}", "number", "11: features.price: should be a mapping, got `number`"),
@@ -52,12 +55,12 @@ WRONG = [
     ("vocabulary: 10", "vocabulary: yes", "9: features.text.vocabulary: should be a whole number, got `yes`"),
     ("vocabulary: 10", "vocabulary: 0", "9: features.text.vocabulary: should be 1 or more, got `0`"),
     ("size: [4, 4]", "size: [4, 4], quality: 101", "6: features.image.quality: should be 100 or less, got `101`"),
-    ("size: [4, 4]", "size: 4", "6: features.image.size: should be a list, got `4`"),
+    ("size: [4, 4]", "size: wide", "6: features.image.size: should be a list, got `wide`"),
     ("size: [4, 4]", "size: [4]", "6: features.image.size: too few items, got [4]"),
     ("size: [4, 4]", "size: [4, 4, 3]",
      "6: features.image.size: should be a list of at most 2 items, got [4, 4, 3]"),
     ("size: [4, 4]", "size: [4, 0]", "6: features.image.size.1: should be 1 or more, got `0`"),
-    ("size: [4, 4]", "size: [4, 4], fit: padd", "6: features.image.fit: should be 'pad', 'crop' or 'stretch', "
+    ("size: [4, 4]", "size: [4, 4], fit: padd", "6: features.image.fit: should be 'pad', 'crop', 'stretch' or 'none', "
      "got `padd`; did you mean `pad`?"),
     ("test: 2", "test: -1", "13: splits.test: should be 0 or more, got `-1`"),
     ("test: 2", "test: .inf", "13: splits.test: should be a finite number, got `.inf`"),
@@ -89,7 +92,18 @@ WRONG = [
     # one part against another
     ("label: category", "label: categry", "12: label: 'categry' is none of the features image, text, category, price; "
      "did you mean `category`?"),
-    ("label: category", "label: text", "12: label: 'text' is of kind text: a label is a category or a number"),
+    ("label: category", "label: price\nsplit_by: {stratify: price}", "13: split_by.stratify: 'price' is no feature of "
+     "kind category"),
+    ("label: category", "label: category\nsplit_by: {group: a, time: b}", "13: split_by: needs exactly one of column, "
+     "group, time and stratify, got group, time"),
+    ("label: category", "label: category\nsplit_by: {column: s, values: {tran: a}}", "13: split_by: 'tran' is none of "
+     "the splits train, test; did you mean `train`?"),
+    ("label: category", "label: category\npreprocessing: own.py", "13: preprocessing: should be a function, written "
+     "`module:function`, got `own.py`"),
+    ("  price: {kind: number}", "  price: {kind: number, optional: true, indicator: true}\n  price_missing: {kind: raw}",
+     "12: features.price_missing: 'price_missing' is what 'price' stores its missing under: call the feature otherwise"),
+    ("{kind: category}", "{kind: category, optional: true}", "10: features.category: 'category' is the label: it cannot "
+     "be optional"),
     ("  price:", "  key:", "11: features.key: no feature can be named 'key': every record's own key is stored under "
      "it; call it otherwise and give `column: key`"),
     ("  price:", "  train:", "11: features.train: no feature can be named 'train': the analysis uses it; "

@@ -44,6 +44,13 @@ def test_moments_are_exact(values: list[float]) -> None:
     assert moments(values).mean_and_variance() == exact(values)
 
 
+@given(FLOATS)
+def test_extremes_are_exact_and_zero_has_no_sign(values: list[float]) -> None:
+    floats = np.array(values, np.float32)
+    assert moments(values).extremes() == (floats.min(), floats.max())
+    assert [str(moments(zeros).extremes()) for zeros in ([-0.0, 0.0], [0.0, -0.0], [])] == ["(0.0, 0.0)"] * 3
+
+
 @given(FLOATS, st.randoms(use_true_random=False), st.integers(1, 7))
 def test_moments_do_not_depend_on_order_batches_or_workers(values: list[float], random, size: int) -> None:
     shuffled = random.sample(values, len(values))

@@ -1,92 +1,119 @@
-"""Text's graph: words, ids, padding; the same eagerly, inside `Dataset.map`, alone and in a batch."""
+"""Text's graph: tokens to ids, special ids, cutting and padding; the same eagerly, in a map, alone and in a batch."""
 
-import unicodedata
+from typing import Any
 
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from pipeline.kinds.text import Text
 from tests.running import BOTH_WAYS, Run, lookup_of
 from transforms import text
-from transforms.kind import Found
+from transforms.kind import Context, Found, Parts, Prepared
 
-WORDS = {
-    "": [],
-    " \n\t.,-": [],
-    "The cat, the DOG.": ["the", "cat", "the", "dog"],
-    "x_1 = 42": ["x_1", "42"],
-    "don't e-mail": ["don", "t", "e", "mail"],
-    "naïve CAFÉ Straße ÄÖÜ": ["naïve", "café", "straße", "äöü"],
-    "cafe\u0301": ["cafe\u0301"],  # a mark belongs to its word
-    "हिन्दी में": ["हिन्दी", "में"],
-    "مَرحبًا": ["مَرحبًا"],
-    "ΚΑΙ да НЕТ": ["και", "да", "нет"],
-    "鳥が飛ぶ": ["鳥が飛ぶ"],
-    "a🙂b ½ Ⅷ": ["a", "b", "½", "ⅷ"],
-    "no\u00a0break\u2028line": ["no", "break", "line"],
-}
+TEXTS = ["The cat sat, the", "", "İ"]
 
 
-def decoded(ragged: tf.RaggedTensor) -> list[list[str]]:
-    return [[word.decode() for word in row] for row in ragged.to_list()]
+def prepared(column: tf.Tensor, **given: Any) -> Prepared:
+    options = Text(kind="text", **given).model_dump()
+    return text.prepare(options, column, Context(tf.ones_like(column, tf.bool)))
+
+
+def stored(run: Run, texts: list[str], **given: Any) -> Parts:
+    found = Found(lookup=lookup_of("the", "cat"))
+    return run(lambda column: prepared(column, **given).store(found), tf.constant(texts, tf.string))
+
+
+HASHED = tf.strings.to_hash_bucket_fast(["the", "cat", "sat", "i\u0307"], 5).numpy().tolist()
+THE, CAT, SAT, DOTTED = HASHED
+IDS = [
+    # (options, the ids of TEXTS)
+    ({}, [[2, 3, 1, 2], [], [1]]),
+    ({"max_length": 2}, [[2, 3], [], [1]]),
+    ({"max_length": 9}, [[2, 3, 1, 2], [], [1]]),
+    ({"max_length": 2, "truncate": "start"}, [[1, 2], [], [1]]),
+    ({"begin": True}, [[2, 3, 4, 1, 3], [2], [2, 1]]),
+    ({"end": True}, [[3, 4, 1, 3, 2], [2], [1, 2]]),
+    ({"begin": True, "end": True}, [[2, 4, 5, 1, 4, 3], [2, 3], [2, 1, 3]]),
+    ({"begin": True, "end": True, "max_length": 4}, [[2, 4, 5, 3], [2, 3], [2, 1, 3]]),
+    ({"begin": True, "end": True, "max_length": 4, "truncate": "start"}, [[2, 1, 4, 3], [2, 3], [2, 1, 3]]),
+    ({"oov_buckets": 5}, [[6, 7, 1 + SAT, 6], [], [1 + DOTTED]]),
+    ({"oov_buckets": 5, "end": True}, [[7, 8, 1 + SAT, 7, 6], [6], [1 + DOTTED, 6]]),
+    ({"hash_buckets": 5}, [[1 + THE, 1 + CAT, 1 + SAT, 1 + THE], [], [1 + DOTTED]]),
+    ({"hash_buckets": 5, "begin": True, "max_length": 2}, [[1, 2 + THE], [1], [1, 2 + DOTTED]]),
+    ({"tokenizer": "bytes", "max_length": 3}, [[1 + b for b in b"the"], [], [1 + b for b in "i\u0307".encode()]]),
+    ({"case": "keep"}, [[1, 3, 1, 2], [], [1]]),
+]
 
 
 @BOTH_WAYS
-def test_words(run: Run) -> None:
-    assert decoded(run(text.words, tf.constant(list(WORDS)))) == list(WORDS.values())
+@pytest.mark.parametrize(("given", "ids"), IDS, ids=[str(given) for given, _ in IDS])
+def test_ids(run: Run, given: dict[str, Any], ids: list[list[int]]) -> None:
+    parts = stored(run, TEXTS, **given)
+    assert list(parts) == [""]
+    assert parts[""].dtype == tf.int64
+    assert parts[""].to_list() == ids
+    alone = [stored(run, [one], **given)[""].to_list()[0] for one in TEXTS]
+    assert alone == ids, "a text's ids do not depend on its batch"
+    assert stored(run, [], **given)[""].to_list() == []
 
 
-@settings(max_examples=50)
-@given(st.lists(st.text("aäß नि१٣²_-'.🙂 \t\u0301", max_size=12), min_size=1, max_size=4))
-def test_words_are_runs_of_letters_marks_digits_and_underscores(texts: list[str]) -> None:
-    def reference(one: str) -> list[str]:
-        return "".join(c if c == "_" or unicodedata.category(c)[0] in "LMN" else " " for c in one).split()
-
-    assert decoded(text.words(tf.constant(texts))) == [reference(one) for one in texts]
-
-
-@BOTH_WAYS
-def test_no_texts_have_no_words(run: Run) -> None:
-    assert run(text.words, tf.constant([], tf.string)).to_list() == []
-
-
-def prepared(column: tf.Tensor, max_length: int | None) -> text.Prepared:
-    return text.prepare({"max_length": max_length}, column, tf.ones_like(column, tf.bool))
+@pytest.mark.parametrize(("given", "counted"), [
+    ({}, ["the", "cat", "the"]),
+    ({"max_length": 1}, ["the", "cat", "the"]),
+    ({"ngrams": [1, 2]}, ["the", "cat", "the cat", "the"]),
+    ({"tokenizer": "characters"}, [*"the▁cat", *"the"]),
+    ({"vocabulary": "words.txt"}, []),
+    ({"hash_buckets": 3}, None),
+    ({"tokenizer": "bytes"}, None),
+])  # fmt: skip
+def test_what_is_counted(given: dict[str, Any], counted: list[str] | None) -> None:
+    tokens = prepared(tf.constant(["The cat", "", "the"]), **given).tokens
+    found = None if tokens is None else [token.decode() for token in tokens.numpy().tolist()]
+    assert found == counted
+    assert Text(kind="text", **given).analyzed == bool(counted)
 
 
 @BOTH_WAYS
 @pytest.mark.parametrize(
-    ("max_length", "ids"), [(None, [[2, 3, 1, 2], [], [1]]), (2, [[2, 3], [], [1]]), (4, [[2, 3, 1, 2], [], [1]])]
+    ("given", "lengths"),
+    [({}, [4, 0, 1]), ({"max_length": 2}, [4, 0, 1]), ({"max_length": 3, "begin": True, "end": True}, [6, 2, 3])],
 )
-def test_ids_begin_at_two_and_one_is_unknown(run: Run, max_length: int | None, ids: list[list[int]]) -> None:
-    stored = run(
-        lambda column: prepared(column, max_length).store(Found(lookup=lookup_of("the", "cat"))),
-        tf.constant(["The cat sat, the", "", "İ"]),
-    )
-    assert stored.dtype == tf.int64
-    assert stored.to_list() == ids
-
-
-@pytest.mark.parametrize("max_length", [None, 1])
-def test_every_word_is_counted_however_long_the_text(max_length: int | None) -> None:
-    tokens = prepared(tf.constant(["The cat", "", "the"]), max_length).tokens
-    assert tokens is not None
-    assert tokens.numpy().tolist() == [b"the", b"cat", b"the"]
+def test_true_lengths_are_kept(run: Run, given: dict[str, Any], lengths: list[int]) -> None:
+    parts = stored(run, TEXTS, keep_length=True, **given)
+    assert parts["length"].dtype == tf.int64
+    assert parts["length"].numpy().tolist() == lengths
+    description = {"max_length": None, "padding_id": 0, "keep_length": True}
+    assert list(text.stored_spec(description)) == ["", "length"]
+    assert text.finish(description, parts)["length"].numpy().tolist() == lengths
 
 
 @BOTH_WAYS
 @pytest.mark.parametrize(
-    ("max_length", "padded"),
-    [(None, [[5, 6, 7], [0, 0, 0]]), (2, [[5, 6], [0, 0]]), (4, [[5, 6, 7, 0], [0, 0, 0, 0]])],
+    ("max_length", "padding_id", "padded"),
+    [
+        (None, 0, [[5, 6, 7], [0, 0, 0]]),
+        (2, 0, [[5, 6], [0, 0]]),
+        (4, 9, [[5, 6, 7, 9], [9, 9, 9, 9]]),
+    ],
 )
-def test_padding(run: Run, max_length: int | None, padded: list[list[int]]) -> None:
-    stored = tf.ragged.constant([[5, 6, 7], []], tf.int64)
-    ready = run(lambda ragged: text.finish({"max_length": max_length}, ragged), stored)
-    assert (ready.dtype, ready.numpy().tolist()) == (tf.int64, padded)
+def test_padding(run: Run, max_length: int | None, padding_id: int, padded: list[list[int]]) -> None:
+    description = {"max_length": max_length, "padding_id": padding_id}
+    ids = tf.ragged.constant([[5, 6, 7], []], tf.int64)
+    ready = run(lambda ragged: text.finish(description, {"": ragged}), ids)
+    assert list(ready) == list(text.stored_spec(description)) == [""]
+    assert (ready[""].dtype, ready[""].numpy().tolist()) == (tf.int64, padded)
 
 
 @pytest.mark.parametrize(("max_length", "shape"), [(None, [0, 0]), (3, [0, 3])])
 def test_no_rows_are_padded_to_no_rows(max_length: int | None, shape: list[int]) -> None:
     none = tf.RaggedTensor.from_row_splits(tf.constant([], tf.int64), tf.constant([0], tf.int64))
-    assert text.finish({"max_length": max_length}, none).shape == shape
+    assert text.finish({"max_length": max_length, "padding_id": 0}, {"": none})[""].shape == shape
+
+
+@pytest.mark.parametrize("given", [{"begin": True, "end": True, "max_length": 5}, {"oov_buckets": 3}, {"ngrams": 2}])
+def test_the_graph_keeps_no_state(given: dict[str, Any]) -> None:
+    def graph(column: tf.Tensor) -> tf.Tensor:
+        return prepared(column, **given).store(Found(lookup=lookup_of("a")))[""].flat_values
+
+    traced = tf.function(graph, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string)).graph
+    assert [operation.type for operation in traced.get_operations() if operation.op_def.is_stateful] == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.columns import ColumnType
+from pipeline.columns import Column, ColumnType
 from pipeline.files import BeamFiles
 from pipeline.plan import make_plan, make_work
 from pipeline.spec import parse_spec
@@ -66,7 +66,7 @@ def test_a_label_is_open_where_its_classes_are_those_of_the_data(
 
 def test_rows_are_told_of_columns_features_and_key(work_of: Any) -> None:
     rows = work_of("price", "plain", more="key: kind").rows
-    assert dict(rows.columns) == {"price": ColumnType.NUMBER, "kind": ColumnType.CATEGORY}
+    assert dict(rows.columns) == {"price": Column(ColumnType.NUMBER), "kind": Column(ColumnType.CATEGORY)}
     assert (dict(rows.features), rows.key) == ({"price": "price", "plain": "price"}, ("kind",))
 
 

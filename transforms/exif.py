@@ -1,10 +1,11 @@
 """EXIF orientation, found and applied inside the graph: serving gets the same raw bytes as the build.
 
 JPEG: the first `Exif` segment among the application segments (APPn, COM) that open the file. PNG: the first `eXIf`
-chunk, wherever it stands. Tag 0x0112 of IFD0, SHORT or LONG, one value of 1..8, in either byte order; of several, the
-last. Everything else, malformed EXIF too, is orientation 1 and never an error.
+chunk, wherever it stands. WebP: the first `EXIF` chunk of a file whose header announces one. Tag 0x0112 of IFD0, SHORT
+or LONG, one value of 1..8, in either byte order; of several, the last. Everything else, malformed EXIF too, is
+orientation 1 and never an error.
 
-    upright = turn_jpeg(tf.io.decode_jpeg(encoded), encoded)
+    upright = orient(tf.io.decode_jpeg(encoded), orientation(encoded))
 """
 
 import tensorflow as tf
@@ -24,20 +25,29 @@ APART = {"_noinline": True}
 BYTES = tf.TensorSpec([], tf.string)
 
 
-def turn_jpeg(image: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
-    """Turns a decoded JPEG, uint8 [h, w, channels], upright as its bytes, a string scalar, say: its sides may swap."""
+def orientation(encoded: tf.Tensor) -> tf.Tensor:
+    """Reads the orientation of a picture of any format, a string scalar: int32 scalar 1..8."""
+    is_jpeg = tf.strings.substr(encoded, 0, 2) == b"\xff\xd8"
+    return tf.cond(is_jpeg, lambda: jpeg_orientation(encoded), lambda: other_orientation(encoded))
+
+
+def jpeg_orientation(encoded: tf.Tensor) -> tf.Tensor:
+    """Reads the orientation of a JPEG, a string scalar: int32 scalar 1..8."""
     may_be = contains(tf.strings.substr(encoded, 0, HEAD), r"Exif\x00\x00")
-    return tf.cond(may_be, lambda: orient(image, jpeg_orientation(encoded)), lambda: image)
+    return tf.cond(may_be, lambda: _in_segments(encoded), lambda: tf.constant(1))
 
 
-def turn_png(image: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
-    """Turns a decoded PNG, as `turn_jpeg`."""
-    return tf.cond(contains(encoded, "eXIf"), lambda: orient(image, png_orientation(encoded)), lambda: image)
+def other_orientation(encoded: tf.Tensor) -> tf.Tensor:
+    """Reads the orientation of a PNG or a WebP, a string scalar: int32 scalar 1..8; 1 of anything else."""
+    is_webp = _piece(encoded, tf.constant(8), tf.constant(8)) == b"WEBPVP8X"
+    is_png = tf.strings.substr(encoded, 0, 4) == b"\x89PNG"
+    way = tf.where(is_webp, 2, tf.where(is_png & contains(encoded, "eXIf"), 1, 0))
+    return tf.switch_case(way, [lambda: tf.constant(1), lambda: _in_chunks(encoded), lambda: _in_webp(encoded)])
 
 
 @tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
-def jpeg_orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads the orientation of a JPEG, a string scalar: int32 scalar 1..8."""
+def _in_segments(encoded: tf.Tensor) -> tf.Tensor:
+    """Looks for EXIF in a JPEG."""
 
     def segment(at: tf.Tensor) -> tf.Tensor:
         """Gives five big-endian uint16 as int32: marker, length in bytes, and the name's first six bytes."""
@@ -60,8 +70,8 @@ def jpeg_orientation(encoded: tf.Tensor) -> tf.Tensor:
 
 
 @tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
-def png_orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads the orientation of a PNG, a string scalar: int32 scalar 1..8."""
+def _in_chunks(encoded: tf.Tensor) -> tf.Tensor:
+    """Looks for EXIF in a PNG."""
     exif = int.from_bytes(b"eXIf", "big")
 
     def chunk(at: tf.Tensor) -> tf.Tensor:
@@ -78,6 +88,31 @@ def png_orientation(encoded: tf.Tensor) -> tf.Tensor:
     start = tf.constant(8, tf.int64)
     at, head = tf.while_loop(more, following, (start, chunk(start)), maximum_iterations=MAX_CHUNKS)
     return tiff_orientation(_piece(encoded, at + 8, tf.where(head[1] == exif, tf.minimum(head[0], MAX_EXIF), 0)))
+
+
+@tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
+def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
+    """Looks for EXIF in an extended WebP."""
+    exif = int.from_bytes(b"EXIF", "little")
+    flags = _read(encoded, tf.constant(20), tf.uint8, 1)[0]
+
+    def chunk(at: tf.Tensor) -> tf.Tensor:
+        """Gives two little-endian int32 as int64: type, and length in bytes, negative where it is out of range."""
+        return tf.cast(_read(encoded, at, tf.int32, 2, little_endian=True), tf.int64)
+
+    def more(at: tf.Tensor, head: tf.Tensor) -> tf.Tensor:
+        return (head[0] != exif) & (head[0] != 0) & (head[1] >= 0)
+
+    def following(at: tf.Tensor, head: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        after = at + 8 + head[1] + head[1] % 2
+        return after, chunk(after)
+
+    start = tf.constant(12, tf.int64)
+    at, head = tf.while_loop(more, following, (start, chunk(start)), maximum_iterations=MAX_SEGMENTS)
+    announced = (head[0] == exif) & (flags & 8 > 0)
+    payload = _piece(encoded, at + 8, tf.where(announced, tf.minimum(head[1], MAX_EXIF), 0))
+    named = tf.strings.substr(payload, 0, 6) == b"Exif\0\0"  # as some programs write it
+    return tiff_orientation(_piece(payload, tf.where(named, 6, 0), tf.constant(MAX_EXIF)))
 
 
 def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
@@ -124,11 +159,11 @@ def contains(data: tf.Tensor, pattern: str) -> tf.Tensor:
     return tf.strings.length(without) < tf.strings.length(data)
 
 
-def _read(data: tf.Tensor, at: tf.Tensor, dtype: tf.DType, count: int) -> tf.Tensor:
-    """Reads `count` big-endian numbers at a position; zeros where the data has ended."""
+def _read(data: tf.Tensor, at: tf.Tensor, dtype: tf.DType, count: int, little_endian: bool = False) -> tf.Tensor:
+    """Reads `count` numbers at a position; zeros where the data has ended."""
     size = count * dtype.size
     piece = _piece(data, at, tf.constant(size, at.dtype))
-    return tf.io.decode_raw(piece, dtype, little_endian=False, fixed_length=size)
+    return tf.io.decode_raw(piece, dtype, little_endian=little_endian, fixed_length=size)
 
 
 def _piece(data: tf.Tensor, at: tf.Tensor, size: tf.Tensor) -> tf.Tensor:

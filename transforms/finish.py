@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from transforms.kind import Options, Stored
+from transforms.kind import Options, Stored, part_name
 from transforms.kinds import KINDS
 
 KEY = "key"
@@ -22,7 +22,11 @@ Features = Mapping[str, Options]
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
     """Gives what `tf.io.parse_example` needs to read the features, and the row's key where it is asked for."""
-    spec = {name: KINDS[description["kind"]].stored_spec(description) for name, description in features.items()}
+    spec = {
+        part_name(name, part): stored
+        for name, description in features.items()
+        for part, stored in KINDS[description["kind"]].stored_spec(description).items()
+    }
     return {**spec, KEY: tf.io.FixedLenFeature([], tf.string)} if with_key else spec
 
 
@@ -31,14 +35,18 @@ def finish(features: Features, stored: Mapping[str, Stored]) -> dict[str, tf.Ten
 
     Args:
         features: the features' descriptions; their order is the result's.
-        stored: for each of them a tensor of shape [rows], or ragged [rows, None]; anything else is left out.
+        stored: for each of their parts a tensor of shape [rows], or ragged [rows, None]; anything else is left out.
 
     Returns:
-        Tensors of shape [rows, …] and the dtypes that the kinds' own `finish` state. No rows give tensors of no rows.
+        Tensors of shape [rows, …] and the dtypes that the kinds' own `finish` state, by the parts' names. No rows give
+        tensors of no rows.
     """
-    return {
-        name: KINDS[description["kind"]].finish(description, stored[name]) for name, description in features.items()
-    }
+    ready: dict[str, tf.Tensor] = {}
+    for name, description in features.items():
+        kind = KINDS[description["kind"]]
+        parts = {part: stored[part_name(name, part)] for part in kind.stored_spec(description)}
+        ready |= {part_name(name, part): tensor for part, tensor in kind.finish(description, parts).items()}
+    return ready
 
 
 def parse(features: Features, serialized: tf.Tensor, *, with_key: bool = False) -> dict[str, tf.Tensor]:

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 
-from transforms import category, image, number, raw, text
+from transforms import boxes, categories, category, image, image_sequence, number, numbers, raw, text
 from transforms.kind import Kind
 
 KINDS: Mapping[str, Kind] = {
     "image": image,
+    "image_sequence": image_sequence,
+    "boxes": boxes,
     "text": text,
     "category": category,
+    "categories": categories,
     "number": number,
+    "numbers": numbers,
     "raw": raw,
 }

@@ -5,7 +5,7 @@ the features' raw columns, needed by the analysis alone: `train` (int64, 1 for a
 image that is normalized by the dataset `<feature>/pixels`, `<feature>/sums` and `<feature>/squares` (int64).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -13,9 +13,12 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from transforms.kind import Found, Prepared, Stored
+from transforms.kind import Context, Found, Prepared, Stored, Wanted, part_name
 from transforms.kinds import KINDS
+from transforms.text_options import vocabulary_owner
 
+PICTURES = ("image", "image_sequence")
+"""The kinds whose raw column is pictures."""
 PIXEL_COLUMNS = ("pixels", "sums", "squares")
 """What is known of a sampled picture: how many pixels, and by channel their sum and the sum of their squares."""
 
@@ -27,9 +30,12 @@ class Analyzers(Protocol):
         """Takes the strings of each feature; gives the path of its vocabulary file (string scalar)."""
 
     def moments(
-        self, values: Mapping[str, tf.Tensor], pixels: Mapping[str, tuple[tf.Tensor, ...]], train: tf.Tensor
-    ) -> Mapping[str, tuple[tf.Tensor, tf.Tensor]]:
-        """Takes float32 values and pixel sums; gives mean and scale (float64 scalars) of the values by feature."""
+        self,
+        values: Mapping[str, tuple[tf.Tensor, Wanted]],
+        pixels: Mapping[str, tuple[tf.Tensor, ...]],
+        train: tf.Tensor,
+    ) -> Mapping[str, Found]:
+        """Takes float32 values and what is wanted of them, and pixel sums; gives what the values are like."""
 
 
 @dataclass(frozen=True)
@@ -38,37 +44,58 @@ class Preprocessing:
 
     features: Mapping[str, Mapping[str, Any]]
     analyzers: Analyzers
+    own: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Stored]] | None = None
+    """The user's function: the raw columns and the stored tensors to what is stored instead."""
 
     def __call__(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, Stored]:
-        """Gives the stored tensors by feature."""
+        """Gives the stored tensors by the parts' names."""
         train = inputs["train"] > 0
-        prepared = {
-            name: KINDS[options["kind"]].prepare(options, inputs[name], train)
-            for name, options in self.features.items()
-        }
+        prepared: dict[str, Prepared] = {}
+        columns = {name: inputs[name] for name in self.features if name in inputs}
+        context = Context(train, columns, prepared, self.features)
+        for name in sorted(self.features, key=lambda name: self.features[name]["kind"] not in PICTURES):
+            options = self.features[name]
+            prepared[name] = KINDS[options["kind"]].prepare(options, inputs.get(name), context)
         found = self._analyze(prepared, self._pixels(inputs), train)
-        return {name: one.store(found.get(name, Found())) for name, one in prepared.items()}
+        stored = {
+            part_name(name, part): tensor
+            for name in self.features
+            for part, tensor in prepared[name].store(found.get(name, Found())).items()
+        }
+        return stored if self.own is None else self.own(context.columns, stored)
 
     def _pixels(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tuple[tf.Tensor, ...]]:
         return {
             name: tuple(inputs[f"{name}/{column}"] for column in PIXEL_COLUMNS)
             for name, options in self.features.items()
-            if options.get("normalize") == "dataset"
+            if options["kind"] in PICTURES and options["normalize"] == "dataset"
         }
 
     def _analyze(
         self, prepared: Mapping[str, Prepared], pixels: Mapping[str, tuple[tf.Tensor, ...]], train: tf.Tensor
     ) -> dict[str, Found]:
-        found: dict[str, Found] = {}
-        tokens = {name: one.tokens for name, one in prepared.items() if one.tokens is not None}
-        if tokens:
-            for name, path in self.analyzers.vocabularies(tokens, train).items():
-                found[name] = Found(lookup=partial(_lookup, path, f"{name}_vocabulary"))
-        values = {name: one.values for name, one in prepared.items() if one.values is not None}
+        found = self._vocabularies(prepared, train)
+        values = {name: (one.values, one.wanted) for name, one in prepared.items() if one.values is not None}
         if values or pixels:
-            for name, (mean, scale) in self.analyzers.moments(values, pixels, train).items():
-                found[name] = Found(mean=mean, scale=scale)
+            found |= self.analyzers.moments(values, pixels, train)
         return found
+
+    def _vocabularies(self, prepared: Mapping[str, Prepared], train: tf.Tensor) -> dict[str, Found]:
+        """Features that share a vocabulary are counted together, under its owner's name."""
+        owners = {name: vocabulary_owner(name, self.features[name]) for name in prepared}
+        tokens: dict[str, list[tf.Tensor]] = {}
+        for name, one in prepared.items():
+            if one.tokens is not None:
+                tokens.setdefault(owners[name], []).append(one.tokens)
+        if not tokens:
+            return {}
+        together = {owner: some[0] if len(some) == 1 else tf.concat(some, axis=0) for owner, some in tokens.items()}
+        paths = self.analyzers.vocabularies(together, train)
+        return {
+            name: Found(lookup=partial(_lookup, paths[owners[name]], f"{name}_vocabulary"))
+            for name, one in prepared.items()
+            if one.tokens is not None
+        }
 
 
 def _lookup(path: tf.Tensor, name: str, words: tf.Tensor, unknown: int) -> tf.Tensor:

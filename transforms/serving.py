@@ -1,7 +1,9 @@
 """The serving model: raw columns to model-ready tensors, the transform graph and `transforms.finish` composed.
 
-The exported SavedModel needs TensorFlow alone. Its signature `serving_default` takes every feature but the label,
-`with_label` takes all; inputs are named by feature: string (image bytes, text, names), float32 or int64, shape [rows].
+The exported SavedModel needs TensorFlow alone (and tensorflow-text where the spec asks for its operations). Its
+signature `serving_default` takes every feature but the label, `with_label` takes all; inputs are named by feature:
+string (image bytes, text, names), float32 or int64, shape [rows]. Of a feature that has many values a row the input is
+all rows' values, one after another, and `<feature>_lengths` (int64, [rows]) says how many each row has.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,6 +13,11 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from transforms.finish import finish
+from transforms.kind import part_name
+
+LENGTHS = "lengths"
+Inputs = Mapping[str, tf.TypeSpec]
+"""What the transform graph takes, by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
 
 
 class ServingModel(tf.Module):
@@ -22,27 +29,41 @@ class ServingModel(tf.Module):
         self._layer = tft.TFTransformOutput(export).transform_features_layer()
         self._descriptions = descriptions
 
-    def signature(self, inputs: Mapping[str, tf.DType]) -> Callable[..., Any]:
-        """A concrete function that takes these inputs by name and gives their features."""
-        wanted = {name: self._descriptions[name] for name in self._descriptions if name in inputs}
+    def signature(self, inputs: Inputs, wanted: Mapping[str, Any]) -> Callable[..., Any]:
+        """A concrete function that takes these inputs by name and gives these features."""
 
         def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
-            return finish(wanted, self._layer(raw))
+            return finish(wanted, self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()}))
 
-        specs = {name: tf.TensorSpec([None], dtype, name=name) for name, dtype in inputs.items()}
+        specs = {name: spec for feature, one in inputs.items() for name, spec in _flat(feature, one).items()}
         return tf.function(serve, autograph=False).get_concrete_function(**specs)
 
 
 def export_serving(
-    export: str,
-    descriptions: Mapping[str, Mapping[str, Any]],
-    inputs: Mapping[str, tf.DType],
-    label: str | None,
-    folder: str,
+    export: str, descriptions: Mapping[str, Mapping[str, Any]], inputs: Inputs, label: str | None, folder: str
 ) -> None:
     """Writes the SavedModel into a folder that is not there yet."""
     model = ServingModel(export, descriptions)
-    signatures = {"serving_default": model.signature({name: t for name, t in inputs.items() if name != label})}
+    others = {name: spec for name, spec in inputs.items() if name != label}
+    wanted = {name: description for name, description in descriptions.items() if name != label}
+    signatures = {"serving_default": model.signature(others, wanted)}
     if label is not None:
-        signatures["with_label"] = model.signature(inputs)
+        signatures["with_label"] = model.signature(inputs, descriptions)
     tf.saved_model.save(model, folder, signatures=signatures)
+
+
+def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
+    """The tensors that a feature is given as: a signature takes no ragged ones."""
+    if not isinstance(spec, tf.RaggedTensorSpec):
+        return {feature: tf.TensorSpec([None], spec.dtype, name=feature)}
+    lengths = part_name(feature, LENGTHS)
+    return {
+        feature: tf.TensorSpec([None], spec.dtype, name=feature),
+        lengths: tf.TensorSpec([None], tf.int64, name=lengths),
+    }
+
+
+def _joined(feature: str, spec: Any, raw: Mapping[str, tf.Tensor]) -> Any:
+    if not isinstance(spec, tf.RaggedTensorSpec):
+        return raw[feature]
+    return tf.RaggedTensor.from_row_lengths(raw[feature], raw[part_name(feature, LENGTHS)])

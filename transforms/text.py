@@ -1,39 +1,96 @@
-r"""Text: lower case, words, ids; padded when it is read.
+"""Text: cleaned, cut into tokens, stored as ids, padded when it is read."""
 
-Words are runs of letters, marks, digits and underscores (Unicode categories L, M and N), as in Python's `\w+` with the
-marks that Indic and Arabic scripts write their vowels with.
-"""
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import tensorflow as tf
 
-from transforms.kind import Found, Options, Prepared
-
-NO_WORD = r"[^\p{L}\p{M}\p{N}_]+"
-
-
-def words(text: tf.Tensor) -> tf.RaggedTensor:
-    """Splits UTF-8 texts, shape [rows], into their words in lower case; an empty text gives an empty row."""
-    lower = tf.strings.lower(text, encoding="utf-8")
-    return tf.strings.split(tf.strings.regex_replace(lower, NO_WORD, " "))
+from transforms.cleaning import clean
+from transforms.kind import Context, Found, Options, Parts, Prepared
+from transforms.text_options import MODEL_TOKENIZERS, SpecialIds, counts_words, has_vocabulary, special_ids
+from transforms.tokenizers import tokenize
 
 
-def prepare(options: Options, column: tf.Tensor, train: tf.Tensor) -> Prepared:
-    """Counts the words of the train split (other rows come empty); stores int64 ids, ragged, cut at `max_length`."""
-    tokens = words(column)
+def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
+    """Counts the tokens of the train split (other rows come empty); stores int64 ids, ragged, cut at `max_length`.
 
-    def store(found: Found) -> tf.RaggedTensor:
+    The part `length` is the number of ids before the cut. A missing text is `""`.
+    """
+    tokens = tokenize(clean(column, options), options)
+    if not has_vocabulary(options):
+        return Prepared(lambda _: _stored(tokens, options, partial(_numbers, options)))
+
+    def store(found: Found) -> Parts:
         assert found.lookup is not None  # noqa: S101 - the analysis always gives what was asked for
-        kept = tokens if options["max_length"] is None else tokens[:, : options["max_length"]]
-        return kept.with_flat_values(found.lookup(kept.flat_values, -1) + 2)
+        return _stored(tokens, options, partial(_places, options, found.lookup))
 
-    return Prepared(store, tokens=tokens.flat_values)
-
-
-def stored_spec(description: Options) -> tf.io.RaggedFeature:
-    """A ragged row of int64."""
-    return tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)
+    counted = tokens.flat_values if counts_words(options) else tokens.flat_values[:0]
+    return Prepared(store, tokens=counted)
 
 
-def finish(description: Options, stored: tf.RaggedTensor) -> tf.Tensor:
-    """Pads with 0: int64 ids of shape [rows, max_length], or as long as the longest row where there is no limit."""
-    return stored.to_tensor(default_value=0, shape=[None, description["max_length"]])
+def _places(options: Options, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
+    """The ids of tokens by their places in the vocabulary; several unknown ids are given by hash."""
+    special, buckets = special_ids(options), options["oov_buckets"]
+    assert special.unknown is not None  # noqa: S101 - there always is one beside a vocabulary
+    if buckets == 1:
+        return lookup(tokens, special.unknown - special.first) + special.first
+    places = lookup(tokens, -1)
+    return tf.where(places < 0, _hashed(tokens, buckets) + special.unknown, places + special.first)
+
+
+def _numbers(options: Options, tokens: tf.Tensor) -> tf.Tensor:
+    """The ids of tokens that need no vocabulary: a model's own, hashes, or bytes."""
+    if options["tokenizer"] in MODEL_TOKENIZERS:
+        return tokens
+    if options["hash_buckets"] is not None:
+        tokens = _hashed(tokens, options["hash_buckets"])
+    return tokens + special_ids(options).first
+
+
+def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
+    """0 to n-1 by FarmHash's Fingerprint64, which is the same for ever."""
+    return tf.strings.to_hash_bucket_fast(tokens, buckets)
+
+
+def _stored(tokens: tf.RaggedTensor, options: Options, ids_of: Callable[[tf.Tensor], tf.Tensor]) -> Parts:
+    special = special_ids(options)
+    kept = tokens
+    if options["max_length"] is not None:
+        limit = options["max_length"] - special.added
+        kept = tokens[:, :limit] if options["truncate"] == "end" else tokens[:, -limit:]
+    parts = {"": surround(kept.with_flat_values(ids_of(kept.flat_values)), special)}
+    return parts | ({"length": tokens.row_lengths() + special.added} if options["keep_length"] else {})
+
+
+def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
+    """Puts the begin id before each row and the end id after it, those of them that there are.
+
+    `tf.concat` does so too, with assertions: ops with a state, which an analysis also runs.
+    """
+    if not special.added:
+        return ids
+    rows = ids.nrows()
+    splits = ids.row_splits + special.added * tf.range(rows + 1)
+    inner = tf.range(tf.size(ids.flat_values, tf.int64)) + special.added * ids.value_rowids()
+    places, values = [inner + (special.begin is not None)], [ids.flat_values]
+    for id_, place in ((special.begin, splits[:-1]), (special.end, splits[1:] - 1)):
+        if id_ is not None:
+            places.append(place)
+            values.append(tf.fill([rows], tf.constant(id_, tf.int64)))
+    stitched = tf.dynamic_stitch([tf.cast(place, tf.int32) for place in places], values)
+    return tf.RaggedTensor.from_row_splits(stitched, splits, validate=False)
+
+
+def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature | tf.io.FixedLenFeature]:
+    """A ragged row of int64, and its true length where that is kept."""
+    ids = {"": tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)}
+    return ids | ({"length": tf.io.FixedLenFeature([], tf.int64)} if description.get("keep_length") else {})
+
+
+def finish(description: Options, stored: Parts) -> Parts:
+    """Pads: int64 ids of shape [rows, max_length], or as long as the longest row where there is no limit.
+
+    The part `length` (int64, shape [rows]) is as it was stored.
+    """
+    padded = stored[""].to_tensor(default_value=description["padding_id"], shape=[None, description["max_length"]])
+    return {**stored, "": padded}

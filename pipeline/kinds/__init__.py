@@ -4,10 +4,16 @@ from typing import Annotated
 
 from pydantic import Field
 
+from pipeline.kinds.boxes import Boxes
+from pipeline.kinds.categories import Categories
 from pipeline.kinds.category import Category
 from pipeline.kinds.image import Image
+from pipeline.kinds.image_sequence import ImageSequence
 from pipeline.kinds.number import Number
+from pipeline.kinds.numbers import Numbers
 from pipeline.kinds.raw import Raw
 from pipeline.kinds.text import Text
 
-AnyFeature = Annotated[Image | Text | Category | Number | Raw, Field(discriminator="kind")]
+AnyFeature = Annotated[
+    Image | ImageSequence | Boxes | Text | Category | Categories | Number | Numbers | Raw, Field(discriminator="kind")
+]

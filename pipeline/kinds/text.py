@@ -1,52 +1,175 @@
-"""Text: lower case, words, ids of a vocabulary that is counted over the train split."""
+"""Text: cleaned, cut into tokens, ids of a vocabulary that is learned from the train split, or is given."""
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from pipeline.columns import ColumnType
-from pipeline.kinds.base import Description, Feature, tfds_scalar
+from pipeline.columns import Column, ColumnType
+from pipeline.kinds.base import Description, Feature, tfds_sequence
+from pipeline.kinds.text_rules import check_alone, check_shared
+from pipeline.options import Options
+from transforms.text_options import (
+    BYTES,
+    MODEL_TOKENIZERS,
+    SpecialIds,
+    counts_words,
+    has_vocabulary,
+    needs_tensorflow_text,
+    special_ids,
+    vocabulary_owner,
+)
+
+
+class SharedVocabulary(Options):
+    """Another text's vocabulary."""
+
+    shared_with: str
+    """The feature that has the vocabulary; the words of both are counted together."""
+
+
+def _form(value: Any) -> str:
+    """A size, unless it is a mapping or looks like a path."""
+    if isinstance(value, dict | SharedVocabulary):
+        return "another feature"
+    return "a file" if isinstance(value, str) and ("." in value or "/" in value) else "a size"
+
+
+Size = Annotated[int, Field(ge=1, strict=True)]
+Vocabulary = Annotated[
+    Annotated[Size, Tag("a size")]
+    | Annotated[str, Tag("a file")]
+    | Annotated[SharedVocabulary, Tag("another feature")],
+    Discriminator(_form),
+]
+Widths = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=16, strict=True)], ...],
+    Field(min_length=1),
+    BeforeValidator(lambda value: (value,) if isinstance(value, int) else value, int | tuple[int, ...]),
+]
 
 
 class Text(Feature):
-    """A text as word ids: 0 pads, 1 is unknown, words begin at 2, the most frequent first."""
+    """A text as ids: 0 pads, 1 is unknown, then begin and end where they are asked for, then the tokens' own."""
 
     kind: Literal["text"]
-    tokenizer: Literal["words"] = "words"
-    """words: lower case; runs of letters, marks, digits and underscores."""
-    vocabulary: int = Field(default=32_000, ge=1, strict=True)
-    """How many words have an id of their own."""
+    normalize: Literal["none", "nfc", "nfkc"] = "none"
+    """Unicode's normalization form. nfkc also makes one of what only looks different, such as ﬁ and fi."""
+    case: Literal["lower", "fold", "keep"] = "lower"
+    """lower: small letters; fold: Unicode's NFKC case folding, which makes ß ss; keep: as it is."""
+    tokenizer: Literal["words", "whitespace", "characters", "bytes", "wordpiece", "sentencepiece"] = "words"
+    """words: runs of letters, marks, digits and underscores; whitespace: what stands between white space; characters:
+    code points; bytes: of UTF-8; wordpiece, sentencepiece: pieces of words, learned from the train split or given."""
+    model: str | None = Field(default=None, min_length=1)
+    """A given model instead of a learned one: a SentencePiece model, or a WordPiece vocabulary, a piece a line."""
+    model_type: Literal["unigram", "bpe"] = "unigram"
+    """How a SentencePiece model is learned."""
+    vocabulary: Vocabulary = 32_000
+    """How many tokens have an id of their own; or a file of words, one a line; or {shared_with: FEATURE}."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
-    """A word that the train split holds less often is unknown."""
+    """A word that the train split holds less often is unknown, and nothing is learned from it."""
+    oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
+    """How many ids the unknown tokens share, by their hash: 1 to n."""
+    hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
+    """No vocabulary: every token gets one of so many ids, by its hash."""
+    ngrams: Widths = (1,)
+    """How many tokens in a row make one, joined by a space; a list for several: first all of the first width."""
+    begin: bool = False
+    """Whether an id of its own stands before each text."""
+    end: bool = False
+    """Whether an id of its own stands after each text."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
     """The number of ids that are kept, and the length that a batch is padded to; none: all, and a batch's longest."""
+    truncate: Literal["end", "start"] = "end"
+    """Which side of a long text is cut off."""
+    keep_length: bool = False
+    """Whether `<feature>_length` is stored: the number of ids before the cut."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Text":
+        check_alone(self)
+        return self
+
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks that a shared vocabulary is there, and is alike.
+
+        Raises:
+            WrongValueError: it is not; its path begins at this feature.
+        """
+        if isinstance(self.vocabulary, SharedVocabulary):
+            check_shared(self, self.vocabulary.shared_with, features)
 
     @property
     def analyzed(self) -> bool:
-        """The analysis counts its words."""
-        return True
+        """The analysis counts its words, unless they are given or hashed."""
+        return counts_words(self.model_dump())
 
-    def column_type(self) -> ColumnType:
+    @property
+    def needs_model(self) -> bool:
+        """Whether a tokenizer's model must be there before the graph is made."""
+        return self.tokenizer in MODEL_TOKENIZERS
+
+    @property
+    def needs_training(self) -> bool:
+        """Whether that model is learned from the train split, and under this feature's options."""
+        return self.needs_model and self.model is None and not isinstance(self.vocabulary, SharedVocabulary)
+
+    @property
+    def needs_tensorflow_text(self) -> bool:
+        """Whether a process that loads the export or the serving model must import `tensorflow_text` first."""
+        return needs_tensorflow_text(self.model_dump())
+
+    def vocabulary_owner(self, name: str) -> str:
+        """The feature whose vocabulary or model this one, of this name, uses: its own or the shared one."""
+        return vocabulary_owner(name, self.model_dump())
+
+    def files(self) -> dict[str, str]:
+        """The paths of files that decide what is stored, by option: `model`, or `vocabulary`."""
+        given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
+        return {option: path for option, path in given.items() if path is not None}
+
+    def raw_column(self) -> Column:
         """A string, empty or not."""
-        return ColumnType.TEXT
+        return Column(ColumnType.TEXT, optional=self.optional)
+
+    def parts(self) -> tuple[str, ...]:
+        """The true length, where it is kept."""
+        return ("length",) if self.keep_length else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Where the words lie, and the special ids."""
+        """Where the words lie, and the special ids. Beside what every text has stands only what the spec asks for.
+
+        `statistics` is that of the vocabulary's owner: `vocabulary`, `words` and, of a tokenizer's model, `model` and
+        `special_ids` (`pipeline.tokenizer_models`).
+        """
+        special = SpecialIds(**statistics["special_ids"]) if self.needs_model else special_ids(self.model_dump())
+        tokens = BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
+        named = self.needs_model or has_vocabulary(self.model_dump())
         return {
             "kind": self.kind,
             "stored": "int64",
             "length": "varying",
             "max_length": self.max_length,
-            "vocabulary": statistics["vocabulary"],
-            "vocabulary_size": statistics["words"] + 2,
-            "padding_id": 0,
-            "unknown_id": 1,
-            "first_id": 2,
+            **({"vocabulary": statistics["vocabulary"]} if named else {}),
+            "vocabulary_size": max(special.first + tokens, special.padding + 1),
+            "padding_id": special.padding,
+            "unknown_id": special.unknown,
+            "first_id": special.first,
+            **self._further(special, statistics),
         }
+
+    def _further(self, special: SpecialIds, statistics: Mapping[str, Any]) -> Description:
+        ids = {f"{name}_id": id_ for name, id_ in asdict(special).items() if name in ("begin", "end")}
+        asked = {
+            "tokenizer": self.tokenizer if self.tokenizer != "words" else None,
+            "model": statistics["model"] if self.needs_model else None,
+            "oov_buckets": self.oov_buckets if self.oov_buckets > 1 else None,
+            "hash_buckets": self.hash_buckets,
+            "keep_length": self.keep_length or None,
+        }
+        return {key: value for key, value in (ids | asked).items() if value is not None}
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A sequence of int64."""
-        return {
-            "pythonClassName": "tensorflow_datasets.core.features.sequence_feature.Sequence",
-            "sequence": {"feature": tfds_scalar("int64"), "length": "-1"},
-        }
+        return tfds_sequence("int64")

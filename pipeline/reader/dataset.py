@@ -119,7 +119,7 @@ class Dataset:
             DatasetError: there is no such feature, or it is no category.
         """
         description = find_feature(self.manifest, feature)
-        if description["kind"] != "category":
+        if description["kind"] not in ("category", "categories"):
             raise DatasetError(f"'{feature}' has no classes: its kind is {description['kind']}, not category")
         return self.vocabulary(feature)
 
@@ -130,15 +130,20 @@ class Dataset:
             DatasetError: there is no such feature, it has no vocabulary, or its file is not what it was.
         """
         description = find_feature(self.manifest, feature)
-        if "vocabulary" not in description:
-            raise DatasetError(f"'{feature}' has no vocabulary: its kind is {description['kind']}")
         if feature not in self._vocabularies:
-            self._vocabularies[feature] = words.read_vocabulary(self.folder, description)
+            self._vocabularies[feature] = words.read_vocabulary(self.folder, description, feature)
         return list(self._vocabularies[feature])
 
     def vocabulary_size(self, feature: str) -> int:
-        """The number of ids, the special ones among them: what an embedding needs. Raises: as `vocabulary`."""
-        return len(self.vocabulary(feature))
+        """The number of ids, the special ones among them: what an embedding needs.
+
+        Raises:
+            DatasetError: there is no such feature, or it has no ids.
+        """
+        description = find_feature(self.manifest, feature)
+        if "vocabulary_size" not in description:
+            raise DatasetError(f"'{feature}' has no ids: its kind is {description['kind']}")
+        return int(description["vocabulary_size"])
 
     def to_words(self, feature: str, ids: Any) -> list[Any]:
         """Gives the words of ids, without the padding: a list for a row, a list of lists for a batch.

@@ -8,24 +8,41 @@ from pipeline.manifest import DatasetError
 
 UNKNOWN = "[UNK]"
 PADDING = ""
+NAMES = {"begin_id": "[BEGIN]", "end_id": "[END]"}
 ADVICE = "copy the version again, or build again"
 
 
-def read_vocabulary(folder: Path, description: Mapping[str, Any]) -> list[str]:
+def read_vocabulary(folder: Path, description: Mapping[str, Any], feature: str = "it") -> list[str]:
     """Gives the words of a feature by id: first the special entries that the feature has, then its file's lines.
 
+    The words of a text of bytes are `<0x00>` to `<0xFF>`. A given model's special entries are named in its file.
+
     Raises:
-        DatasetError: the file is missing, is not UTF-8, or holds another number of words than the manifest says.
+        DatasetError: there is no vocabulary, or its file is missing, is not UTF-8, or holds another number of words
+            than the manifest says.
     """
+    if description.get("tokenizer") == "bytes":
+        return _special(description) + [f"<0x{byte:02X}>" for byte in range(256)]
+    if "vocabulary" not in description:
+        hashed = "its ids are hashes (hash_buckets)" if "hash_buckets" in description else None
+        raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description['kind']}")
     path = folder / description["vocabulary"]
-    special = [PADDING] * description["first_id"]
-    if description.get("unknown_id") is not None:
-        special[description["unknown_id"]] = UNKNOWN
-    words = special + _lines(path)
+    words = _special(description) + _lines(path)
+    if description.get("padding_id") == len(words):  # a given model without padding
+        words.append(PADDING)
     expected = description["vocabulary_size"]
     if len(words) != expected:
         raise DatasetError(f"{path} and its special ids are {len(words)} words, expected {expected}: {ADVICE}")
     return words
+
+
+def _special(description: Mapping[str, Any]) -> list[str]:
+    """The entries below the first id of the words' own; unknown words may share several ids."""
+    names = {description[key]: name for key, name in NAMES.items() if key in description}
+    unknown = description.get("unknown_id")
+    if unknown is not None:
+        names |= dict.fromkeys(range(unknown, unknown + description.get("oov_buckets", 1)), UNKNOWN)
+    return [names.get(id_, PADDING) for id_ in range(description["first_id"])]
 
 
 def _lines(path: Path) -> list[str]:

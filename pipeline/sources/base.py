@@ -78,9 +78,9 @@ class Block:
     """Some rows of a chunk: `rows_read = table.num_rows + len(rejects)`."""
 
     table: pa.Table
-    """The asked columns by their names (types of `pipeline.columns`, no nulls), `@position` (int64: 0-based place in
-    the chunk, strictly rising) and, where asked for, `@key` (binary): the row's default key. No asked column's name
-    begins with `@`."""
+    """The asked columns by their names (types of `pipeline.columns`; nulls where a column is optional), `@position`
+    (int64: 0-based place in the chunk, strictly rising) and, where asked for, `@key` (binary): the row's default key.
+    No asked column's name begins with `@`."""
     rejects: list[Reject]
     positions: int
     """How many positions (lines, records, files) of the chunk this block covers, blank lines included."""
@@ -91,10 +91,16 @@ class Source(Options):
 
     format: str
     path: str
+    split: str | None = None
+    """The split that all rows of the source go to; by default each row's own."""
 
     @abstractmethod
     def root(self, files: Files) -> str:
         """The folder that paths are relative to, with no slash at its end."""
+
+    def image_root(self, files: Files) -> str:
+        """The folder that the references to pictures are relative to."""
+        return self.root(files)
 
     @abstractmethod
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:

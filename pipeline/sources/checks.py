@@ -5,18 +5,18 @@ A row has one fault: of the first bad column in the order that they are asked fo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.columns import Columns, ColumnType
+from pipeline.columns import Column, Columns, ColumnType
+from pipeline.image_refs import parse
 from pipeline.keys import join_key
 from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk
-from pipeline.sources.paths import inside
 
 Mask = npt.NDArray[np.bool_]
 """Which rows, shape [rows]."""
@@ -46,7 +46,8 @@ class RawRows:
     """Some rows of a chunk as they were parsed, before any check."""
 
     columns: Mapping[str, pa.Array]
-    """Each of shape [rows], of its type's Arrow type, with nulls."""
+    """Each of shape [rows], of its column's Arrow type, with nulls; of a picture as `pipeline.sources.pictures` gives
+    them."""
     positions: npt.NDArray[np.int64]
     """Where each row lies in the chunk, shape [rows], rising."""
     keys: pa.Array | None
@@ -59,25 +60,45 @@ class RawRows:
     """How many positions of the chunk these rows cover, blank lines included."""
 
 
-def check_columns(raw: RawRows, columns: Columns, folder: str) -> dict[str, pa.Array]:
+def check_columns(raw: RawRows, columns: Columns) -> dict[str, pa.Array]:
     """Checks the asked columns as `check_column` does, in the order that they are asked for."""
-    return {name: check_column(name, kind, raw.columns[name], folder, raw.faults) for name, kind in columns.items()}
+    return {name: check_column(name, column, raw.columns[name], raw.faults) for name, column in columns.items()}
 
 
-def check_column(name: str, kind: ColumnType, values: pa.Array, folder: str, faults: Faults) -> pa.Array:
-    """Checks a column that already has its type's Arrow type; the faults found are added to `faults`.
+def check_column(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
+    """Checks a column that already has its Arrow type; the faults found are added to `faults`.
 
     Returns:
-        The column, of the same length, with nulls where it is bad. Paths, which are given relative to `folder`, come
-        normalized and relative to the source's root.
+        The column, of the same length, with nulls where it is bad, or absent and optional.
     """
-    for reason, message, find in CHECKS[kind]:
-        bad = find(values)
-        if bad.any():
-            add_faults(faults, bad, Fault(reason, message, name))
-            values = pc.if_else(pa.array(bad), pa.scalar(None, values.type), values)
-    if kind is ColumnType.PATH:
-        return _normalized(name, values, folder, faults)
+    return _check_lists(name, column, values, faults) if column.many else _check_values(name, column, values, faults)
+
+
+def _check_values(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
+    for check in CHECKS[column.type]:
+        bad = check.find(values)
+        if not bad.any():
+            continue
+        if not (column.optional and check.is_absence):
+            add_faults(faults, bad, Fault(check.reason, check.message, name))
+        values = pc.if_else(pa.array(bad), pa.scalar(None, values.type), values)
+    return values
+
+
+def _check_lists(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
+    if not column.optional:
+        add_faults(faults, _is_null(values), Fault(ABSENT.reason, ABSENT.message, name))
+    rows = pc.list_parent_indices(values).to_numpy()
+    inner: Faults = {}
+    _check_values(name, replace(column, many=False, optional=False), pc.list_flatten(values), inner)
+    for place, fault in inner.items():
+        faults.setdefault(int(rows[place]), replace(fault, message=f"in the list: {fault.message}"))
+    lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+    if column.length is not None:
+        wrong = (lengths != column.length) & ~_is_null(values)
+        add_faults(faults, wrong, Fault("wrong_type", f"the list has not {column.length} values", name))
+    message = f"the number of values is no multiple of {column.multiple}"
+    add_faults(faults, lengths % column.multiple != 0, Fault("wrong_type", message, name))
     return values
 
 
@@ -116,18 +137,16 @@ def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: 
     """A rejected row's key, where it is known."""
     if keys is not None:
         default: bytes | None = keys[row].as_py()
-        return None if default is None else default.decode()
-    values = [columns[name].slice(row, 1).cast(pa.string())[0].as_py() for name in key]
-    return join_key(values).decode() if values and None not in values else None
+        return None if default is None else default.decode("utf-8", "replace")
+    values = [_key_part(columns[name][row].as_py()) for name in key]
+    return join_key(values).decode("utf-8", "replace") if values and None not in values else None
 
 
-def _normalized(name: str, values: pa.Array, folder: str, faults: Faults) -> pa.Array:
-    paths = [None if path is None else inside(folder, path) for path in values.to_pylist()]
-    normalized = pa.array(paths, pa.string())
-    outside = _mask(normalized.is_null()) & ~_mask(values.is_null())
-    message = "the path is absolute, is a URL, or leaves the source's folder"
-    add_faults(faults, outside, Fault("forbidden_path", message, name))
-    return normalized
+def _key_part(value: object) -> str | None:
+    """A value as a part of a key; a picture's is its path, where it has one."""
+    if isinstance(value, bytes):
+        return parse(value).path or None
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else value and str(value)
 
 
 def _mask(found: pa.BooleanArray) -> Mask:
@@ -168,18 +187,27 @@ def _is_not_float32(values: pa.Array) -> Mask:
         return ~np.isfinite(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float32))
 
 
-Check = tuple[str, str, Callable[[pa.Array], Mask]]
+@dataclass(frozen=True)
+class Check:
+    """One thing that may be wrong with a value."""
 
-ABSENT: Check = ("missing_value", "the column is absent, null or empty", _is_null)
-UTF8: Check = ("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
-BLANK: Check = ("missing_value", "the column is blank", _is_blank)
-ONE_LINE: Check = ("wrong_type", "a category is one line, this one holds a line break", _has_newline)
-FLOAT32: Check = ("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
+    reason: str
+    message: str
+    find: Callable[[pa.Array], Mask]
+    is_absence: bool = False
+    """Whether the value is not there: no fault of an optional column."""
+
+
+ABSENT = Check("missing_value", "the column is absent, null or empty", _is_null, is_absence=True)
+UTF8 = Check("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
+BLANK = Check("missing_value", "the column is blank", _is_blank, is_absence=True)
+ONE_LINE = Check("wrong_type", "a category is one line, this one holds a line break", _has_newline)
+FLOAT32 = Check("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 
 CHECKS: Mapping[ColumnType, tuple[Check, ...]] = {
     ColumnType.TEXT: (ABSENT, UTF8),
     ColumnType.CATEGORY: (ABSENT, UTF8, BLANK, ONE_LINE),
     ColumnType.NUMBER: (ABSENT, FLOAT32),
     ColumnType.INTEGER: (ABSENT,),
-    ColumnType.PATH: (ABSENT, UTF8, BLANK),
+    ColumnType.IMAGE: (ABSENT,),
 }

@@ -1,122 +1,145 @@
-"""CSV with a header as rows: RFC 4180, comma, UTF-8 with or without a byte order mark.
+"""The rows of CSV files, in the types that are asked for. What a record is: `pipeline.sources.csv_records`.
 
-A quoted cell may hold commas and newlines. A record's position is the line, counted from 0, where it starts; the
-header's line and blank lines are positions too, and no rows.
+A record's position is the line, counted from 0, where it starts; the header's lines and blank lines are positions too,
+and no rows.
 """
 
-import csv
-import io
-from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
+import pyarrow as pa
 
-from pipeline.columns import Columns
+from pipeline.columns import Columns, ColumnType
 from pipeline.rejects import Reject
 from pipeline.sources.base import Chunk, Files, SourceError
-from pipeline.sources.cells import typed_column
+from pipeline.sources.cells import typed_cells
 from pipeline.sources.checks import Faults, RawRows
-from pipeline.sources.lines import MAX_LINE_BYTES
+from pipeline.sources.csv_cells import CellReader, Cells, cells_of
+from pipeline.sources.csv_records import Dialect, Places, Records, read_records
+from pipeline.sources.encoded import open_utf8
+from pipeline.sources.paths import is_utf8
+from pipeline.sources.pictures import references
 
-BATCH_CHARACTERS = 4 << 20
-BATCH_RECORDS = 16_384
-
-Record = tuple[int, list[str] | str]
-"""The line where a record starts, and its cells or what is wrong with it."""
-
-csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit is 128 KiB, less than a long text
+BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
+HEADER_BYTES = 64 << 10  # 64 KiB: what is read at once for a header
 
 
-def csv_header(files: Files, path: str) -> list[str]:
-    """Gives the names of the columns; none where the file is empty.
+@dataclass(frozen=True)
+class CsvFile:
+    """How a file is read, and the records of it that are: those that start in the bytes `[start, end)`."""
+
+    dialect: Dialect = Dialect()
+    encoding: str = "utf-8"
+    names: tuple[str, ...] = ()
+    """The columns."""
+    has_header: bool = True
+    """Whether the file's first record is the header."""
+    start: int = 0
+    """Where a record starts."""
+    end: int | None = None
+    first_line: int = 0
+    """The line of the file, counted from 0, that `start` is in."""
+
+
+def first_record(files: Files, path: str, dialect: Dialect, encoding: str) -> list[str]:
+    """Gives the cells of the first record, which is the header; none where the file is empty.
 
     Raises:
-        SourceError: two columns have the same name, or the header is no CSV.
+        SourceError: the header is no CSV, or not of the encoding.
         OSError: the file cannot be read.
     """
-    with files.open(path) as file:
-        try:
-            names: list[str] = next(filter(None, _reader(file)), [])
-        except csv.Error as error:
-            raise SourceError(f"{path}: the header is not CSV: {error}") from error
-    for name in names:
+    with open_utf8(files, path, encoding) as file:
+        for records in read_records(file, dialect, HEADER_BYTES):
+            for record in records.filled[:1].tolist():
+                if record in records.faults:
+                    raise SourceError(f"{path}: {records.faults[record].replace('record', 'header', 1)}")
+                [names] = cells_of([records.text(record)], dialect)
+                if not all(map(is_utf8, names)):
+                    other = "utf-16 or cp1252" if encoding == "utf-8" else "utf-8"
+                    raise SourceError(f"{path}: the header is not {encoding}; set `encoding`, such as {other}")
+                return names
+    return []
+
+
+def check_once(path: str, names: Sequence[str], asked: Iterable[str]) -> None:
+    """Checks that no column that is asked for is there twice.
+
+    Raises:
+        SourceError: one is.
+    """
+    for name in asked:
         if names.count(name) > 1:
             raise SourceError(f"{path} has two columns {name!r}; rename one")
-    return names
 
 
-def read_csv(chunk: Chunk, path: str, files: Files, columns: Columns, fields: Mapping[str, str]) -> Iterator[RawRows]:
-    """Reads the rows of a whole file, some thousand at a time.
+def read_csv(
+    chunk: Chunk,
+    path: str,
+    files: Files,
+    columns: Columns,
+    pictures: tuple[str, str],
+    form: CsvFile,
+    with_key: bool,
+) -> Iterator[RawRows]:
+    """Reads rows, some thousand at a time.
 
     Args:
-        chunk: The chunk that the file is.
+        chunk: The chunk that they are.
         path: The file's full path.
         files: What opens it.
         columns: What is asked for; a column that the header lacks is null in every row.
-        fields: The name in the header of a column, where it is another one.
+        pictures: What paths of pictures are relative to (`pipeline.sources.pictures`): a root, and a folder below it.
+        form: Which records are read, and how.
+        with_key: Whether the default keys are asked for.
 
     Raises:
         OSError: the file cannot be read.
     """
-    with files.open(path) as file:
-        reader = _reader(file)
-        header: list[str] = next(filter(None, reader), [])
-        names = {name: fields.get(name, name) for name in columns}
-        places = {name: header.index(field) if field in header else None for name, field in names.items()}
-        covered = 0
-        for batch in _batches(_records(reader, len(header))):
-            yield _raw_rows(chunk, batch, columns, places, reader.line_num - covered)
-            covered = reader.line_num
+    places = {name: form.names.index(name) for name in columns if name in form.names}
+    cells = CellReader(form.dialect, len(form.names), sorted(set(places.values())), with_key)
+    rows = _Rows(chunk, columns, places, pictures, cells)
+    to_skip, first = int(form.has_header and not form.start), 0
+    with open_utf8(files, path, form.encoding, form.start, form.end) as file:
+        for records in read_records(file, form.dialect):
+            skipped, to_skip = to_skip, max(0, to_skip - len(records.filled))
+            yield from rows.read(records, records.filled[skipped:], first)
+            first += records.line_count
 
 
-def _reader(file: BinaryIO) -> Any:
-    """A CSV reader; bytes that are not UTF-8 come as surrogates. Text behind a closing quote is an error."""
-    text = io.TextIOWrapper(file, "utf-8-sig", errors="surrogateescape", newline="")
-    return csv.reader(text, strict=True)
+@dataclass(frozen=True)
+class _Rows:
+    """Makes rows of records."""
 
+    chunk: Chunk
+    columns: Columns
+    places: Mapping[str, int]
+    """Where the columns stand in the header; a column that it lacks is not there."""
+    pictures: tuple[str, str]
+    cells: CellReader
 
-def _records(reader: Any, cells: int) -> Iterator[Record]:
-    """Gives the records that are not blank, with the lines where they start; a string says what is wrong with one."""
-    while True:
-        line = reader.line_num
-        try:
-            record = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield line, f"the record is not CSV: {error}"
-            continue
-        if record:
-            yield line, record if len(record) == cells else f"{len(record)} cells, the header has {cells}"
+    def read(self, records: Records, chosen: Places, first: int) -> Iterator[RawRows]:
+        """Gives some records' rows; they cover all lines of `records`, the first of which is line `first`."""
+        for batch, covered in records.batches(chosen, BATCH_RECORDS):
+            cells = self.cells.read(records, batch)
+            yield self._raw_rows(cells, records.lines + first, records.is_too_large, covered)
 
+    def _raw_rows(self, cells: Cells, lines: Places, is_too_large: bool, covered: int) -> RawRows:
+        faults: Faults = {}
+        reason = "too_large" if is_too_large else "malformed_row"
+        return RawRows(
+            columns={name: self._typed(name, cells, faults) for name in self.columns},
+            positions=lines[cells.good],
+            keys=cells.keys,
+            faults=faults,
+            unparsed=[
+                Reject(self.chunk.index, int(lines[record]), reason, message, key)
+                for record, (message, key) in cells.faults.items()
+            ],
+            covered=covered,
+        )
 
-def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
-    batch, characters = list[Record](), 0
-    for record in records:
-        batch.append(record)
-        characters += sum(map(len, record[1]))
-        if characters >= BATCH_CHARACTERS or len(batch) == BATCH_RECORDS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
-
-
-def _raw_rows(
-    chunk: Chunk, batch: list[Record], columns: Columns, places: Mapping[str, int | None], covered: int
-) -> RawRows:
-    good = [(line, record) for line, record in batch if not isinstance(record, str)]
-    faults: Faults = {}
-    arrays = {}
-    for name, kind in columns.items():
-        place = places[name]
-        cells = [None if place is None else record[place] for _, record in good]
-        arrays[name] = typed_column(name, kind, cells, faults)
-    return RawRows(
-        columns=arrays,
-        positions=np.array([line for line, _ in good], np.int64),
-        keys=None,
-        faults=faults,
-        unparsed=[Reject(chunk.index, line, "malformed_row", bad) for line, bad in batch if isinstance(bad, str)],
-        covered=covered,
-    )
+    def _typed(self, name: str, cells: Cells, faults: Faults) -> pa.Array:
+        column = self.columns[name]
+        values = cells.columns[self.places[name]] if name in self.places else pa.nulls(len(cells.good), pa.string())
+        typed = typed_cells(name, column, values, faults)
+        return references(name, typed, *self.pictures, faults) if column.type is ColumnType.IMAGE else typed

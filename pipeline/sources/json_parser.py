@@ -14,7 +14,7 @@ lines at fault stand alone. The outcome of a line is therefore its own.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from pipeline.columns import ARROW_TYPES, INT64, Columns, ColumnType
+from pipeline.columns import INT64
 from pipeline.sources.checks import Fault
+from pipeline.sources.json_fields import Field, Shape, arrow_schema
 from pipeline.sources.lines import Lines, Rows
 
-CATEGORY_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 WANTED = {pa.string(): "a string", pa.float64(): "a number", pa.int64(): "a 64-bit integer", pa.bool_(): "a boolean"}
 JSON_NAMES = {
     str: "a string",
@@ -34,7 +34,7 @@ JSON_NAMES = {
     float: "a number",
     bool: "a boolean",
     dict: "an object",
-    list: "an array",
+    list: "a list",
 }
 SURROGATE = re.compile("[\ud800-\udfff]")
 FEW_LINES = 32
@@ -48,88 +48,81 @@ class Parsed:
     rows: Rows
     """The lines that are rows of `table`."""
     table: pa.Table
-    """The fields, nulls included, nothing checked; a category has its JSON type."""
+    """The fields, one inside the other, nulls included, nothing checked; each value has its JSON type."""
     faults: dict[int, Fault]
     """The other lines that are not blank."""
 
 
-def arrow_schema(columns: Columns, fields: Mapping[str, str], category_types: Mapping[str, str]) -> pa.Schema:
-    """The fields that the parser reads, one a column, with the Arrow types of their JSON types.
+class Parser:
+    """Parses lines, of which it reads some fields."""
 
-    Args:
-        columns: What is asked for.
-        fields: The JSON field of a column, where it is not the column's name.
-        category_types: The JSON types of the categories.
-    """
-    return pa.schema(
-        [
-            (
-                fields.get(name, name),
-                CATEGORY_TYPES[category_types.get(name, "string")]
-                if kind is ColumnType.CATEGORY
-                else ARROW_TYPES[kind],
-            )
-            for name, kind in columns.items()
-        ]
-    )
+    def __init__(self, fields: Sequence[Field]) -> None:
+        """Takes the fields.
+
+        Raises:
+            SourceError: one is wanted as a value, and another as a part of it.
+        """
+        self._fields = fields
+        self._schema = arrow_schema(fields)
+
+    def parse(self, lines: Lines) -> Parsed:
+        """Parses the lines of a piece; each has the outcome that it has alone."""
+        objects = lines.objects
+        faults = {
+            line: Fault("malformed_row", "the line is not one JSON object: it does not begin with { and end with }")
+            for line in lines.others.tolist()
+        }
+        faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
+        tables = self._parse(lines, objects, faults)
+        rows = objects[[line not in faults for line in objects.tolist()]] if faults else objects
+        return Parsed(rows, pa.concat_tables([self._schema.empty_table(), *tables]).combine_chunks(), faults)
+
+    def _parse(self, lines: Lines, rows: Rows, faults: dict[int, Fault]) -> list[pa.Table]:
+        """Gives the tables of the lines that are good, in their order, and adds the faults of the others."""
+        if not len(rows):
+            return []
+        data = lines.take(rows)
+        table = _read(data, self._schema)
+        if not isinstance(table, str) and table.num_rows == len(rows):
+            return [table]
+        if len(rows) == 1:
+            row = int(rows[0])
+            faults[row] = _explain(lines[row], self._fields) or _parser_fault(table)
+            return []
+        parts = self._around_faults(lines, rows, faults) if len(rows) <= FEW_LINES else np.array_split(rows, 2)
+        return [table for part in parts for table in self._parse(lines, part, faults)]
+
+    def _around_faults(self, lines: Lines, rows: Rows, faults: dict[int, Fault]) -> list[Rows]:
+        """Cuts a few rows, one of which is bad, so that those that look bad stand alone; never gives them back whole.
+
+        Lines with a value of another JSON type are taken out at once: the parser never takes them, and a call of it
+        costs 100 microseconds, which a column of the wrong type would cost twice a line.
+        """
+        parts: list[list[int]] = [[]]
+        for row, line in zip(rows.tolist(), lines.each(rows), strict=True):
+            fault = _explain(line, self._fields)
+            if fault is None:
+                parts[-1].append(row)
+            elif fault.reason == "wrong_type":
+                faults[row] = fault
+            else:
+                parts += [[row], []]
+        if len(parts[0]) == len(rows):
+            return np.array_split(rows, 2)
+        return [np.array(part, np.int64) for part in parts]
 
 
-def parse_lines(lines: Lines, schema: pa.Schema) -> Parsed:
-    """Parses the lines of a piece; each has the outcome that it has alone."""
-    objects = lines.objects
-    faults = {
-        line: Fault("malformed_row", "the line is not one JSON object: it does not begin with { and end with }")
-        for line in lines.others.tolist()
-    }
-    faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
-    tables = _parse(lines, objects, schema, faults)
-    rows = objects[[line not in faults for line in objects.tolist()]] if faults else objects
-    return Parsed(rows, pa.concat_tables([schema.empty_table(), *tables]).combine_chunks(), faults)
-
-
-@dataclass(frozen=True)
-class Peek:
-    """What the first lines of a file hold."""
-
-    objects: int
-    """How many lines are JSON objects."""
-    fields: list[str]
-    """Their keys, in the order of their first appearance."""
-    types: dict[str, str]
-    """The JSON type of a key's first string, integer or boolean."""
-
-
-def peek(lines: Iterable[bytes]) -> Peek:
-    """Looks at some lines; those that are no JSON object are passed over."""
-    objects, fields, types = 0, dict[str, None](), dict[str, str]()
+def peek(lines: Iterable[bytes]) -> Shape:
+    """Looks at what some lines hold; those that are no JSON object are passed over."""
+    shape = Shape()
     for line in lines:
         try:
             row = _loads(line)
+            if isinstance(row, dict):
+                shape.add(row)
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict):
-            objects += 1
-            fields |= dict.fromkeys(row)
-            for name, value in row.items():
-                if type(value) in (str, int, bool):
-                    types.setdefault(name, {str: "string", int: "integer", bool: "boolean"}[type(value)])
-    return Peek(objects, list(fields), types)
-
-
-def _parse(lines: Lines, rows: Rows, schema: pa.Schema, faults: dict[int, Fault]) -> list[pa.Table]:
-    """Gives the tables of the lines that are good, in their order, and adds the faults of the others."""
-    if not len(rows):
-        return []
-    data = lines.take(rows)
-    table = _read(data, schema)
-    if not isinstance(table, str) and table.num_rows == len(rows):
-        return [table]
-    if len(rows) == 1:
-        row = int(rows[0])
-        faults[row] = _explain(lines[row], schema) or _parser_fault(table)
-        return []
-    parts = _around_faults(lines, rows, schema, faults) if len(rows) <= FEW_LINES else np.array_split(rows, 2)
-    return [table for part in parts for table in _parse(lines, part, schema, faults)]
+    return shape
 
 
 def _read(data: bytes, schema: pa.Schema) -> pa.Table | str:
@@ -144,27 +137,7 @@ def _read(data: bytes, schema: pa.Schema) -> pa.Table | str:
         return str(error)
 
 
-def _around_faults(lines: Lines, rows: Rows, schema: pa.Schema, faults: dict[int, Fault]) -> list[Rows]:
-    """Cuts a few rows, one of which is bad, so that those that look bad stand alone; never gives them back whole.
-
-    Lines with a value of another JSON type are taken out at once: the parser never takes them, and a call of it costs
-    100 microseconds, which a column of the wrong type would cost twice a line.
-    """
-    parts: list[list[int]] = [[]]
-    for row, line in zip(rows.tolist(), lines.each(rows), strict=True):
-        fault = _explain(line, schema)
-        if fault is None:
-            parts[-1].append(row)
-        elif fault.reason == "wrong_type":
-            faults[row] = fault
-        else:
-            parts += [[row], []]
-    if len(parts[0]) == len(rows):
-        return np.array_split(rows, 2)
-    return [np.array(part, np.int64) for part in parts]
-
-
-def _explain(line: bytes, schema: pa.Schema) -> Fault | None:
+def _explain(line: bytes, fields: Sequence[Field]) -> Fault | None:
     """Says what may be wrong with a line, and nothing of what the line holds; None where nothing is found.
 
     What it calls `wrong_type` the parser never takes.
@@ -175,13 +148,37 @@ def _explain(line: bytes, schema: pa.Schema) -> Fault | None:
         return Fault("malformed_row", f"the line is not one JSON object: {invalid.msg}, character {invalid.pos + 1}")
     except (ValueError, RecursionError):
         return None
-    for field in schema:
-        value = row.get(field.name)
+    faults = (_misfit(row, field) for field in fields)
+    return next(filter(None, faults), None)
+
+
+def _misfit(row: dict[str, Any], field: Field) -> Fault | None:
+    """What is wrong with a field's first value that does not fit, if one does not."""
+    values: list[Any] = [row]
+    for key, lists in field.steps:
+        for value in values:
+            if not isinstance(value, dict):
+                return _wrong("an object", value, field)
+        values = _filled(value.get(key) for value in values)
+        for _ in range(lists):
+            for value in values:
+                if not isinstance(value, list):
+                    return _wrong("a list", value, field)
+            values = _filled(inner for value in values for inner in value)
+    for value in values:
         if isinstance(value, str) and SURROGATE.search(value):
             return Fault("invalid_utf8", "the string is not UTF-8, or holds an unpaired surrogate", field.name)
-        if value is not None and not _fits(value, field.type):
-            return Fault("wrong_type", f"wanted {WANTED[field.type]}, found {_found(value, field.type)}", field.name)
+        if not _fits(value, field.type):
+            return _wrong(WANTED[field.type], value, field)
     return None
+
+
+def _filled(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
+
+
+def _wrong(wanted: str, value: object, field: Field) -> Fault:
+    return Fault("wrong_type", f"wanted {wanted}, found {_found(value, wanted)}", field.name)
 
 
 def _parser_fault(result: pa.Table | str) -> Fault:
@@ -197,8 +194,8 @@ def _loads(line: bytes) -> Any:
     return json.loads(line.decode("utf-8", "surrogateescape"), parse_int=lambda digits: int(digits[:DIGITS]))
 
 
-def _found(value: object, wanted: pa.DataType) -> str:
-    a_number = _is_number(value) and wanted in (pa.int64(), pa.float64())
+def _found(value: object, wanted: str) -> str:
+    a_number = _is_number(value) and wanted in (WANTED[pa.int64()], WANTED[pa.float64()])
     return "a number that is none" if a_number else JSON_NAMES[type(value)]
 
 

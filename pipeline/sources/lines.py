@@ -25,9 +25,12 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
     """Gives the lines that start in the bytes `[start, end)`, a piece of whole lines at a time.
 
     A piece has at most about `PIECE_BYTES` or is one longer line. Of a line of more than `MAX_LINE_BYTES` only the
-    beginning may come, still longer than that. No piece is empty; an empty range gives none.
+    beginning may come, still longer than that. No piece is empty; an empty range gives none. From a start of 0 nothing
+    is sought, so a stream that is decompressed will do.
     """
-    offset, rest = (next_line(file, start - 1), b"") if start else _beginning(file)
+    if start:
+        file.seek(start - 1)
+    offset, rest = _next_line(file, start - 1) if start else _beginning(file)
     if start and offset >= end:
         return
     while True:
@@ -45,21 +48,19 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
             offset, rest = offset + cut, rest[cut:]
         elif len(rest) > MAX_LINE_BYTES:
             yield rest
-            offset, rest = next_line(file, offset + len(rest)), b""
+            offset, rest = _next_line(file, offset + len(rest))
             if offset >= end:
                 return
 
 
-def next_line(file: BinaryIO, offset: int) -> int:
-    """Seeks to where the line after the first newline at or behind `offset` starts; the end where there is none."""
-    file.seek(offset)
+def _next_line(file: BinaryIO, offset: int) -> tuple[int, bytes]:
+    """Reads from `offset`, where the file is, past a newline: where the next line starts, and what was read of it."""
     while tail := file.read(TAIL_BYTES):
         newline = tail.find(b"\n")
         if newline >= 0:
-            file.seek(offset + newline + 1)
-            return offset + newline + 1
+            return offset + newline + 1, tail[newline + 1 :]
         offset += len(tail)
-    return offset
+    return offset, b""
 
 
 def _beginning(file: BinaryIO) -> tuple[int, bytes]:

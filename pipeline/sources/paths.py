@@ -53,7 +53,7 @@ def check_names(file: str, asked: Iterable[str], found: Collection[str], where: 
     for name in asked:
         if name not in found:
             near = did_you_mean(name, found, "{!r}")
-            raise SourceError(f"{file} has no column {name!r}{where}; it has {_listed(found)}{near}")
+            raise SourceError(f"{file} has no column {name!r}{where}; it has {listed(found)}{near}")
 
 
 def is_image(path: str) -> bool:
@@ -70,7 +70,8 @@ def planning(path: str) -> Iterator[None]:
         raise SourceError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
 
 
-def _listed(found: Collection[str]) -> str:
+def listed(found: Collection[str], limit: int = SHOWN_COLUMNS) -> str:
+    """The first few of some names, as a message shows them."""
     names = [ascii(name) if not name.isprintable() else name for name in found]
-    more = f" and {len(names) - SHOWN_COLUMNS} more" if len(names) > SHOWN_COLUMNS else ""
-    return (", ".join(names[:SHOWN_COLUMNS]) or "none") + more
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return (", ".join(names[:limit]) or "none") + more

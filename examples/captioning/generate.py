@@ -1,0 +1,29 @@
+"""Generates pictures of coloured bars with a caption beside each: `0001.png` and `0001.txt`.
+
+python examples/captioning/generate.py demo/captioning/data
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+COLOURS = {"red": (210, 40, 40), "green": (40, 160, 60), "blue": (40, 70, 200), "yellow": (230, 210, 40)}
+
+
+def generate(folder: Path, pictures: int = 600) -> None:
+    """Fills a new folder; the same number gives the same files."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for number in range(pictures):
+        left, right = random.choice(list(COLOURS), 2)
+        pixels = np.empty((32, 48, 3))
+        pixels[:, :24], pixels[:, 24:] = COLOURS[left], COLOURS[right]
+        noisy = np.clip(pixels + random.normal(0, 12, pixels.shape), 0, 255).astype(np.uint8)
+        Image.fromarray(noisy).save(folder / f"{number:04d}.png")
+        (folder / f"{number:04d}.txt").write_text(f"a {left} bar beside a {right} bar\n")
+
+
+if __name__ == "__main__":
+    generate(Path(sys.argv[1]))

@@ -1,0 +1,135 @@
+"""What must be known before the rows are read for good: a small pass over the same chunks, where a spec needs it.
+
+Three things: the bounds of a split by classes (`pipeline.strata`), the label's classes where a function of the user's
+is to see the train split alone, and the words that a tokenizer is trained from. Each chunk leaves a file in the build's
+folder; the driver adds them up in the chunks' order.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather
+
+from pipeline.images import pictures_of
+from pipeline.layout import hash_keys
+from pipeline.reports import attempt_name
+from pipeline.rows import key_rows
+from pipeline.sources.base import Chunk
+from pipeline.statistics import Counts, add_counts, most_frequent
+from pipeline.strata import strata
+from pipeline.tokenizer_training import count_words, train
+from pipeline.work import Work
+
+FIRST = "first"
+"""The folder of the pass' files."""
+
+
+class ClassReader:
+    """Reads of a chunk the classes of a feature, and the split hashes of the keys."""
+
+    def __init__(self, work: Work, feature: str) -> None:
+        self._work = work
+        self._feature = feature
+
+    def read(self, chunk: Chunk) -> None:
+        """Leaves a table of classes and hashes; a row with several classes has several."""
+        tables = []
+        for rows in _rows(self._work, chunk):
+            hashes, _, _ = hash_keys(rows["@key"].to_pylist())
+            classes = rows[self._feature].combine_chunks()
+            if pa.types.is_list(classes.type):
+                hashes = hashes[pc.list_parent_indices(classes).to_numpy()]
+                classes = pc.list_flatten(classes)
+            tables.append(pa.table({"class": classes, "hash": hashes}))
+        _write(self._work, self._feature, chunk, tables)
+
+
+class WordReader:
+    """Counts the words of a chunk's rows of the train split, for each tokenizer that is trained."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def read(self, chunk: Chunk) -> None:
+        """Leaves a table of the features that tokenizers are named after, words and counts."""
+        trained = self._work.trained()
+        counted: dict[str, Counts] = {owner: {} for owner in trained.values()}
+        train_split = self._work.layout.splits.index("train")
+        for rows in _rows(self._work, chunk):
+            chosen = rows.filter(pc.equal(rows["@split"], train_split))
+            for name, owner in trained.items():
+                found = count_words(chosen[name].combine_chunks(), self._work.features[name])
+                add_counts(counted[owner], found.keys(), found.values())
+        tables = [
+            pa.table(
+                {"feature": [name] * len(counts), "word": pa.array(counts, pa.binary()), "count": list(counts.values())}
+            )
+            for name, counts in counted.items()
+            if counts
+        ]
+        _write(self._work, "words", chunk, tables)
+
+
+def with_strata(work: Work, chunks: Sequence[Chunk], feature: str) -> Work:
+    """The work with the bounds of each class, of what `ClassReader` left."""
+    parts: dict[str, list[Any]] = {}
+    for table in _tables(work, feature, chunks):
+        for name in pc.unique(table["class"]).to_pylist():
+            of_class = table.filter(pc.equal(table["class"], name))
+            parts.setdefault(name.decode(), []).append(of_class["hash"].to_numpy())
+    classes = {name: np.concatenate(hashes) for name, hashes in parts.items()}
+    return replace(work, rows=replace(work.rows, strata=strata(classes, list(work.layout.weights.values()))))
+
+
+def with_classes(work: Work, chunks: Sequence[Chunk], label: str) -> Work:
+    """The work with the label's classes, of all splits, as those that the spec gives."""
+    counts: Counts = {}
+    for table in _tables(work, label, chunks):
+        found = table["class"].value_counts()
+        add_counts(counts, found.field("values").to_pylist(), found.field("counts").to_pylist())
+    classes = tuple(word.decode() for _, word in most_frequent(counts, None, 1))
+    return replace(work, features={**work.features, label: {**work.features[label], "classes": classes}})
+
+
+def trained_models(work: Work, chunks: Sequence[Chunk]) -> dict[str, bytes]:
+    """Trains the tokenizers of what `WordReader` left; gives them by the feature that each is named after.
+
+    Raises:
+        UserError: a tokenizer cannot be trained from these words.
+    """
+    counts: dict[str, Counts] = {owner: {} for owner in work.trained().values()}
+    for table in _tables(work, "words", chunks):
+        for owner, word, count in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            add_counts(counts[owner], [word], [count])
+    return {owner: train(found, work.features[owner], owner) for owner, found in counts.items()}
+
+
+def _rows(work: Work, chunk: Chunk) -> Iterator[pa.Table]:
+    read_picture = pictures_of(work).read
+    form = work.rows
+    for block in work.sources[chunk.source].read(chunk, work.files, form.columns, form.source_key):
+        yield key_rows(block, chunk, form, work.layout, read_picture)[0]
+
+
+def _write(work: Work, what: str, chunk: Chunk, tables: list[pa.Table]) -> None:
+    folder = os.path.join(work.path(FIRST), what)
+    os.makedirs(folder, exist_ok=True)
+    attempt = os.path.join(folder, attempt_name("part"))
+    pa.feather.write_feather(pa.concat_tables(tables) if tables else pa.table({}), attempt, compression="lz4")
+    os.replace(attempt, _path(work, what, chunk))
+
+
+def _tables(work: Work, what: str, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
+    for chunk in chunks:
+        table = pa.feather.read_table(_path(work, what, chunk))
+        if table.num_rows:
+            yield table
+
+
+def _path(work: Work, what: str, chunk: Chunk) -> str:
+    return os.path.join(work.path(FIRST), what, f"{chunk.index:06d}.feather")

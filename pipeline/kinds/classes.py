@@ -1,0 +1,47 @@
+"""Names of classes as a spec gives them: in place, or as a file of one name a line."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+
+def _one_line(name: str) -> str:
+    if not name.strip() or "\n" in name or "\r" in name:
+        raise ValueError(f"a class is one line and not blank, got {name!r:.80}")
+    return name
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name, times in Counter(names).most_common(1):
+        if times > 1:
+            raise ValueError(f"the class {name!r:.80} stands here {times} times")
+    return names
+
+
+Classes = Annotated[
+    tuple[Annotated[str, AfterValidator(_one_line)], ...], Field(min_length=1), AfterValidator(_distinct)
+]
+"""Names of classes in the order of their ids."""
+
+
+def read_classes(path: str | Path) -> tuple[str, ...]:
+    r"""Reads a file of classes: UTF-8, one name a line, `\n` or `\r\n` at each line's end; no line is blank.
+
+    Raises:
+        ValueError: it cannot be read, or its names are not one a line and distinct; the message names the file.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
+    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    try:
+        return TypeAdapter(Classes).validate_python(lines)
+    except ValidationError as error:
+        first = error.errors()[0]
+        line = f", line {first['loc'][0] + 1}" if first["loc"] and isinstance(first["loc"][0], int) else ""
+        raise ValueError(f"{path}{line}: {first['ctx']['error']}") from None

@@ -1,0 +1,18 @@
+"""Why a file cannot be read: it is not there, which is a reject, or the machine or the network fails, which is none."""
+
+import errno
+import os
+
+from pipeline.sources.base import Files
+
+MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
+"""What is wrong with one file; any other error, such as a lost connection, is wrong with the machine, and no reject."""
+
+
+def why_absent(error: OSError, full: str, files: Files) -> str | None:
+    """Says why a file could not be read, if it is the file; `full` is its path. None if it is the machine."""
+    if error.errno in MISSING:
+        return os.strerror(error.errno or 0)
+    if error.errno is None and not files.match(full):  # of a URL
+        return os.strerror(errno.ENOENT)
+    return None

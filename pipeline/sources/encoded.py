@@ -1,0 +1,138 @@
+"""Files of text in any encoding, compressed or not, read as UTF-8 from their start or from a byte on.
+
+What is not of the encoding comes as a byte that is not UTF-8, so one check finds it whatever the encoding is. A byte
+order mark at the file's start is left out.
+"""
+
+import codecs
+import re
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from errno import EIO
+from typing import Annotated, BinaryIO
+
+from pydantic import AfterValidator
+
+from pipeline.sources.base import Files, SourceError
+from pipeline.sources.checks import Faults
+from pipeline.sources.compression import codec, open_plain
+from pipeline.sources.lines import BYTE_ORDER_MARK
+
+INVALID = b"\xff"  # stands in no UTF-8
+MARK_INVALID = "recordmill.mark_invalid"
+PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
+"""Encodings whose bytes below 128 are ASCII wherever they stand: lines and quotes can be found without decoding."""
+
+
+def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
+    """Python's handler of errors: what cannot be decoded becomes a surrogate, and every surrogate an invalid byte."""
+    if isinstance(error, UnicodeEncodeError):
+        return INVALID, error.end
+    assert isinstance(error, UnicodeDecodeError)  # noqa: S101  # the type of the handlers of `codecs`
+    return "\udcff", error.end
+
+
+codecs.register_error(MARK_INVALID, _mark_invalid)
+
+
+def _known(encoding: str) -> str:
+    """Checks that Python knows an encoding of text, and that it reads anything to the end."""
+    try:
+        b"a".decode(encoding, "ignore")  # refuses codecs that are not of text, such as `base64`
+        data = "a".encode(encoding) + bytes(range(256))
+        codecs.getincrementaldecoder(encoding)(MARK_INVALID).decode(data, final=True)
+    except (LookupError, ValueError) as error:
+        raise ValueError(f"is no encoding of text that Python knows: {encoding!r}; try utf-8 or cp1252") from error
+    return encoding
+
+
+Encoding = Annotated[str, AfterValidator(_known)]
+"""An option: the name of an encoding."""
+
+
+def is_utf8(encoding: str) -> bool:
+    """Whether it is UTF-8, by any of its names."""
+    return codecs.lookup(encoding).name.startswith("utf-8")
+
+
+def can_start_anywhere(path: str, encoding: str) -> bool:
+    """Whether reading may start at any line: an uncompressed file whose lines are found without decoding."""
+    return codec(path) is None and PLAIN.fullmatch(codecs.lookup(encoding).name) is not None
+
+
+class EncodedFile(AbstractContextManager["EncodedFile"]):
+    """A file that is open for reading as UTF-8, forward only."""
+
+    def __init__(self, file: BinaryIO, path: str, encoding: str, start: int, end: int | None) -> None:
+        """Reads the bytes `[start, end)` of a file, which is at its first byte; `path` is for messages."""
+        if start:
+            file.seek(start)
+        self._file, self._path = file, path
+        self._left = end and end - start
+        self._decoder = None if is_utf8(encoding) else codecs.getincrementaldecoder(encoding)(MARK_INVALID)
+        self._waiting = b""
+        self.mark_bytes = 0
+        """How many bytes of a byte order mark were left out."""
+        if not start:
+            self._leave_out_mark()
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def read(self, size: int) -> bytes:
+        """Reads `size` bytes, fewer at the end alone.
+
+        Raises:
+            SourceError: it begins with no byte order mark, and the encoding needs one.
+            OSError: the file cannot be read, or its compressed data is damaged.
+        """
+        while len(self._waiting) < size and (more := self._more(size - len(self._waiting))):
+            self._waiting += more
+        data, self._waiting = self._waiting[:size], self._waiting[size:]
+        return data
+
+    def _leave_out_mark(self) -> None:
+        self._waiting = self.read(len(BYTE_ORDER_MARK))
+        if self._waiting == BYTE_ORDER_MARK:
+            self._waiting, self.mark_bytes = b"", len(BYTE_ORDER_MARK)
+
+    def _raw(self, size: int) -> bytes:
+        try:
+            raw = self._file.read(size if self._left is None else min(size, self._left))
+        except OSError as error:  # of damaged compressed data, which does not say where
+            raise OSError(error.errno or EIO, error.strerror or str(error), self._path) from error
+        if self._left is not None:
+            self._left -= len(raw)
+        return raw
+
+    def _more(self, size: int) -> bytes:
+        """Some more bytes of UTF-8; none at the end."""
+        while True:
+            raw = self._raw(size)
+            if self._decoder is None:
+                return raw
+            try:
+                more = self._decoder.decode(raw, final=not raw).encode("utf-8", MARK_INVALID)
+            except UnicodeError as error:  # what is not marked: UTF-16 or UTF-32 of unknown byte order
+                raise SourceError(f"{self._path}: {error}; set `encoding`, such as utf-8 or utf-16-le") from error
+            if more or not raw:
+                return more
+
+
+def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
+    """Opens a file, decompressed, as UTF-8; a start above 0 needs `can_start_anywhere`.
+
+    Raises:
+        SourceError: it begins with no byte order mark, and the encoding needs one.
+        OSError: it is missing or unreadable; also later, when damaged data is read.
+    """
+    return EncodedFile(open_plain(files, path), path, encoding, start, end)
+
+
+def name_encoding(faults: Faults, encoding: str) -> None:
+    """Makes the messages about bytes that are not UTF-8 name the encoding that they are not of."""
+    if not is_utf8(encoding):
+        for row, fault in faults.items():
+            if fault.reason == "invalid_utf8":
+                faults[row] = replace(fault, message=f"the column's bytes are not {encoding}")

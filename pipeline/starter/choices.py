@@ -1,0 +1,105 @@
+"""What is chosen among the columns: the features' names, the key, the label, and what decides the splits."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.columns import Column, ColumnType
+from pipeline.spec import RESERVED
+from pipeline.starter.guess import FITS, ID, LABELS, Guess, share
+from pipeline.starter.readings import Reading, Sample
+from pipeline.starter.recognize import SPLITS
+
+GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
+"""What a folder or a file is called whatever it holds: the folder above it tells more."""
+LONGEST = 100
+PARTS = ("missing", "length", "orientation")
+"""What features store beside themselves, as `<feature>_<part>`."""
+SHARES = {"train": 80, "validation": 10, "test": 10}
+FEW_ROWS = 20
+
+
+def valid_name(text: str, default: str) -> str:
+    """The nearest name that a spec takes: letters, digits and underscores, a letter first.
+
+    >>> valid_name("2024 müll-data!", "dataset")
+    'mull_data'
+    """
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_").lstrip("0123456789_")
+    return name[:LONGEST] or default
+
+
+def dataset_name(path: str) -> str:
+    """A name for the data at an absolute path, or a URL: that of its last folder or file that tells something."""
+    parts = [part for part in re.sub(r"^\w+://", "", path).split("/") if part and not re.search(r"[*?\[]", part)]
+    names = [valid_name(re.sub(r"\.[A-Za-z]\w*(\.\w+)?$", "", part), "") for part in reversed(parts)]
+    told = [name for name in names if name and name.lower() not in GENERIC]
+    return told[0] if told else "dataset"
+
+
+def feature_names(columns: Sequence[str]) -> dict[str, str]:
+    """A name for the feature of each column: the column's own where it may be, of a part the last of its name."""
+    names: dict[str, str] = {}
+    for column in columns:
+        last = column.rpartition(".")[2]
+        wishes = [valid_name(last, ""), valid_name(column, f"column_{len(names) + 1}")]
+        wishes += [f"{wishes[1]}_column", *(f"{wishes[1]}_{number}" for number in range(2, len(columns) + 2))]
+        names[column] = next(wish for wish in wishes if wish and _is_free(wish, names.values()))
+    return names
+
+
+def _is_free(name: str, taken: Any) -> bool:
+    parts = {f"{other}_{part}" for other in taken for part in PARTS}
+    own = {f"{name}_{part}" for part in PARTS}
+    return name not in {*taken, *parts, *RESERVED} and own.isdisjoint(taken)
+
+
+def find_key(guesses: Mapping[str, Guess]) -> str | None:
+    """The column that names a row: one that is called so, and has a value of its own in each sampled row."""
+    named = [name for name, guess in guesses.items() if ID.fullmatch(name) and guess.is_unique and _is_name(guess)]
+    return min(named, key=lambda name: (name.lower() not in ("id", "key", "uuid"), len(name)), default=None)
+
+
+def _is_name(guess: Guess) -> bool:
+    return all(isinstance(value, int) or (isinstance(value, str) and value.strip()) for value in guess.reading.distinct)
+
+
+def find_label(guesses: Mapping[str, Guess]) -> str | None:
+    """The column that a model learns to predict, by its name; none inside objects."""
+    kinds = {name: guess.kind for name, guess in guesses.items()}
+    known = {
+        name.lower(): name for name, kind in reversed(kinds.items()) if kind in ("category", "number", "categories")
+    }
+    return next((known[label] for label in LABELS if label in known), None)
+
+
+def find_split(sample: Sample) -> tuple[str, Reading] | None:
+    """The column that holds the split's name in each row, and what it holds."""
+    for name in sample.names:
+        names = sample.read(name, Column(ColumnType.CATEGORY, optional=True))
+        words = [SPLITS.get(value.lower()) for value in names.distinct]
+        if names.fit >= FITS and words and None not in words and "train" in words and not names.missing:
+            return name, names
+    return None
+
+
+def split_values(names: Reading) -> dict[str, list[str]]:
+    """The values that stand for each split, by the split."""
+    found: dict[str, list[str]] = {}
+    for value in sorted(names.distinct):
+        found.setdefault(SPLITS[value.lower()], []).append(value)
+    return {split: found[split] for split in SHARES if split in found}
+
+
+def shares(names: Reading) -> tuple[dict[str, int], str]:
+    """The splits with the shares that they have, and the reason."""
+    counts = Counter[str]()
+    for value, count in names.distinct.items():
+        counts[SPLITS[value.lower()]] += count
+    total = counts.total()
+    there = [split for split in SHARES if split in counts or not names.is_all]
+    told = ", ".join(f"{split} {share(counts[split], total)}" for split in there)
+    return {split: max(1, round(100 * counts[split] / total)) for split in there}, f"{told} of {names.of}"

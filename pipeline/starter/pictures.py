@@ -1,0 +1,201 @@
+"""Columns of pictures: found by their values, measured by the headers of some; and the boxes in them."""
+
+import posixpath
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from pipeline.columns import Column, ColumnType
+from pipeline.globs import escape
+from pipeline.image_refs import parse
+from pipeline.sources.absent_files import why_absent
+from pipeline.sources.base import Files
+from pipeline.sources.paths import is_image, join
+from pipeline.sources.pictures import DATA_URL
+from pipeline.sources.tables import Table
+from pipeline.starter.guess import FITS, Guess, feature, read, share
+from pipeline.starter.readings import Reading, Sample
+from transforms.image_header import ImageError, check_pixels, read_header
+
+PICTURES = 200
+HEAD_BYTES = 256 << 10  # 256 KiB: nearly always enough for a header
+READERS = 16  # pictures that are read at once: far away it is the waiting that takes time
+SMALL_SIDE = 256
+USUAL_SIDE = 224
+MAX_PIXELS = 64_000_000  # the default of `max_pixels`
+
+Size = tuple[int, int]
+"""Width and height in pixels, as the header has them."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What some pictures' headers say, row by row."""
+
+    sizes: Sequence[Sequence[Size | None]] = ()
+    """Of each row's pictures; None where one is none that is read."""
+    faults: Mapping[str, int] = field(default_factory=dict)
+    """How many rows would be rejected, by reason."""
+
+    @property
+    def found(self) -> list[Size]:
+        """The sizes of all that could be read."""
+        return [size for row in self.sizes for size in row if size]
+
+
+def guess_pictures(sample: Sample, name: str) -> Guess | None:
+    """Guesses whether a column is a picture, or several; None where it is neither."""
+    for many in (False, True):
+        reading = _pictures(sample, name, many)
+        if reading is not None:
+            found = look(sample, name, many=many).found
+            if found or reading.values:
+                return _guess(name, reading, found, many)
+    return None
+
+
+def _pictures(sample: Sample, name: str, many: bool) -> Reading | None:
+    """The column as references to pictures; None where its values are no pictures, by their names or their headers."""
+    texts = read(sample, name, ColumnType.TEXT, many=many)
+    if texts.fit >= FITS / 2:
+        named = sum(count for value, count in texts.distinct.items() if _names_picture(value))
+        is_picture = named and named >= FITS * sum(count for value, count in texts.distinct.items() if value.strip())
+        return texts if is_picture else None
+    pictures = sample.read(name, Column(ColumnType.IMAGE, many=many, optional=True), PICTURES)
+    looked = look(sample, name, many=many) if pictures.fit >= FITS else Looked()
+    return pictures if 2 * len(looked.found) > sum(map(len, looked.sizes)) else None
+
+
+def _names_picture(value: str) -> bool:
+    return value[:5].lower() == DATA_URL or (is_image(value.strip()) and "\n" not in value and "://" not in value)
+
+
+def _guess(name: str, reading: Reading, found: Sequence[Size], many: bool) -> Guess:
+    size, why = _size(found)
+    what = f"{'lists of ' if many else ''}pictures, by their {'paths' if _are_paths(reading) else 'bytes'}"
+    guessed = feature(name, "image_sequence" if many else "image", what, reading, size=size, fit="pad")
+    fit = "the whole picture; `crop` cuts it, `stretch` distorts it"
+    return replace(guessed, why={**guessed.why, "size": why, "fit": fit})
+
+
+def _are_paths(reading: Reading) -> bool:
+    return any(isinstance(value, str) for value in reading.distinct)
+
+
+def _size(found: Sequence[Size]) -> tuple[list[int], str]:
+    """Height and width, and why: the pictures' own size where most have it and it is small."""
+    usual = [USUAL_SIDE, USUAL_SIDE]
+    if not found:
+        return usual, "height, width: a usual size; no picture's header could be read"
+    (width, height), count = max(Counter(found).items(), key=lambda item: (item[1], item[0]))
+    pictures = f"{len(found):,} pictures" if len(found) > 1 else "1 picture"
+    if 2 * count >= len(found) and max(width, height) <= SMALL_SIDE:
+        return [height, width], f"height, width of {share(count, len(found))} of {pictures}"
+    least, most = min(found, key=_area), max(found, key=_area)
+    sizes = f"{least[0]} x {least[1]}" + (f" to {most[0]} x {most[1]}" if least != most else "")
+    return usual, f"height, width: a usual size; {pictures}: {sizes}"
+
+
+def _area(size: Size) -> tuple[int, Size]:
+    return size[0] * size[1], size
+
+
+def look(sample: Sample, name: str, *, many: bool) -> Looked:
+    """Looks at the headers of some pictures of a column, as a build would before it decodes them."""
+    taken = sample.take({name: Column(ColumnType.IMAGE, many=many, optional=True), **sample.beside}, (), PICTURES)
+    rows = [
+        (chunk.source, value if many else [value])
+        for chunk, block in taken.blocks
+        for value in block.table[name].to_pylist()
+        if value is not None
+    ]
+    with ThreadPoolExecutor(READERS) as pool:
+        looked = list(pool.map(lambda row: [header_size(sample, row[0], one) for one in row[1] if one], rows))
+    bad = [next((one for one in row if isinstance(one, str)), None) for row in looked]
+    sizes = [[one if isinstance(one, tuple) else None for one in row] for row in looked]
+    return Looked(sizes, Counter(reason for reason in bad if reason))
+
+
+def header_size(sample: Sample, source: int, reference: bytes) -> Size | str:
+    """A picture's size, or the reason of its reject; `source` is the place of its source."""
+    try:
+        data = _read(sample.files, sample.sources[source].image_root(sample.files), reference)
+        header = read_header(data)
+        check_pixels(header.width, header.height, MAX_PIXELS)
+    except ImageError as error:
+        return error.reason
+    return header.width, header.height
+
+
+def _read(files: Files, root: str, reference: bytes) -> bytes:
+    """A picture's bytes, or enough of them for its header.
+
+    Raises:
+        ImageError: `unreadable`.
+    """
+    found = parse(reference)
+    if found.data is not None:
+        return found.data
+    full = join(root, found.path)
+    try:
+        with files.open(full) as file:
+            file.seek(found.offset)
+            head = file.read(HEAD_BYTES if found.length is None else found.length)
+            return head if found.length is not None or _has_header(head) else head + file.read()
+    except OSError as error:
+        why = why_absent(error, full, files)
+        if why is None:
+            raise
+        raise ImageError("unreadable", why) from None
+
+
+def _has_header(head: bytes) -> bool:
+    try:
+        read_header(head)
+    except ImageError:
+        return len(head) < HEAD_BYTES
+    return True
+
+
+def images_folder(sample: Sample, files: Files) -> str | None:
+    """The folder that the paths of pictures in a table are relative to, looked for below the source's root.
+
+    None where that is the file's own, or there is none.
+    """
+    source = sample.sources[0]
+    if not isinstance(source, Table):
+        return None
+    root = source.root(files)
+    pictures = [file.path[len(root) + 1 :] for file in files.match(f"{escape(root)}/**") if is_image(file.path)]
+    if not pictures:
+        return None
+    own = {posixpath.dirname(file.path) for file in source.plan(sample.files, {}, 1 << 20).inputs}
+    for name in sample.names:
+        folders = Counter(_folders(_paths(sample, name), pictures))
+        if folders:
+            best = max(folders, key=lambda folder: (folders[folder], folder in own, folder))
+            return None if best in own else join(root, best) if best else root
+    return None
+
+
+def _paths(sample: Sample, name: str) -> list[str]:
+    """Some values of a column that are paths of pictures."""
+    for many in (False, True):
+        values = read(sample, name, ColumnType.TEXT, many=many).distinct
+        paths = [value.strip() for value in values if _names_picture(value) and not value.startswith(DATA_URL)]
+        if paths:
+            return paths[:PICTURES]
+    return []
+
+
+def _folders(paths: Sequence[str], pictures: Sequence[str]) -> Iterator[str]:
+    """The folders that the paths may be relative to, one after another, each as often as it fits."""
+    by_name: dict[str, list[str]] = {}
+    for picture in pictures:
+        by_name.setdefault(posixpath.basename(picture), []).append(picture)
+    for path in paths:
+        plain = posixpath.normpath(path)
+        for picture in by_name.get(posixpath.basename(plain), ()):
+            if picture == plain or picture.endswith(f"/{plain}"):
+                yield picture[: -len(plain)].rstrip("/")

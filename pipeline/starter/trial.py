@@ -1,0 +1,86 @@
+"""A spec tried on a sample: which rows would be rejected and why, and which split gets how many."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.plan import make_plan, make_work
+from pipeline.rows import key_rows
+from pipeline.spec import Spec
+from pipeline.starter.pictures import look
+from pipeline.starter.readings import Sample, Taken
+from pipeline.starter.sampling import PIECE_BYTES
+from pipeline.work import PICTURES
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What came of the sampled rows."""
+
+    taken: Taken
+    rejects: Mapping[tuple[str, str], int]
+    """How many rows would be rejected, by reason and column."""
+    splits: Mapping[str, int]
+    """How many rows each split gets, of those that are read."""
+    pictures: int
+    """How many rows' pictures were looked at, by their headers."""
+    bad_pictures: Mapping[tuple[str, str], int]
+    """How many of these would be rejected, by reason and column."""
+
+    def lines(self) -> list[str]:
+        """It all in words, a line each."""
+        rows = self.taken.words(self.taken.rows)
+        lines = [f"{_capital(rows)}: {_rejected(self.rejects)}."]
+        if self.pictures:
+            seen = f"{self.pictures:,} pictures" if self.pictures > 1 else "1 picture"
+            lines.append(f"The headers of {seen}: {_rejected(self.bad_pictures)}; pixels were not decoded.")
+        return lines
+
+
+def try_spec(spec: Spec, sample: Sample) -> Trial:
+    """Reads the sample as a build of the spec would; the spec's sources are the sample's.
+
+    Raises:
+        SourceError: a build could not be planned.
+    """
+    spec = spec.model_copy(update={"source": sample.sources})
+    plan = make_plan(spec, sample.files, PIECE_BYTES)
+    rows = make_work(plan, ".", sample.files, inline=False, threads=1).rows
+    taken = sample.take(spec.columns(), rows.source_key)
+    rejects, splits, keys = Counter[tuple[str, str]](), Counter[str](), Counter[bytes]()
+    for chunk, block in taken.blocks:
+        good, bad = key_rows(block, chunk, rows, plan.layout)
+        rejects.update((reject.reason, reject.column or "") for reject in bad)
+        splits.update(plan.layout.splits[place] for place in good["@split"].to_pylist())
+        keys.update(good["@key"].to_pylist())
+    repeated = keys.total() - len(keys)
+    if repeated:
+        rejects["duplicate_key", ""] += repeated
+    pictures, bad_pictures = _look(spec, sample)
+    return Trial(taken, rejects, splits, pictures, bad_pictures)
+
+
+def _look(spec: Spec, sample: Sample) -> tuple[int, Counter[tuple[str, str]]]:
+    """How many rows' pictures were looked at, and what is wrong with them."""
+    count, bad = 0, Counter[tuple[str, str]]()
+    for name, feature in spec.features.items():
+        if feature.kind in PICTURES:
+            column = feature.column or name
+            looked = look(sample, column, many=feature.kind != "image")
+            count += len(looked.sizes)
+            bad.update({(reason, column): found for reason, found in looked.faults.items()})
+    return count, bad
+
+
+def _rejected(rejects: Mapping[tuple[str, str], int]) -> str:
+    if not rejects:
+        return "none would be a reject"
+    told = [
+        f"{count:,} {reason}{f' in column {column}' if column else ''}"
+        for (reason, column), count in sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return f"{sum(rejects.values()):,} would be rejects ({', '.join(told)})"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,50 @@
+"""Reads a whole source, and holds what every source promises of its blocks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.columns import Column, Columns, ColumnType
+from pipeline.files import BeamFiles
+from pipeline.rejects import Reject
+from pipeline.sources.base import Plan, Source
+
+FILES = BeamFiles()
+TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+
+
+@dataclass
+class Read:
+    """What was read; a row's chunk and position, and its key, are gone from it."""
+
+    plan: Plan
+    rows: list[dict[str, Any]]
+    keys: list[bytes]
+    rejects: list[Reject]
+
+    @property
+    def faults(self) -> list[tuple[str, str | None, str]]:
+        """Reason, column and message of each reject."""
+        return [(reject.reason, reject.column, reject.message) for reject in self.rejects]
+
+
+def read(source: Source, columns: Columns, chunk_bytes: int = 1 << 20, key: Sequence[str] | None = None) -> Read:
+    """Plans and reads all chunks."""
+    found = Read(source.plan(FILES, columns, chunk_bytes), [], [], [])
+    for chunk in found.plan.chunks:
+        covered, places = 0, list[int]()
+        for block in source.read(chunk, FILES, columns, key):
+            table = block.table.to_pydict()
+            assert {name: block.table.schema.field(name).type for name in columns} == {
+                name: column.arrow for name, column in columns.items()
+            }
+            here = sorted(table.pop("@position") + [reject.position for reject in block.rejects])
+            assert all(covered <= place < covered + block.positions for place in here)
+            places += here
+            covered += block.positions
+            found.keys += table.pop("@key", [])
+            found.rows += [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+            found.rejects += block.rejects
+        assert places == sorted(set(places))
+        assert all(source.locate(chunk, place)[0] for place in places)
+    return found

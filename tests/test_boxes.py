@@ -1,0 +1,280 @@
+"""Boxes: moved as the pixels of their picture are, whatever they are given in; cut, padded, read."""
+
+import io
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+from pipeline.columns import Column, ColumnType
+from pipeline.examples import encode
+from pipeline.kinds.base import Feature
+from pipeline.kinds.boxes import Boxes
+from pipeline.kinds.category import Category
+from pipeline.kinds.image import Image
+from pipeline.spec_errors import WrongValueError
+from tests.running import BOTH_WAYS, Run
+from transforms import boxes, image
+from transforms.geometry import placement
+from transforms.kind import Context, Found
+
+SIDES = (48, 64)
+THING = (16, 24, 40, 56)
+"""Where the coloured rectangle lies in the upright picture: y_min, x_min, y_max, x_max in pixels."""
+ORDERS = ["corners", "coco", "center", "tensorflow"]
+
+
+def feature(**keys: Any) -> Boxes:
+    return Boxes(kind="boxes", **{"image": "image", "order": "tensorflow", "unit": "absolute", **keys})
+
+
+def picture(**keys: Any) -> Image:
+    return Image(kind="image", normalize="none", **{"store": "png", **keys})
+
+
+def file_with_thing(orientation: int) -> tuple[bytes, list[int]]:
+    """A PNG that is turned upright by its EXIF, and the rectangle as it lies in the file."""
+    upright = np.zeros((*SIDES, 3), np.uint8)
+    upright[THING[0] : THING[2], THING[1] : THING[3]] = (255, 0, 0)
+    flip = (orientation - 1) % 4
+    mirrored = upright[:: -1 if flip >= 2 else 1, :: -1 if flip in (1, 2) else 1]
+    stored = np.ascontiguousarray(mirrored.swapaxes(0, 1) if orientation >= 5 else mirrored)
+    exif, into = Picture.Exif(), io.BytesIO()
+    exif[0x0112] = orientation
+    Picture.fromarray(stored).save(into, "PNG", exif=exif)
+    return into.getvalue(), thing_in(stored)
+
+
+def thing_in(pixels: np.ndarray) -> list[int]:
+    places = np.argwhere(pixels[..., 0].astype(int) - pixels[..., 1] > 127)
+    return [*places.min(0).tolist(), *(places.max(0) + 1).tolist()]
+
+
+def as_given(box: list[int] | tuple[int, ...], order: str, unit: str, sides: tuple[int, int]) -> list[float]:
+    height, width = sides if unit == "relative" else (1, 1)
+    top, left, bottom, right = box[0] / height, box[1] / width, box[2] / height, box[3] / width
+    return {
+        "corners": [left, top, right, bottom],
+        "coco": [left, top, right - left, bottom - top],
+        "center": [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top],
+        "tensorflow": [top, left, bottom, right],
+    }[order]
+
+
+def ragged(lists: list[list[float]]) -> tf.RaggedTensor:
+    lengths = tf.constant([len(one) for one in lists], tf.int64)
+    return tf.RaggedTensor.from_row_lengths(tf.constant(sum(lists, []), tf.float32), lengths)
+
+
+def stored_boxes(options: Boxes, of: Image, files: list[bytes], lists: list[list[float]]) -> tf.RaggedTensor:
+    column, numbers = tf.constant(files, tf.string), ragged(lists)
+    context = Context(tf.fill([len(files)], True), options={"image": of.model_dump()})
+    prepared = {"image": image.prepare(of.model_dump(), column, context)}
+    context = Context(context.train, {}, prepared, context.options)
+    return boxes.prepare(options.model_dump(), numbers, context).store(Found())[""]
+
+
+def read_picture(of: Image, file: bytes) -> np.ndarray:
+    stored = image.prepare(of.model_dump(), tf.constant([file]), Context(tf.constant([True]))).store(Found())
+    return image.finish(of.describe({}), stored)[""][0].numpy()
+
+
+def check_things(options: Boxes, of: Image, orientations: range) -> None:
+    """Compares the moved boxes with where the coloured pixels are in what is read of the pictures."""
+    files, lists = [], []
+    for orientation in orientations:
+        file, in_file = file_with_thing(orientation)
+        sides = SIDES[::-1] if options.oriented == "file" and orientation >= 5 else SIDES
+        files.append(file)
+        lists.append(as_given(in_file if options.oriented == "file" else THING, options.order, options.unit, sides))
+    got = stored_boxes(options, of, files, lists).to_tensor().numpy()
+    for box, file in zip(got, files, strict=True):
+        pixels = read_picture(of, file)
+        expected = np.float64(thing_in(pixels)) / np.tile(pixels.shape[:2], 2)
+        np.testing.assert_allclose(box, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("oriented", ["upright", "file"])
+@pytest.mark.parametrize("unit", ["absolute", "relative"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_way_to_give_a_box_of_every_orientation(order: str, unit: str, oriented: str) -> None:
+    check_things(feature(order=order, unit=unit, oriented=oriented), picture(size=(32, 32)), range(1, 9))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"size": (24, 16), "fit": "stretch"},
+        {"size": (48, 64), "fit": "pad"},
+        {"size": (30, 64), "fit": "pad", "resize": "nearest"},
+        {"size": (24, 24), "fit": "crop"},
+        {"size": (48, 24), "fit": "crop"},
+        {"size": (6, 24), "fit": "crop"},
+        {"size": (16, 16), "fit": "crop", "shorter_side": 24},
+        {"size": (16, 16), "fit": "crop", "shorter_side": 96},
+        {"shorter_side": 24},
+        {"fit": "none"},
+        {"store": "original"},
+        {"store": "original", "size": (24, 24), "fit": "crop"},
+    ],
+    ids=str,
+)
+def test_a_box_moves_with_its_pixels(keys: dict[str, Any]) -> None:
+    check_things(feature(), picture(**keys), range(1, 9, 5))
+
+
+CUT = {"size": (50, 50), "fit": "crop"}  # of 100 x 200: columns 50 to 150, halved
+FRAMED = {"size": (200, 200), "fit": "pad"}  # of 100 x 200: 50 rows above and below
+INFINITE, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("keys", "of", "given", "expected"),
+    [
+        ({"order": "corners"}, {}, [20, 10, 60, 30], [0.1, 0.1, 0.3, 0.3]),
+        ({"order": "coco"}, {}, [20, 10, 40, 20], [0.1, 0.1, 0.3, 0.3]),
+        ({"order": "center", "unit": "relative"}, {}, [0.5, 0.25, 0.5, 0.5], [0, 0.25, 0.5, 0.75]),
+        ({}, CUT, [10, 60, 30, 100], [0.1, 0.1, 0.3, 0.5]),
+        ({}, CUT, [-5, 20, 30, 180], [0, 0, 0.3, 1]),
+        ({}, FRAMED, [0, 0, 50, 100], [0.25, 0, 0.5, 0.5]),
+        # a box never reaches into the margin
+        ({}, FRAMED, [-20, -20, 120, 220], [0.25, 0, 0.75, 1]),
+        # outside: no area, at the nearest edge
+        ({}, CUT, [10, 160, 30, 190], [0.1, 1, 0.3, 1]),
+        ({}, FRAMED, [110, 20, 130, 40], [0.75, 0.1, 0.75, 0.2]),
+        # bad boxes: no area
+        ({}, {}, [30, 20, 10, 60], [0.3, 0.1, 0.3, 0.3]),
+        ({"order": "coco"}, {}, [20, 10, -40, 20], [0.1, 0.1, 0.3, 0.1]),
+        ({"order": "center"}, {}, [20, 10, -8, -4], [0.12, 0.12, 0.12, 0.12]),
+        ({}, {}, [NAN, 20, 30, 60], [0, 0, 0, 0]),
+        ({}, {}, [-INFINITE, 20, INFINITE, 60], [0, 0.1, 1, 0.3]),
+        ({"order": "coco"}, {}, [-INFINITE, 0, INFINITE, 5], [0, 0, 0, 0]),
+    ],
+)
+def test_a_box_by_hand(keys: dict[str, Any], of: dict[str, Any], given: list[float], expected: list[float]) -> None:
+    of = picture(**(of or {"size": (50, 50), "fit": "stretch"})).model_dump()
+    moved = boxes.moved(feature(**keys).model_dump(), of, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64))
+    np.testing.assert_array_equal(moved, np.float32([expected]))
+
+
+SOURCE = st.tuples(st.integers(1, 3_000), st.integers(1, 3_000), st.integers(1, 8))
+FITS = [{"size": (24, 31), "fit": fit} for fit in ("stretch", "pad", "crop")]
+FITS += [{"size": (24, 31), "fit": "crop", "shorter_side": 45}, {"shorter_side": 17}, {"fit": "none"}]
+
+
+@settings(max_examples=40, deadline=None)
+@given(SOURCE, st.lists(st.floats(-100, 3_100, width=32), min_size=4, max_size=4), st.sampled_from(FITS))
+def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], fit: dict[str, Any]) -> None:
+    of = picture(**fit).model_dump()
+    place = [[int(number) for number in pair] for pair in placement(tf.constant(source[:2]), of)]
+
+    def moved(point: float, axis: int) -> Fraction:
+        start, size, scaled, offset, output = (pair[axis] for pair in place)
+        inside = min(max(Fraction(point), start), start + size)
+        there = min(max((inside - start) * scaled / size + offset, Fraction()), Fraction(output)) / output
+        return there if there >= boxes.LEAST else Fraction()
+
+    corners = [*box[:2], max(box[0], box[2]), max(box[1], box[3])]
+    expected = [np.float32(float(moved(point, axis % 2))) for axis, point in enumerate(corners)]
+    got = boxes.moved(feature().model_dump(), of, tf.constant([box]), tf.constant([source], tf.int64))[0].numpy()
+    np.testing.assert_array_max_ulp(got, np.float32(expected), 1)
+    assert (got[:2] <= got[2:]).all()
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
+    random = np.random.default_rng(0)
+    given = random.uniform(-200, 900, (37, 4)).astype(np.float32)
+    sources = np.stack([random.integers(1, 900, 37), random.integers(1, 900, 37), random.integers(1, 9, 37)], 1)
+    options, of = feature(order=order, oriented="file").model_dump(), picture(size=(33, 57)).model_dump()
+
+    def moved(both: Any) -> Any:
+        return boxes.moved(options, of, both[:, :4], tf.cast(both[:, 4:], tf.int64))
+
+    both = np.concatenate([given, sources], 1).astype(np.float64)
+    together = moved(tf.constant(both)).numpy()
+    assert run(moved, tf.constant(both)).numpy().tobytes() == together.tobytes()
+    alone = np.concatenate([moved(tf.constant(both[place : place + 1])).numpy() for place in range(37)])
+    assert alone.tobytes() == together.tobytes()
+
+
+@pytest.mark.parametrize("max_length", [None, 1, 2])
+def test_boxes_are_of_their_own_rows_picture(max_length: int | None) -> None:
+    file, _ = file_with_thing(1)
+    small = io.BytesIO()
+    Picture.new("RGB", (8, 4)).save(small, "PNG")
+    rows = [[], [4, 4, 8, 8, 0, 0, 4, 8, 1, 1, 2, 2], [12, 16, 24, 32], [1, 1, 2, 2]]
+    options, of = feature(max_length=max_length, optional=True), picture(size=(8, 8), fit="stretch", optional=True)
+    got = stored_boxes(options, of, [file, small.getvalue(), file, b""], rows).to_list()
+    of_second = [1, 0.5, 1, 1, 0, 0, 1, 1, 0.25, 0.125, 0.5, 0.25]
+    assert got == [[], of_second[: 4 * (max_length or 3)], [0.25, 0.25, 0.5, 0.5], [0, 0, 0, 0]]
+
+
+TWO = [0.0, 0.25, 0.5, 1.0, 0.5, 0.5, 0.75, 0.625]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(("keys", "wide"), [({}, 2), ({"max_length": 3}, 3), ({"length": 2}, 2)])
+def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) -> None:
+    description = feature(**keys).describe({})
+    lists = [TWO, [], TWO[4:]]
+    serialized = tf.constant(encode([b"a", b"b", b"c"], {"x": ragged(lists)}))
+    spec = {"x": boxes.stored_spec(description)[""]}
+    read = run(lambda each: boxes.finish(description, {"": tf.io.parse_example(each, spec)["x"]}), serialized)
+    expected = [np.reshape(one + [0.0] * (4 * wide - len(one)), [wide, 4]) for one in lists]
+    np.testing.assert_array_equal(read[""], np.float32(expected))
+    assert read[""].dtype == tf.float32
+    assert ("length" in read) == ("length" not in keys)
+    assert "length" in keys or read["length"].numpy().tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(("max_length", "shape"), [(None, [0, 0, 4]), (3, [0, 3, 4])])
+def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None:
+    options = feature(max_length=max_length)
+    none = stored_boxes(options, picture(size=(8, 8)), [], [])
+    assert boxes.finish(options.describe({}), {"": none})[""].shape == shape
+    ready = tf.function(lambda numbers: boxes.finish(options.describe({}), {"": numbers})[""])
+    static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64)).output_shapes
+    assert static.as_list() == [None, max_length, 4]
+
+
+def test_the_column_is_four_numbers_a_box() -> None:
+    assert feature(length=2, separator=" ").raw_column() == Column(
+        ColumnType.NUMBER, many=True, separator=" ", multiple=4, length=8
+    )
+    assert feature(optional=True).raw_column() == Column(ColumnType.NUMBER, many=True, optional=True, multiple=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("imag", "'imag' is none of the features; did you mean `image`?"),
+        ("label", "'label' is of kind category: boxes are of a feature of kind image"),
+    ],
+)
+def test_boxes_are_of_an_image(name: str, message: str) -> None:
+    others: dict[str, Feature] = {"image": picture(size=8), "label": Category(kind="category")}
+    feature().check(others)
+    with pytest.raises(WrongValueError) as error:
+        feature(image=name).check(others)
+    assert (str(error.value), error.value.path) == (message, ("image",))
+
+
+def test_tensorflow_datasets_reads_them(tmp_path: Path) -> None:
+    tfds = pytest.importorskip("tensorflow_datasets")
+    kind = {"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}
+    of_file = {**kind, "featuresDict": {"features": {"x": feature().tfds(feature().describe({}))}}}
+    (tmp_path / "features.json").write_text(json.dumps(of_file))
+    theirs = tfds.features.FeaturesDict.from_config(str(tmp_path))
+    records = encode([b"a", b"b"], {"x": ragged([TWO, []])})
+    two, none = (theirs.deserialize_example(one)["x"].numpy() for one in records)
+    np.testing.assert_array_equal(two, np.reshape(TWO, [2, 4]))
+    assert none.shape == (0, 4)

@@ -1,0 +1,309 @@
+"""CSV and TSV: what a row is, and that it is the same however the file is cut and whatever reads it."""
+
+import bz2
+import csv
+import gzip
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipeline.columns import Column, Columns, ColumnType
+from pipeline.files import BeamFiles
+from pipeline.image_refs import inline, to_file
+from pipeline.rejects import Reject
+from pipeline.sources import cells, csv_records, csv_rows
+from pipeline.sources.base import Plan, SourceError
+from pipeline.sources.csv_cells import CellReader
+from pipeline.sources.delimited import Csv, Tsv
+
+TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+FILES = BeamFiles()
+T = {"t": TEXT}
+
+
+def source(path: object, **options: Any) -> Csv | Tsv:
+    kind = Tsv if str(path).endswith(".tsv") else Csv
+    return kind(format=kind.__name__.lower(), path=str(path), **options)  # type: ignore[arg-type]
+
+
+def read(
+    path: Path, columns: Columns = T, chunk_bytes: int = 1 << 20, key: tuple[str, ...] | None = None, **options: Any
+) -> tuple[list[dict[str, Any]], list[Reject]]:
+    """Rows and rejects with their lines in their file, counted from 1."""
+    asked = source(path, **options)
+    plan = asked.plan(FILES, columns, chunk_bytes)
+    rows, rejects, lines = list[dict[str, Any]](), list[Reject](), Counter[str]()
+    for chunk in plan.chunks:
+        first = lines[chunk.file]
+        assert chunk.work.first_line == first
+        for block in asked.read(chunk, FILES, columns, key):
+            block.table.validate(full=True)
+            assert block.table.select(list(columns)).schema.types == [column.arrow for column in columns.values()]
+            rows += [row | {"@position": row["@position"] + 1 + first} for row in block.table.to_pylist()]
+            rejects += [Reject(0, r.position + 1 + first, r.reason, r.message, r.key, r.column) for r in block.rejects]
+            lines[chunk.file] += block.positions
+    assert plan.rows == len(rows) + len(rejects)
+    return rows, rejects
+
+
+def write(folder: Path, content: bytes, name: str = "rows.csv") -> Path:
+    file = folder / name
+    file.write_bytes(content)
+    return file
+
+
+def by_python(content: bytes, width: int) -> Iterator[tuple[int, list[str] | None]]:
+    """The records as Python's `csv` reads them: the line where each starts, and its cells, if it is good."""
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="surrogateescape", newline="")
+    reader = csv.reader(text, strict=True)
+    while True:
+        line = reader.line_num + 1
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield line, None
+            continue
+        if record:
+            yield line, record if len(record) == width else None
+
+
+MARK = b"\xef\xbb\xbf"
+RECORDS = [b"a,b\n", b'"a",b\r\n', b'"a\n""",\n', b'a"",\r', b'"a"b,c\n', b"a\n", MARK + b"a,b\n"]
+PARTS = [b'"', b'"', b",", b",", b"\n", b"\r", b"a", b" ", b"\0", "é".encode(), b"\xff", *RECORDS, *RECORDS]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(st.sampled_from(PARTS)).map(b"".join),
+    st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    st.integers(1, 40),
+    st.integers(4, 40),
+    st.integers(1, 4),
+)
+def test_rows_are_what_python_reads_however_the_file_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, mark: bytes, chunk_bytes: int, piece: int, batch: int
+) -> None:
+    content = mark + b"t,u\nfirst,1\n" + content
+    file = write(tmp_path_factory.mktemp("rows"), content)
+    expected = list(by_python(content, 2))[1:]
+    found = []
+    for arrow in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(csv_rows, "BATCH_RECORDS", batch)
+            patch.setattr(csv_records, "PIECE_BYTES", piece)
+            if not arrow:
+                patch.setattr(CellReader, "_by_arrow", lambda *_: None)
+            found.append(read(file, T, chunk_bytes))
+    rows, rejects = found[0]
+    assert found[1] == found[0] == read(file, T)
+    texts = {line: record[0] for line, record in expected if record}
+    invalid = {line for line, text in texts.items() if "\udcff" in text}
+    assert [(row["@position"], row["t"]) for row in rows] == [item for item in texts.items() if item[0] not in invalid]
+    assert [r.position for r in rejects] == [line for line, record in expected if record is None or line in invalid]
+    assert {r.reason for r in rejects if r.position in invalid} <= {"invalid_utf8"}
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.text("0123456789+-.eExXnaif _\u0661\u00a0", max_size=9)
+    | st.floats().map(repr)
+    | st.integers(-(1 << 66), 1 << 66).map(str),
+    st.sampled_from([NUMBER, INTEGER]),
+)
+def test_a_number_is_what_python_reads_whatever_stands_beside_it(text: str, column: Column) -> None:
+    alone, faults = dict[int, Any](), dict[int, Any]()
+    [value] = cells.typed_column("n", column, [text], alone).to_pylist()
+    beside = cells.typed_column("n", column, [text, "1_0"], faults).to_pylist()
+    assert repr(beside) == repr([value, None])
+    assert {1: "wrong_type"} | {row: fault.reason for row, fault in alone.items()} == {
+        row: fault.reason for row, fault in faults.items()
+    }
+
+
+def digest(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).hexdigest().encode()
+
+
+DIALECTS: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "quoted": (b't,u\n"a,""b""","c\nd"\n\xc3\xa9,\n', {}),
+    "quoted as little as possible": (b't,"u"\r\n"a,""b""","c\nd"\r\n"\xc3\xa9",""', {}),
+    "semicolons": (b't;u\n"a,""b""";"c\nd"\n\xc3\xa9;', {"separator": ";"}),
+    "single quotes": (b"t,u\n'a,\"b\"','c\nd'\n\xc3\xa9,''\n", {"quote": "'"}),
+    "no header": (b'"a,""b""","c\nd"\n\xc3\xa9,\n', {"header": ["t", "u"]}),
+    "a mark": (b'\xef\xbb\xbf"t",u\n"a,""b""","c\nd"\n\xc3\xa9,\n', {"encoding": "utf-8-sig"}),
+    "Latin-1": (b't,u\n"a,""b""","c\nd"\n\xe9,\n', {"encoding": "latin-1"}),
+    "UTF-16": ('t,u\n"a,""b""","c\nd"\n\u00e9,\n'.encode("utf-16"), {"encoding": "utf-16"}),
+    "UTF-16 with a mark that is named": (
+        '\ufefft,u\n"a,""b""","c\nd"\né,\n'.encode("utf-16-be"),
+        {"encoding": "utf_16_be"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "options"), DIALECTS.values(), ids=DIALECTS)
+def test_a_row_and_its_key_are_the_same_however_it_is_written(
+    tmp_path: Path, content: bytes, options: dict[str, Any]
+) -> None:
+    first = 1 if "header" in options else 2
+    expected = [
+        {"t": 'a,"b"', "@position": first, "@key": digest('5:a,"b":3:c\nd')},
+        {"t": "é", "@position": first + 2, "@key": digest("2:é:0:")},
+    ]
+    for chunk_bytes in (1, 1000):
+        assert read(write(tmp_path, content), T, chunk_bytes, **options) == (expected, [])
+
+
+def test_tabs_and_no_quotes(tmp_path: Path) -> None:
+    file = write(tmp_path, b't\tu\n"a\t5" pipe\n', "rows.tsv")
+    assert [row["t"] for row in read(file, quote=None)[0]] == ['"a']
+    assert [r.message for r in read(file)[1]] == ["the record is not CSV: text stands behind a closing quote"]
+    assert [row["t"] for row in read(write(tmp_path, b't\tu\n5"\tb"\n', "rows.tsv"))[0]] == ['5"']
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"t,u\na,\x81\n\x81,b\n", "cp1252"),
+        (b"t,u\na,\xe9\n\xe9,b\n", "ascii"),
+        ("t,u\na,@\n@,b\n".encode("utf-16").replace("@".encode("utf-16-le"), b"\0\xdc"), "utf-16"),
+        (b"t,u\na,\x81\n\x81,b\n", "shift_jis"),
+    ],
+)
+def test_what_is_not_of_the_encoding_is_a_fault_of_columns_that_are_read(
+    tmp_path: Path, content: bytes, encoding: str
+) -> None:
+    rows, [reject] = read(write(tmp_path, content), encoding=encoding)
+    assert [row["t"] for row in rows] == ["a"]
+    assert (reject.position, reject.reason, reject.column) == (3, "invalid_utf8", "t")
+    assert reject.message == f"the column's bytes are not {encoding}"
+
+
+MALFORMED: dict[str, tuple[bytes, str]] = {
+    "too few cells": (b"a", "1 cell, the header has 2"),
+    "too many cells": (b"a,b,", "3 cells, the header has 2"),
+    "text behind a quote": (b'"a"b,c', "the record is not CSV: text stands behind a closing quote"),
+    "a space behind a quote": (b'a,"b" ', "the record is not CSV: text stands behind a closing quote"),
+}
+
+
+@pytest.mark.parametrize(("bad", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_row_is_one_reject(tmp_path: Path, bad: bytes, message: str) -> None:
+    rows, [reject] = read(write(tmp_path, b't,u\n\nfirst,1\n%b\nlast,"2"\n\n\n' % bad), key=("t",))
+    assert [(row["t"], row["@position"]) for row in rows] == [("first", 3), ("last", 5)]
+    assert (reject.position, reject.reason, reject.message, reject.key) == (4, "malformed_row", message, None)
+
+
+def test_a_record_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_records, "MAX_LINE_BYTES", 100)
+    just = b'"%b"\n' % (b"a\n" * 48)
+    file = write(tmp_path, b't\nb\n"' + b"c\n" * 60 + b"d\n" + just + b'e\n"' + b"f\r" * 120)
+    for piece in (7, 64, 1 << 20):
+        monkeypatch.setattr(csv_records, "PIECE_BYTES", piece)
+        for chunk_bytes in (10, 1000):
+            rows, rejects = read(file, T, chunk_bytes)
+            assert [row["@position"] for row in rows][:3] == [2, 53, 54]
+            assert (rejects[0].position, rejects[0].reason, rejects[0].key) == (3, "too_large", None)
+            assert (rows, rejects) == read(file)
+
+
+def test_columns_of_every_type(tmp_path: Path) -> None:
+    many, maybe = Column(ColumnType.NUMBER, many=True), Column(ColumnType.NUMBER, optional=True)
+    words, none = Column(ColumnType.CATEGORY, many=True, separator=" "), Column(ColumnType.TEXT, optional=True)
+    columns = {"c": CATEGORY, "n": NUMBER, "i": INTEGER, "p": IMAGE, "many": many, "w": words, "o": maybe, "none": none}
+    content = (
+        b"c,n,i,p,many,w,o\n"
+        b'x, 1e3 ,+7,a/b.png,"1,2.5",b a,\n'
+        b'y,2,8,"data:;base64,YQ==","[[1], [2]]","[""q r"", 1]",3\n'
+        b"z,3,9,a.png,,,x\n"
+        b",3,9,a.png,,,1\n"
+        b"z,3,9,../a.png,,,1\n"
+        b'z,3,9,a.png,"1,b",,1\n'
+    )
+    rows, rejects = read(write(tmp_path, content), columns, key=("c",))
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        ("x", 1000, 7, to_file("a/b.png"), [1, 2.5], ["b", "a"], None, None),
+        ("y", 2, 8, inline(b"a"), [1, 2], ["q r", "1"], 3, None),
+    ]
+    assert [(r.position, r.reason, r.column) for r in rejects] == [
+        (4, "wrong_type", "o"), (5, "missing_value", "c"), (6, "forbidden_path", "p"), (7, "wrong_type", "many"),
+    ]  # fmt: skip
+
+
+COMPRESSED: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": lambda data: gzip.compress(data[:9]) + gzip.compress(data[9:]),
+    ".bz2": lambda data: bz2.compress(data[:9]) + bz2.compress(data[9:]),
+    ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+
+
+@pytest.mark.parametrize("ending", COMPRESSED)
+def test_compressed_files(tmp_path: Path, ending: str) -> None:
+    data = b"t,u\n" + b'a,"1\n"\n' * 1000
+    packed = COMPRESSED[ending](data)
+    write(tmp_path, packed, f"rows.csv{ending}")
+    rows, rejects = read(tmp_path, chunk_bytes=10)
+    assert ([row["@position"] for row in rows], rejects) == (list(range(2, 2002, 2)), [])
+    write(tmp_path, packed[:-5], f"rows.csv{ending}")
+    with pytest.raises(SourceError, match=rf"cannot read .*rows.csv{ending}: Truncated compressed stream"):
+        source(tmp_path).plan(FILES, T, 1000)
+
+
+def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
+    write(tmp_path, b"t,u\n" + b'a,"1\n\n"\n' * 500, "a.csv")
+    write(tmp_path, b"u,more,t\n" + b"1,,b\n" * 500, "b.csv")
+    plan: Plan = source(tmp_path).plan(FILES, T, 1000)
+    assert (plan.rows, plan.bytes) == (1000, sum(file.bytes for file in plan.inputs))
+    assert plan.notes == ["columns that nothing reads: u, more"]
+    assert [chunk.file for chunk in plan.chunks] == ["a.csv"] * 5 + ["b.csv"] * 3
+    assert all(790 < chunk.bytes < 810 for chunk in plan.chunks[:4])
+    assert sum(chunk.bytes for chunk in plan.chunks) == plan.bytes
+    assert "".join(row["t"] for row in read(tmp_path, T, 1000)[0]) == "a" * 500 + "b" * 500
+    assert [len(source(tmp_path, encoding=name).plan(FILES, T, 1000).chunks) for name in ("cp1252", "gbk")] == [8, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"text,u\n", {}, "no column 't'; it has text, u"),
+        (b"t;u\n", {}, "has one column, 't;u'; set `separator`, maybe to ';'"),
+        (b"t,t\n", {}, "two columns 't'"),
+        (b'"t"x,u\n', {}, "the header is not CSV: text stands"),
+        (b"\n\n", {}, "it has none"),
+        (b"t,\xe9\n", {}, "the header is not utf-8; set `encoding`, such as utf-16 or cp1252"),
+        ("t,u\n".encode("utf-16"), {}, "the header is not utf-8"),
+        (b"t,u\n", {"encoding": "utf-16"}, "stream does not start with BOM; set `encoding`, such as utf-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, options: dict[str, Any], message: str) -> None:
+    file = write(tmp_path, content)
+    with pytest.raises(SourceError, match=message):
+        source(file, **options).plan(FILES, T, 1000)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"encoding": "utf-9"}, "no encoding of text that Python knows: 'utf-9'"),
+        ({"encoding": "base64"}, "no encoding of text"),
+        ({"separator": "||"}, "should be one ASCII character"),
+        ({"separator": "\n"}, "should be one ASCII character"),
+        ({"quote": ","}, "`quote` and `separator` are both ','"),
+        ({"header": ["a", "a"]}, "`header` has a name twice"),
+        ({"header": []}, "at least 1 item"),
+        ({"header": False}, "should be true, or the list of the columns' names"),
+    ],
+)
+def test_options_that_are_wrong(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        source("rows.csv", **options)

@@ -1,0 +1,235 @@
+"""Decoding in the graph against Pillow and NumPy: every format and type, upright, on the background."""
+
+import io
+import struct
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image as Picture
+from PIL import ImageOps
+
+from tests.pictures import (
+    BACKGROUND,
+    PIXELS,
+    RANDOM,
+    animated,
+    bmp,
+    chunk,
+    composited,
+    luma,
+    opened,
+    options,
+    png,
+    psnr,
+    saved,
+    turned,
+)
+from transforms.image import prepare
+from transforms.image_decode import decode
+from transforms.image_header import PNG
+from transforms.image_resize import resize
+from transforms.kind import Context, Found
+
+
+def decoded(data: bytes, **keys) -> np.ndarray:
+    return decode(tf.constant(data), options(**keys)).numpy()
+
+
+@pytest.mark.parametrize(
+    ("data", "mode"),
+    [
+        (saved(), "RGB"),
+        (saved(quality=30, progressive=True, subsampling=0), "RGB"),
+        (saved(PIXELS[..., 0]), "RGB"),
+        (saved(PIXELS[..., 0]), "L"),
+        (saved(form="PNG"), "RGB"),
+        (animated("PNG"), "RGB"),
+        (saved(form="WEBP"), "RGB"),
+        (saved(form="WEBP"), "L"),
+        (saved(form="WEBP", lossless=False, quality=60), "RGB"),
+        (saved(form="BMP"), "RGB"),
+        (saved(form="BMP"), "L"),
+        (bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), -5, 4, 24), "RGB"),
+        (bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), 5, 3, 24, head=124), "RGB"),
+    ],
+)
+def test_it_is_what_pillow_decodes(data, mode):
+    np.testing.assert_array_equal(decoded(data, channels=len(mode)), opened(data, mode))
+
+
+def test_a_grey_jpeg_is_the_luma_it_stores():
+    picture = Picture.open(io.BytesIO(saved()))
+    picture.draft("L", None)
+    np.testing.assert_array_equal(decoded(saved(), channels=1)[..., 0], np.asarray(picture))
+
+
+def test_a_cmyk_jpeg_is_ink_times_black_and_its_grey_the_luma_of_that():
+    data = saved(Picture.fromarray(PIXELS).convert("CMYK"))
+    inks = 255 - opened(data, "CMYK").astype(int)
+    rgb = decoded(data)
+    np.testing.assert_array_equal(rgb, inks[..., :3] * inks[..., 3:] // 255)
+    np.testing.assert_array_equal(decoded(data, channels=1), luma(rgb))
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", [1, 3, 5, 6, 8])
+def test_it_is_turned_upright(form, orientation):
+    data = turned(form, orientation)
+    expected = ImageOps.exif_transpose(Picture.open(io.BytesIO(data))).convert("RGB")
+    np.testing.assert_array_equal(decoded(data), np.asarray(expected))
+
+
+# PNG
+
+
+SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+TYPES = [(0, 1), (0, 2), (0, 4), (0, 8), (0, 16), (2, 8), (2, 16), (3, 1), (3, 2), (3, 4), (3, 8), (4, 8), (4, 16)]
+TYPES += [(6, 8), (6, 16)]
+PALETTE = RANDOM.integers(0, 256, (256, 3))
+PALETTE_ALPHA = RANDOM.integers(0, 256, 256)
+
+
+def rgba_of(samples, depth, colour, transparent):
+    """What the PNG specification says of the samples, in 8 bits: colours [h, w, 3] and alpha [h, w]."""
+    to_8 = samples * (255 // (2**depth - 1)) if depth < 8 else samples >> (depth - 8)
+    if colour == 3:
+        index = samples[..., 0]
+        return PALETTE[index], PALETTE_ALPHA[index] if transparent else np.full(index.shape, 255)
+    if colour in (4, 6):
+        return np.broadcast_to(to_8[..., :-1], (*samples.shape[:2], 3)), to_8[..., -1]
+    clear = (samples == samples[0, 0]).all(-1) & transparent
+    return np.broadcast_to(to_8, (*samples.shape[:2], 3)), np.where(clear, 0, 255)
+
+
+@pytest.mark.parametrize("transparent", [False, True])
+@pytest.mark.parametrize(("colour", "depth"), TYPES)
+def test_every_type_of_png_lies_on_the_background(colour, depth, transparent):
+    samples = RANDOM.integers(0, 2**depth, (5, 11, SAMPLES[colour]))
+    chunks = [(b"PLTE", PALETTE[: 2**depth].astype(np.uint8).tobytes())] if colour == 3 else []
+    if transparent and colour < 4:
+        clear = struct.pack(f">{SAMPLES[colour]}H", *samples[0, 0])
+        alphas = PALETTE_ALPHA[: 2**depth].astype(np.uint8).tobytes()
+        chunks.append((b"tRNS", alphas if colour == 3 else clear))
+    data = png(samples, depth, colour, *chunks)
+    expected = composited(*rgba_of(samples, depth, colour, transparent))
+    np.testing.assert_array_equal(decoded(data), expected)
+    np.testing.assert_array_equal(decoded(data, channels=1), luma(expected))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
+def test_a_png_on_white_is_what_pillow_composites(mode):
+    picture = Picture.fromarray(PIXELS).convert(mode)
+    if mode in ("LA", "RGBA"):
+        picture.putalpha(Picture.fromarray(PIXELS[..., 1]))
+    white = Picture.new("RGBA", picture.size, "white")
+    expected = np.asarray(Picture.alpha_composite(white, picture.convert("RGBA")).convert("RGB")).astype(int)
+    got = decoded(saved(picture, "PNG"), background=(255, 255, 255)).astype(int)
+    assert np.abs(got - expected).max() <= (1 if mode in ("LA", "RGBA") else 0)  # Pillow rounds otherwise
+
+
+EVERY_COLOUR, EVERY_ALPHA = np.meshgrid(np.arange(256), np.arange(256))
+EVERY_RGBA = np.stack([EVERY_COLOUR, EVERY_COLOUR, EVERY_COLOUR, EVERY_ALPHA], -1).astype(np.uint8)
+
+
+@pytest.mark.parametrize("form", ["PNG", "WEBP"])
+def test_every_colour_and_alpha_is_composited_exactly(form):
+    expected = composited(EVERY_RGBA[..., :3], EVERY_ALPHA)
+    np.testing.assert_array_equal(decoded(saved(EVERY_RGBA, form)), expected)
+
+
+def test_a_lossy_webp_is_composited_too():
+    data = saved(EVERY_RGBA, "WEBP", lossless=False)
+    rgba = opened(data, "RGBA")
+    np.testing.assert_array_equal(decoded(data), composited(rgba[..., :3], rgba[..., 3]))
+
+
+@pytest.mark.parametrize("text", [b"a\0tRNS", b"a\0eXIf"])
+@pytest.mark.parametrize(("colour", "depth"), [(0, 1), (2, 8), (3, 4)])
+def test_a_chunks_name_inside_text_changes_nothing(colour, depth, text):
+    samples = RANDOM.integers(0, 2**depth, (5, 11, SAMPLES[colour]))
+    palette = [(b"PLTE", PALETTE[: 2**depth].astype(np.uint8).tobytes())] if colour == 3 else []
+    plain = png(samples, depth, colour, *palette)
+    np.testing.assert_array_equal(decoded(png(samples, depth, colour, *palette, (b"tEXt", text))), decoded(plain))
+
+
+# What is no picture
+
+
+@cache
+def graph(channels: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    keys, context = options(channels=channels), Context(tf.constant([True, True]))
+    return tf.function(lambda column: prepare(keys, column, context).store(Found())[""])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (saved()[:-400], "Invalid JPEG data"),
+        (saved()[:100], "Invalid JPEG data"),
+        (saved(form="PNG")[:-60], "Invalid PNG data"),
+        (PNG, "Invalid PNG"),
+        (PNG + chunk(b"IHDR", bytes(13)), "Invalid PNG"),
+        (saved(form="GIF"), "Input is empty"),
+        (saved(form="TIFF"), "Input is empty"),
+        (saved(form="WEBP")[:-60], "WebP"),
+        (animated("WEBP"), "Input is empty"),
+        (saved(form="BMP")[:-60], "size should match"),
+        (saved(PIXELS[..., 0], "BMP"), "Input is empty"),
+        (saved(Picture.fromarray(PIXELS).convert("RGBA"), "BMP"), "Input is empty"),
+        (bmp(bytes(84 * 18), 18, 27, 24, compression=3), "Input is empty"),
+        (b"BM", "Input is empty"),
+        (b"RIFF", "Input is empty"),
+        (b"", "Input is empty"),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_what_cannot_be_decoded_is_an_error_of_the_graph(data, message, channels):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        graph(channels)(tf.constant([saved(), data]))
+
+
+# Reduced photos
+
+
+def photo(height: int, width: int) -> np.ndarray:
+    """Clouds of colour, as in a photo."""
+    small = Picture.fromarray(np.random.default_rng(1).integers(0, 256, (12, 16, 3), np.uint8))
+    return np.asarray(small.resize((width, height), Picture.Resampling.BICUBIC))
+
+
+@pytest.mark.parametrize(
+    ("sides", "keys", "ratio"),
+    [
+        ((512, 768), {"size": (64, 64)}, 4),
+        ((512, 768), {"size": (128, 192)}, 2),
+        ((512, 768), {"size": (32, 48), "fit": "stretch", "resize": "area"}, 8),
+        ((512, 768), {"size": (32, 32), "fit": "crop"}, 8),
+        ((512, 768), {"size": (64, 64), "fit": "crop", "shorter_side": 80}, 2),
+        ((512, 768), {"size": None, "shorter_side": 64}, 4),
+        ((512, 768), {"size": (64, 64), "channels": 1}, 4),
+        ((512, 768), {"size": (60, 61), "fit": "crop"}, 1),  # the box is no whole number of reduced pixels
+        ((512, 770), {"size": (64, 64)}, 2),
+        ((511, 768), {"size": (64, 64)}, 1),
+        ((512, 768), {"size": (200, 200), "fit": "stretch"}, 1),
+        ((512, 768), {"size": (64, 64), "resize": "bilinear"}, 1),
+        ((512, 768), {"size": (64, 64), "dct_scaling": False}, 1),
+        ((512, 768), {"size": None, "fit": "none"}, 1),
+        ((128, 248), {"size": (8, 8)}, 1),
+    ],
+)
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_photo_is_reduced_where_nobody_sees_it(sides, keys, ratio, orientation):
+    keys = options(**keys)
+    pixels = photo(*sides) if orientation == 1 else np.rot90(photo(*sides))
+    data = tf.constant(turned("JPEG", orientation, pixels))
+    reduced = decode(data, keys)
+    assert tuple(reduced.shape[:2]) == (sides[0] // ratio, sides[1] // ratio)
+    full = resize(decode(data, {**keys, "dct_scaling": False}), keys)
+    assert psnr(resize(reduced, keys), full) >= 40
+
+
+def test_the_background_is_the_options():
+    assert decoded(saved(np.zeros((1, 1, 4), np.uint8), "PNG")).tolist() == [[list(BACKGROUND)]]

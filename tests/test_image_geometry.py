@@ -1,0 +1,205 @@
+"""Where a picture goes, and that its pixels go there, by every way to fit and every method."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+from tests.pictures import BACKGROUND, PIXELS, luma, options
+from transforms.geometry import MAX_SIDE, placement, upright
+from transforms.image_resize import resize
+
+
+def area(pixels, size):
+    return np.round(tf.image.resize(pixels, size, method="area")).astype(np.uint8)
+
+
+def bilinear(pixels, size):
+    return np.round(tf.image.resize(pixels, size, method="bilinear")).astype(np.uint8)
+
+
+def resized(pixels, **keys):
+    return resize(tf.constant(pixels), options(**keys)).numpy()
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "method"),
+    [
+        ((18, 27), (9, 9), area),
+        ((18, 27), (6, 60), area),
+        ((9, 4), (4, 9), area),
+        ((18, 27), (19, 27), bilinear),
+        ((18, 27), (6, 90), bilinear),
+        ((1, 1), (3, 2), bilinear),
+        ((18, 27), (18, 27), lambda pixels, _: pixels),
+    ],
+)
+def test_fewer_or_as_many_pixels_are_averaged_and_more_are_interpolated(source, size, method):
+    pixels = PIXELS[: source[0], : source[1]]
+    np.testing.assert_array_equal(resized(pixels, size=size, fit="stretch"), method(pixels, size))
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "top_left", "inner"),
+    [
+        ((18, 27), (9, 9), (1, 0), (6, 9)),
+        ((18, 27), (9, 27), (0, 6), (9, 14)),
+        ((18, 27), (18, 27), (0, 0), (18, 27)),
+        ((18, 9), (10, 10), (0, 2), (10, 5)),
+        ((2, 4), (8, 8), (2, 0), (4, 8)),
+        ((1, 27), (5, 5), (2, 0), (1, 5)),
+        ((18, 1), (4, 4), (0, 1), (4, 1)),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pad_centres_the_whole_picture(source, size, top_left, inner, channels):
+    pixels = PIXELS[: source[0], : source[1], :channels]
+    grey = np.broadcast_to(np.uint8(luma([BACKGROUND])), (*size, 1))
+    expected = np.array(grey if channels == 1 else np.broadcast_to(np.uint8(BACKGROUND), (*size, 3)))
+    scaled = pixels if inner == source else (area if np.prod(inner) <= np.prod(source) else bilinear)(pixels, inner)
+    expected[top_left[0] : top_left[0] + inner[0], top_left[1] : top_left[1] + inner[1]] = scaled
+    np.testing.assert_array_equal(resized(pixels, size=size, channels=channels), expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "size", "top_left", "inner"),
+    [
+        ((18, 27), (9, 9), (0, 4), (18, 18)),
+        ((18, 27), (4, 12), (4, 0), (9, 27)),
+        ((18, 27), (6, 9), (0, 0), (18, 27)),
+        ((18, 5), (9, 10), (6, 0), (5, 5)),
+        ((1, 27), (8, 8), (0, 13), (1, 1)),
+        ((18, 1), (1, 8), (8, 0), (1, 1)),
+    ],
+)
+def test_crop_fills_the_size_with_the_centre(source, size, top_left, inner):
+    pixels = PIXELS[: source[0], : source[1]]
+    box = pixels[top_left[0] : top_left[0] + inner[0], top_left[1] : top_left[1] + inner[1]]
+    expected = (area if np.prod(size) <= np.prod(inner) else bilinear)(box, size)
+    np.testing.assert_array_equal(resized(pixels, size=size, fit="crop"), expected)
+
+
+@pytest.mark.parametrize(
+    ("source", "shorter", "scaled"),
+    [
+        ((18, 27), 6, (6, 9)),
+        ((27, 18), 12, (18, 12)),
+        ((18, 27), 18, (18, 27)),
+        ((18, 25), 9, (9, 13)),
+        ((1, 27), 4, (4, 108)),
+    ],
+)
+def test_the_shorter_side_is_as_long_as_asked_and_the_shape_is_kept(source, shorter, scaled):
+    pixels = np.rot90(PIXELS) if source[0] > 18 else PIXELS[: source[0], : source[1]]
+    method = area if np.prod(scaled) <= np.prod(source) else bilinear
+    expected = pixels if scaled == source else method(pixels, scaled)
+    np.testing.assert_array_equal(resized(pixels, size=None, shorter_side=shorter), expected)
+
+
+def test_with_a_size_the_centre_of_the_scaled_picture_is_cut():
+    whole = area(PIXELS, (12, 18))
+    got = resized(PIXELS, size=(8, 11), fit="crop", shorter_side=12)
+    np.testing.assert_array_equal(got, whole[2:10, 3:14])
+
+
+def test_without_any_size_a_picture_stays_as_it_is():
+    np.testing.assert_array_equal(resized(PIXELS, size=None, fit="none"), PIXELS)
+
+
+def test_a_strip_is_never_scaled_to_millions_of_pixels():
+    strip = np.broadcast_to(np.arange(9_000)[None, :, None] % 256, (1, 9_000, 3)).astype(np.uint8)
+    assert resized(strip, size=None, shorter_side=8).shape == (2, MAX_SIDE, 3)
+    got = resized(strip, size=4, fit="crop", shorter_side=4)
+    np.testing.assert_array_equal(got, bilinear(strip[:, 4400:4600], (4, 800))[:, 398:402])
+
+
+SIDES = st.tuples(st.integers(1, 40), st.integers(1, 40))
+FITS = ["pad", "crop", "stretch"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(SIDES, SIDES, st.sampled_from(FITS), st.sampled_from([1, 3]), st.integers(0, 20) | st.none())
+def test_any_picture_fits_any_size(source, size, fit, channels, more):
+    colour = np.uint8([9, 99, 199][:channels])
+    shorter = {"shorter_side": max(size) + more} if fit == "crop" and more is not None else {}
+    got = resized(np.broadcast_to(colour, (*source, channels)), size=size, fit=fit, channels=channels, **shorter)
+    assert got.shape == (*size, channels)
+    is_picture = (got == colour).all(-1)
+    rows, columns = is_picture.any(1).sum(), is_picture.any(0).sum()
+    assert is_picture.sum() == rows * columns
+    assert (rows, columns) == size if fit != "pad" else rows == size[0] or columns == size[1]
+
+
+WAYS = [{"size": (7, 5), "fit": fit} for fit in FITS]
+WAYS += [{"size": None, "fit": "none"}, {"size": None, "shorter_side": 9}]
+WAYS += [{"size": (7, 5), "fit": "crop", "shorter_side": 9}]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(SIDES, min_size=1, max_size=4), st.sampled_from(WAYS))
+def test_a_batch_goes_where_each_picture_goes(sides, keys):
+    together = placement(tf.constant(sides), options(**keys))
+    alone = [placement(tf.constant(each), options(**keys)) for each in sides]
+    for field in together._fields:
+        np.testing.assert_array_equal(getattr(together, field), [getattr(each, field) for each in alone])
+    start, box, scaled, offset, output = (np.array(each) for each in together)
+    assert (start >= 0).all()
+    assert (start + box <= sides).all()
+    inside = (offset >= 0) & (offset + scaled <= output)
+    outside = (offset <= 0) & (offset + scaled >= output)
+    assert (inside | outside).all()
+
+
+def test_no_picture_has_a_place_too():
+    for keys in WAYS:
+        assert (placement(tf.constant([0, 0]), options(**keys)).output > 0).numpy().all()
+
+
+def test_a_lying_picture_has_its_sides_swapped():
+    sides = tf.constant([[2, 3]] * 8)
+    np.testing.assert_array_equal(upright(sides, tf.range(1, 9)), [[2, 3]] * 4 + [[3, 2]] * 4)
+    np.testing.assert_array_equal(upright(sides[0], tf.constant(6)), [3, 2])
+
+
+# Methods
+
+
+PILLOW = {
+    "nearest": Picture.Resampling.NEAREST,
+    "bilinear": Picture.Resampling.BILINEAR,
+    "bicubic": Picture.Resampling.BICUBIC,
+    "lanczos3": Picture.Resampling.LANCZOS,
+}
+
+
+@pytest.mark.parametrize("size", [(6, 9), (7, 8), (31, 41)])
+@pytest.mark.parametrize("method", PILLOW)
+def test_a_method_is_pillows_within_one_level(method, size):
+    floats = [
+        np.asarray(Picture.fromarray(PIXELS[..., channel].astype(np.float32)).resize(size[::-1], PILLOW[method]))
+        for channel in range(3)
+    ]
+    expected = np.clip(
+        np.stack(floats, -1), 0, 255
+    )  # beyond a sharp edge, a kernel gives less than 0 and more than 255
+    got = resized(PIXELS, size=size, fit="stretch", resize=method).astype(float)
+    assert np.abs(got - expected).max() < 1
+
+
+@pytest.mark.parametrize("antialias", [True, False])
+@pytest.mark.parametrize(
+    "method", ["area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"]
+)
+def test_a_method_is_tensorflows_rounded_and_clipped(method, antialias):
+    expected = tf.image.resize(tf.cast(PIXELS, tf.float32), (7, 8), method=method, antialias=antialias).numpy()
+    got = resized(PIXELS, size=(7, 8), fit="stretch", resize=method, antialias=antialias)
+    np.testing.assert_array_equal(got, np.clip(np.round(expected), 0, 255))
+
+
+def test_a_sharp_edge_stays_sharp():
+    edge = np.repeat(np.uint8([0, 255]), 16)[None, :, None] * np.ones((8, 1, 3), np.uint8)
+    got = resized(edge, size=(8, 40), fit="stretch", resize="lanczos3")
+    assert set(got[:, :10].ravel()) == {0}
+    assert set(got[:, 30:].ravel()) == {255}

@@ -1,0 +1,140 @@
+"""What a picture's header says, and what is refused by it before anything is decoded."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+from tests.pictures import PIXELS, animated, bmp, chunk, saved
+from transforms.image_header import JPEG, PNG, TIFFS, ImageError, check_header, read_header
+
+HEIGHT, WIDTH = PIXELS.shape[:2]
+ALPHA = Picture.fromarray(PIXELS).convert("RGBA")
+ALPHA.putalpha(Picture.fromarray(PIXELS[..., 0]))
+
+
+def tiff(order: str, width: int, height: int, kind: int = 3, big: bool = False) -> bytes:
+    """A TIFF's header and first directory."""
+    code, entry, pad = {3: "H", 4: "I", 16: "Q"}[kind], "HHQ" if big else "HHI", 8 if big else 4
+    mark = struct.pack(order + "H", 43 if big else 42)
+    head = mark + (struct.pack(order + "HHQ", 8, 0, 16) if big else struct.pack(order + "I", 8))
+    entries = [(254, 4, 0), (256, kind, width), (257, kind, height), (258, 3, 8)]
+    body = struct.pack(order + ("Q" if big else "H"), len(entries))
+    for tag, of, value in entries:
+        field = struct.pack(order + (code if of == kind else "H"), value).ljust(pad, b"\0")
+        body += struct.pack(order + entry, tag, of, 1) + field
+    return {"<": b"II", ">": b"MM"}[order] + head + body
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty; JPEG, PNG, GIF, BMP, WebP and TIFF are read"),
+        (b"hello, world", "no image: it begins with b'hello, w'"),
+        (b'<?xml version="1.0"?>\n<svg xmlns="x">', "the file is SVG"),
+        (b"\0\0\0\x1cftypheic", "the file is HEIF"),
+        (b"\0\0\0\x1cftypavif", "the file is AVIF"),
+        (b"\0\0\0\x0cjP  \r\n", "the file is JPEG 2000"),
+        (saved()[:2], "no image"),
+        (saved()[:20], "begins as JPEG, but its header states no size"),
+        (b"\xff\xd8\xff\xd9" + saved(), "begins as JPEG, but"),
+        (b"\xff\xd8\xff" * 1_000, "begins as JPEG, but"),
+        (b"\xff\xd8\xff\xe0\0\0" * 1_000, "begins as JPEG, but"),
+        (saved(form="PNG")[:23], "begins as PNG, but"),
+        (PNG + chunk(b"tEXt", b"a\0b" * 9), "begins as PNG, but"),
+        (PNG + chunk(b"IHDR", bytes(13)), "begins as PNG, but"),
+        (saved(form="GIF")[:9], "begins as GIF, but"),
+        (b"GIF89a\0\0\0\0", "begins as GIF, but"),
+        (saved(form="BMP")[:25], "begins as BMP, but"),
+        (bmp(b"", 4, -4, 24), "begins as BMP, but"),
+        (saved(form="WEBP")[:29], "begins as WebP, but"),
+        (b"RIFF\0\0\0\0WEBPwhat" + bytes(20), "begins as WebP, but"),
+        (saved(form="TIFF")[:30], "begins as TIFF, but"),
+        (tiff("<", 7, 5)[:40], "begins as TIFF, but"),
+        (b"II*\0\xff\xff\xff\xff", "begins as TIFF, but"),
+        (tiff("<", 7, 5).replace(struct.pack("<HH", 256, 3), struct.pack("<HH", 256, 12)), "begins as TIFF, but"),
+    ],
+)
+def test_what_is_no_image_that_is_read_is_named(data, message):
+    with pytest.raises(ImageError, match=message) as error:
+        check_header(data, 1_000)
+    assert error.value.reason == "unsupported_format"
+    assert error.value.message == str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "form", "in_graph"),
+    [
+        (saved(), "JPEG", True),
+        (saved(progressive=True), "JPEG", True),
+        (saved(optimize=True, exif=Picture.Exif().tobytes(), comment=b"\xff\xc0" * 30), "JPEG", True),
+        (saved()[:2] + b"\xff\xff\xff\xfe\0\5abc" + saved()[2:], "JPEG", True),
+        (saved()[:2] + b"\xff\xc4\0\x0atables..\xff\xcc\0\x0atables.." + saved()[2:], "JPEG", True),
+        (animated("MPO"), "JPEG", True),
+        (saved().replace(b"\xff\xc0\0\x11", b"\xff\xc3\0\x11"), "JPEG", False),
+        (saved(form="PNG"), "PNG", True),
+        (animated("PNG"), "PNG", True),
+        (saved(form="GIF"), "GIF", False),
+        (animated("GIF"), "GIF", False),
+        (saved(form="BMP"), "BMP", True),
+        (saved(form="BMP") + b"\0", "BMP", False),
+        (saved(PIXELS[..., 0], "BMP"), "BMP", False),
+        (saved(ALPHA, "BMP"), "BMP", False),
+        (bmp(bytes(84 * 18), -18, 27, 24), "BMP", True),
+        (bmp(bytes(84 * 18), -18, 27, 24, compression=3), "BMP", False),
+        (b"BM" + bytes(12) + struct.pack("<IHHHH", 12, 27, 18, 1, 24) + bytes(84 * 18), "BMP", False),
+        (saved(form="WEBP"), "WebP", True),
+        (saved(form="WEBP", lossless=False), "WebP", True),
+        (saved(ALPHA, "WEBP", lossless=False), "WebP", True),
+        (animated("WEBP"), "WebP", False),
+        (saved(form="TIFF"), "TIFF", False),
+        *[(tiff(order, 27, 18, kind), "TIFF", False) for order in "<>" for kind in (3, 4)],
+        *[(tiff(order, 27, 18, 16, big=True), "TIFF", False) for order in "<>"],
+    ],
+)
+def test_the_header_is_read_and_its_pixels_are_bounded(data, form, in_graph):
+    header = read_header(data)
+    assert (header.format, header.height, header.width, header.in_graph) == (form, HEIGHT, WIDTH, in_graph)
+    check_header(data, 18 * 27)
+    with pytest.raises(ImageError, match=r"27 x 18 = 486 pixels; max_pixels allows 485") as error:
+        check_header(data, 18 * 27 - 1)
+    assert error.value.reason == "too_many_pixels"
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [
+        (PNG + chunk(b"IHDR", struct.pack(">IIBBBBB", 2**31 - 1, 2**31 - 1, 8, 6, 0, 0, 0)), "2147483647 x 2147483647"),
+        (b"GIF89a" + b"\xff" * 4, "65535 x 65535"),
+        (bmp(b"", -(2**31), 2**31 - 1, 24), "2147483647 x 2147483648"),
+        (b"RIFF\0\0\0\0WEBPVP8X" + bytes(8) + b"\xff" * 6, "16777216 x 16777216"),
+        (tiff(">", 2**32 - 1, 2**32 - 1, 4), "4294967295 x 4294967295"),
+    ],
+)
+def test_a_bomb_is_refused_by_its_header(data, size):
+    with pytest.raises(ImageError, match=size):
+        check_header(data, 64_000_000)
+
+
+def test_the_scans_of_a_progressive_jpeg_are_bounded():
+    data = saved(progressive=True)
+    scans = data.count(b"\xff\xda")
+    assert read_header(data).scans == scans > 1
+    check_header(data[:-2] + b"\xff\xda" * (16 - scans), 18 * 27)
+    check_header(saved(comment=b"\xff\xda" * 100), 18 * 27)
+    with pytest.raises(ImageError, match="27 x 18 pixels in 17 scans; max_pixels allows 16 of 486") as error:
+        check_header(data[:-2] + b"\xff\xda" * (17 - scans), 18 * 27)
+    assert error.value.reason == "too_many_pixels"
+
+
+STARTS = [b"", JPEG, PNG, b"RIFF\0\0\0\0WEBPVP8", b"GIF89a", b"BM", *TIFFS, saved()[:160], tiff("<", 27, 18)[:30]]
+
+
+@given(st.sampled_from(STARTS), st.binary(max_size=200))
+def test_hostile_bytes_raise_nothing_else(start, data):
+    try:
+        check_header(start + data, 1_000_000)
+    except ImageError as error:
+        assert error.reason in ("unsupported_format", "too_many_pixels")  # noqa: PT017 - passing is allowed too

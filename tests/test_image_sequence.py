@@ -1,0 +1,161 @@
+"""Image sequences: every picture as an image's, the lists cut, padded and read."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image as Picture
+from pydantic import ValidationError
+
+from pipeline.columns import Column, ColumnType
+from pipeline.examples import encode
+from pipeline.kinds.image import Image
+from pipeline.kinds.image_sequence import ImageSequence
+from tests.running import BOTH_WAYS, Run
+from transforms import image, image_sequence
+from transforms.kind import Context, Found
+
+
+def feature(**keys: Any) -> ImageSequence:
+    return ImageSequence(kind="image_sequence", **{"size": (6, 8), **keys})
+
+
+def saved(seed: int, form: str = "PNG") -> bytes:
+    pixels = np.random.default_rng(seed).integers(0, 256, (9 + seed, 14, 3), np.uint8)
+    into = io.BytesIO()
+    Picture.fromarray(pixels).save(into, form)
+    return into.getvalue()
+
+
+FILES = [saved(0), saved(1, "JPEG"), saved(2)]
+LISTS = [FILES[:2], [], FILES[2:]]
+
+
+def ragged(lists: list[list[bytes]]) -> tf.RaggedTensor:
+    lengths = tf.constant([len(one) for one in lists], tf.int64)
+    return tf.RaggedTensor.from_row_lengths(tf.constant(sum(lists, []), tf.string), lengths)
+
+
+def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
+    context = Context(tf.fill([len(lists)], True))
+    return image_sequence.prepare(options.model_dump(), ragged(lists), context).store(Found())[""]
+
+
+def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
+    """What kind image stores of the pictures, and what it reads."""
+    options = Image(kind="image", **{"size": (6, 8), **keys})
+    stored = image.prepare(options.model_dump(), tf.constant(files), Context(tf.fill([len(files)], True)))
+    parts = stored.store(Found())
+    return parts[""].numpy().tolist(), image.finish(options.describe(statistics), parts)[""].numpy()
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {},
+        {"store": "raw", "normalize": "none"},
+        {"store": "jpeg", "channels": 1, "normalize": "minus_one_one", "optional": True},
+        {"fit": "crop", "shorter_side": 8, "resize": "nearest", "normalize": "imagenet"},
+        {"fit": "stretch", "normalize": "dataset", "quality": 50},
+    ],
+    ids=str,
+)
+def test_every_picture_is_an_images_with_zeros_after_the_last(run: Run, keys: dict[str, Any]) -> None:
+    options, statistics = feature(**keys), {"mean": [1.5, 100, 200.25], "variance": [9.0, 0.0, 49.0]}
+    description = options.describe(statistics)
+    stored, pixels = one_by_one({key: value for key, value in keys.items() if key != "optional"}, FILES, statistics)
+    lists = store(options, LISTS)
+    assert lists.to_list() == [stored[:2], [], stored[2:]]
+    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), image_sequence.stored_spec(description)
+    ready = run(
+        lambda each: image_sequence.finish(description, {"": tf.io.parse_example(each, {"x": spec[""]})["x"]}),
+        serialized,
+    )
+    nothing = np.zeros_like(pixels[0])
+    expected = np.stack([pixels[:2], [nothing, nothing], [pixels[2], nothing]])
+    np.testing.assert_array_equal(ready[""], expected)
+    assert ready[""].dtype == pixels.dtype
+    assert ready["length"].numpy().tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("keys", "wide", "lengths"), [({"max_length": 1}, 1, [1, 0, 1]), ({"max_length": 4}, 4, [2, 0, 1])]
+)
+def test_lists_are_cut_and_padded_to_the_limit(keys: dict[str, Any], wide: int, lengths: list[int]) -> None:
+    options = feature(**keys)
+    ready = image_sequence.finish(options.describe({}), {"": store(options, LISTS)})
+    assert ready[""].shape == [3, wide, 6, 8, 3]
+    assert ready["length"].numpy().tolist() == lengths
+
+
+def test_what_is_cut_off_is_not_decoded() -> None:
+    broken = [[FILES[0], b"\x89PNG broken"]]
+    assert store(feature(max_length=1), broken).to_list() == store(feature(), [FILES[:1]]).to_list()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        store(feature(), broken)
+
+
+def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
+    options = feature(length=2)
+    ready = image_sequence.finish(options.describe({}), {"": store(options, [FILES[:2], FILES[1:]])})
+    assert {part: tensor.shape.as_list() for part, tensor in ready.items()} == {"": [2, 2, 6, 8, 3]}
+
+
+@pytest.mark.parametrize("how", ["auto", "raw"])
+@pytest.mark.parametrize(("rows", "max_length", "shape"), [(0, None, [0, 0]), (1, None, [1, 0]), (1, 3, [1, 3])])
+def test_no_pictures(rows: int, max_length: int | None, shape: list[int], how: str) -> None:
+    options = feature(max_length=max_length, store=how)
+    description = options.describe({})
+    ready = tf.function(lambda stored: image_sequence.finish(description, {"": stored})[""])
+    assert ready(store(options, [[]] * rows)).shape == [*shape, 6, 8, 3]
+    static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.string, 1, tf.int64)).output_shapes
+    assert static.as_list() == [None, max_length, 6, 8, 3]
+
+
+def test_the_description_is_an_images_with_lengths() -> None:
+    described = feature(optional=True, max_length=5).describe({})
+    assert described == {
+        **Image(kind="image", size=(6, 8)).describe({}),
+        "kind": "image_sequence",
+        "length": "varying",
+        "max_length": 5,
+    }
+    assert feature(optional=True).parts() == ()
+    column = Column(ColumnType.IMAGE, many=True, optional=True, separator=";", length=3)
+    assert feature(optional=True, separator=";", length=3).raw_column() == column
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"size": None}, "size"),
+        ({"size": None, "shorter_side": 9}, "size"),
+        ({"fit": "none"}, "'pad', 'crop' or 'stretch'"),
+        ({"store": "original"}, "'auto', 'jpeg', 'png' or 'raw'"),
+        ({"length": 2, "max_length": 3}, "`length` and `max_length` exclude each other"),
+    ],
+)
+def test_what_a_sequence_cannot_be(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message) as error:
+        feature(**keys)
+    assert error.value.error_count() == 1
+
+
+@pytest.mark.parametrize("how", ["png", "raw"])
+def test_tensorflow_datasets_reads_them(tmp_path: Path, how: str) -> None:
+    tfds = pytest.importorskip("tensorflow_datasets")
+    options = feature(store=how, normalize="none")
+    kind = {"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}
+    of_file = {**kind, "featuresDict": {"features": {"x": options.tfds(options.describe({}))}}}
+    (tmp_path / "features.json").write_text(json.dumps(of_file))
+    theirs = tfds.features.FeaturesDict.from_config(str(tmp_path))
+    _, pixels = one_by_one({"store": how, "normalize": "none"}, FILES[:2], {})
+    records = encode([b"a", b"b"], {"x": store(options, LISTS[:2])})
+    two, none = (theirs.deserialize_example(one)["x"] for one in records)
+    np.testing.assert_array_equal(two, pixels)
+    assert len(none) == 0

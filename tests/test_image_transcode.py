@@ -1,0 +1,192 @@
+"""What Pillow makes of pictures that the graph does not take: their pixels as the rules say, or a reason."""
+
+import base64
+import io
+import struct
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as Picture
+from PIL import ImageOps
+
+from pipeline.transcode import decodable
+from tests.pictures import PIXELS, RANDOM, animated, bmp, composited, opened, options, saved, turned
+from transforms.image import geometry
+from transforms.image_decode import decode
+from transforms.image_header import ImageError, read_header
+
+LOSSLESS_JPEG = base64.b85decode(
+    "|JeWT01iQ9Z(?NtWB>pF0095P01*fP1ONpCQV{@05dcCF0RO}Q7XSeP0RaF20000000000000CA2MGV#01N|C07n2q00961"
+    "=ll-`V;IIUjAIzf%ge?wjAIzaF^s&tyki)~F^ppv%gf8gF^ppv#xacl*#"
+)
+LOSSLESS_PIXELS = np.arange(60, dtype=np.uint8).reshape(4, 5, 3) * 4
+GREY = RANDOM.integers(0, 65_536, (5, 7)).astype(np.uint16)
+ALPHA = Picture.fromarray(PIXELS).convert("RGBA")
+ALPHA.putalpha(Picture.fromarray(PIXELS[..., 1]))
+
+
+def decoded(data: bytes, **keys) -> np.ndarray:
+    return decode(tf.constant(decodable(data, options(**keys))), options(**keys)).numpy()
+
+
+def tiff(rows: bytes, height: int, width: int, order: str = "<", **more: int) -> bytes:
+    """A TIFF of one strip, its tags given by number as `t258=16`."""
+    tags = {256: width, 257: height, 259: 1, 262: 1, 273: 0, 277: 1, 278: height, 279: len(rows)}
+    tags |= {int(name[1:]): value for name, value in more.items()}
+    tags[273] = 8 + 2 + 12 * len(tags) + 4
+    entries = b"".join(struct.pack(order + "HHII", tag, 4, 1, tags[tag]) for tag in sorted(tags))
+    mark = {"<": b"II*\0", ">": b"MM\0*"}[order]
+    return mark + struct.pack(order + "IH", 8, len(tags)) + entries + bytes(4) + rows
+
+
+@pytest.mark.parametrize(
+    "data",
+    [saved(), saved(progressive=True), saved(form="PNG"), animated("PNG"), saved(form="WEBP"), saved(form="BMP")],
+)
+def test_what_the_graph_takes_stays_as_it_is(data):
+    assert decodable(data, options()) is data
+
+
+@pytest.mark.parametrize(
+    ("data", "mode"),
+    [
+        (saved(form="GIF"), "RGB"),
+        (saved(PIXELS[..., 0], "GIF"), "L"),
+        (animated("GIF"), "RGB"),
+        (animated("WEBP"), "RGB"),
+        (saved(form="BMP") + b"\0\0", "RGB"),
+        (saved(PIXELS[..., 0], "BMP"), "L"),
+        (saved(Picture.fromarray(PIXELS).quantize(16), "BMP"), "RGB"),
+        (saved(Picture.fromarray(PIXELS).convert("1"), "BMP"), "RGB"),
+        (bmp(RANDOM.integers(0, 256, 4 * 27 * 18, np.uint8).tobytes(), 18, 27, 32), "RGB"),
+        (bmp(RANDOM.integers(0, 256, 56 * 18, np.uint8).tobytes(), 18, 27, 16), "RGB"),
+        (saved(form="TIFF"), "RGB"),
+        (saved(form="TIFF", compression="tiff_lzw"), "RGB"),
+        (saved(form="TIFF", compression="jpeg"), "RGB"),
+        (saved(PIXELS[..., 0], "TIFF"), "L"),
+        (saved(Picture.fromarray(PIXELS).convert("1"), "TIFF", compression="group4"), "RGB"),
+        (saved(Picture.fromarray(PIXELS).quantize(16), "TIFF"), "RGB"),
+    ],
+)
+def test_opaque_pictures_are_what_pillow_decodes(data, mode):
+    np.testing.assert_array_equal(decoded(data, channels=len(mode)), opened(data, mode))
+
+
+def test_a_lossless_jpeg_is_decoded():
+    assert read_header(LOSSLESS_JPEG).format == "JPEG"
+    np.testing.assert_array_equal(decoded(LOSSLESS_JPEG), LOSSLESS_PIXELS)
+
+
+@pytest.mark.parametrize("data", [saved(ALPHA, "TIFF"), saved(ALPHA.convert("LA"), "TIFF")])
+def test_alpha_lies_on_the_background(data):
+    rgba = opened(data, "RGBA")
+    assert 0 < rgba[..., 3].min() < 255
+    np.testing.assert_array_equal(decoded(data), composited(rgba[..., :3], rgba[..., 3]))
+
+
+def gif(frame: tuple[int, int, int, int], screen: tuple[int, int], *, clear: bool) -> bytes:
+    """A GIF of one frame (left, top, width, height), all of colour 1; whether colour 0 or 1 is transparent."""
+    palette = bytes([255, 0, 0, 0, 255, 0])
+    control = b"\x21\xf9\x04\x01\0\0" + bytes([clear, 0])
+    indices = b"\x2c" + struct.pack("<HHHH", *frame) + b"\0\x02"
+    pixels, code = frame[2] * frame[3], [4]  # each code of 3 bits: clear, 1, clear, 1, …, end
+    code = [part for _ in range(pixels) for part in (4, 1)] + [5]
+    bits = sum(value << (3 * place) for place, value in enumerate(code))
+    data = bits.to_bytes((3 * len(code) + 7) // 8, "little")[:255]
+    return (
+        b"GIF89a"
+        + struct.pack("<HH", *screen)
+        + b"\x80\0\0"
+        + palette
+        + control
+        + indices
+        + bytes([len(data)])
+        + data
+        + b"\0;"
+    )
+
+
+def test_transparent_pixels_of_a_gif_lie_on_the_background():
+    keys = options()
+    np.testing.assert_array_equal(decoded(gif((0, 0, 2, 2), (2, 2), clear=True)), [[keys["background"]] * 2] * 2)
+    got = decoded(gif((1, 0, 1, 2), (3, 2), clear=False))
+    np.testing.assert_array_equal(got, [[keys["background"], (0, 255, 0), keys["background"]]] * 2)
+
+
+def test_only_the_first_frame_is_decoded():
+    one = saved(form="GIF")
+    frame = one[one.index(b",") : -1]
+    many = one[:-1] + frame * 100_000 + one[-1:]
+    np.testing.assert_array_equal(decoded(many), decoded(one))
+
+
+def test_cmyk_is_ink_times_black():
+    data = saved(Picture.fromarray(PIXELS).convert("CMYK"), "TIFF")
+    inks = 255 - opened(data, "CMYK").astype(int)
+    np.testing.assert_array_equal(decoded(data), inks[..., :3] * inks[..., 3:] // 255)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_the_low_bits_of_16_are_left_out(order):
+    rows = GREY.astype(order + "u2").tobytes()
+    np.testing.assert_array_equal(decoded(tiff(rows, 5, 7, order, t258=16))[..., 0], GREY >> 8)
+
+
+def test_16_bits_may_be_white_at_0():
+    data = tiff(GREY.tobytes(), 5, 7, t258=16, t262=0)
+    np.testing.assert_array_equal(decoded(data)[..., 0], 255 - (GREY >> 8))
+
+
+def test_the_low_bits_of_12_are_left_out():
+    rows = b"".join(int.to_bytes(value << 12 | value ^ 0xFFF, 3, "big") for value in (0x123, 0xFED))
+    np.testing.assert_array_equal(decoded(tiff(rows, 2, 2, t258=12))[..., 0], [[0x12, 0xED], [0xFE, 0x01]])
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_tiff_is_turned_upright_by_the_graph(orientation):
+    data = turned("TIFF", orientation)
+    expected = np.asarray(ImageOps.exif_transpose(Picture.open(io.BytesIO(data))))
+    np.testing.assert_array_equal(decoded(data), expected)
+    sides = geometry(tf.constant([decodable(data, options())]))
+    np.testing.assert_array_equal(sides, [[*expected.shape[:2], orientation]])
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "message"),
+    [
+        (b"no picture", "unsupported_format", "no image"),
+        (saved(np.zeros((50, 50), np.uint8), "PNG"), "too_many_pixels", "50 x 50 = 2500"),
+        (saved(np.zeros((50, 50), np.uint8), "TIFF"), "too_many_pixels", "50 x 50 = 2500"),
+        (gif((0, 0, 60, 60), (2, 2), clear=False), "too_many_pixels", "60 x 60 = 3600"),
+        (tiff(bytes(4), 2, 2, t258=8, t322=60_000, t323=60_000), "too_many_pixels", "60000 x 60000"),
+        (saved(np.zeros((5, 5), np.float32), "TIFF"), "unsupported_format", "Pillow's mode F"),
+        (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", "Pillow's mode I,"),
+        (saved(Picture.new("LAB", (5, 5)), "TIFF"), "unsupported_format", "Pillow's mode LAB"),
+        (saved(form="GIF")[:40], "undecodable_image", "the GIF is cut off, damaged"),
+        (tiff(bytes(20), 5, 7, t258=8), "undecodable_image", "the TIFF is cut off"),
+        (tiff(bytes(4), 2, 2, t258=8, t259=77), "undecodable_image", "the TIFF is cut off"),
+        (animated("WEBP")[:80], "undecodable_image", "the WebP is cut off"),
+        (bmp(bytes(9), 18, 27, 24, compression=5), "undecodable_image", "the BMP is cut off"),
+        (LOSSLESS_JPEG[:-30], "undecodable_image", "the JPEG is cut off"),
+    ],
+)
+def test_what_is_bad_is_named(data, reason, message):
+    with pytest.raises(ImageError, match=message) as error:
+        decodable(data, options(max_pixels=1_000))
+    assert error.value.reason == reason
+
+
+STARTS = [b"GIF89a", b"BM", saved(form="GIF")[:60], saved(PIXELS[..., 0], "BMP")[:60], tiff(b"", 5, 7)[:40]]
+STARTS += [tiff(bytes(35), 5, 7, t258=8)[:-30], animated("WEBP")[:100], LOSSLESS_JPEG[:60]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(STARTS), st.binary(max_size=100))
+def test_hostile_bytes_raise_nothing_else(start, data):
+    try:
+        decodable(start + data, {"max_pixels": 10_000})
+    except ImageError as error:
+        assert error.reason in ("unsupported_format", "too_many_pixels", "undecodable_image")  # noqa: PT017 - or it passes

@@ -1,0 +1,113 @@
+"""Lists of numbers: normalized by all values of the train split, stored ragged, read padded."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from pydantic import ValidationError
+
+from pipeline.columns import Column, ColumnType
+from pipeline.kinds.numbers import Numbers
+from tests.running import BOTH_WAYS, Run
+from transforms import numbers
+from transforms.kind import Context, Found, Prepared, Wanted
+
+ROWS = tf.RaggedTensor.from_row_lengths(
+    tf.constant([1, 2, 3, 4, 6, 8], tf.float32), tf.constant([3, 0, 1, 2], tf.int64)
+)
+FOUND = Found(
+    mean=tf.constant(2.0, tf.float64), scale=tf.constant(0.5, tf.float64),
+    minimum=tf.constant(1.0, tf.float64), range_scale=tf.constant(0.5, tf.float64),
+    boundaries=tf.constant([3.0, 5.0], tf.float64),
+)  # fmt: skip
+
+
+def prepared(rows: tf.RaggedTensor, **given: Any) -> Prepared:
+    options = Numbers(kind="numbers", **given).model_dump() | {"is_label": False}
+    return numbers.prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
+
+
+def ready(rows: tf.RaggedTensor, **given: Any) -> dict[str, tf.Tensor]:
+    description = Numbers(kind="numbers", **given).describe({"boundaries": [3.0, 5.0]})
+    return dict(numbers.finish(description, prepared(rows, **given).store(FOUND)))
+
+
+READ: list[Any] = [
+    ({}, [[-0.5, 0, 0.5], [0, 0, 0], [1, 0, 0], [2, 3, 0]]),
+    ({"normalize": "min_max"}, [[0, 0.5, 1], [0, 0, 0], [1.5, 0, 0], [2.5, 3.5, 0]]),
+    ({"normalize": "none", "max_length": 2}, [[1, 2], [0, 0], [4, 0], [6, 8]]),
+    ({"normalize": "none", "max_length": 4}, [[1, 2, 3, 0], [0] * 4, [4, 0, 0, 0], [6, 8, 0, 0]]),
+    ({"normalize": "none", "clip": [None, 4]}, [[1, 2, 3], [0, 0, 0], [4, 0, 0], [4, 4, 0]]),
+    ({"normalize": "none", "transform": "log1p"}, np.log1p([[1, 2, 3], [0, 0, 0], [4, 0, 0], [6, 8, 0]])),
+    ({"quantiles": 3}, [[0, 0, 1], [0, 0, 0], [1, 0, 0], [2, 2, 0]]),
+    ({"boundaries": [3, 8]}, [[0, 0, 1], [0, 0, 0], [1, 0, 0], [1, 2, 0]]),
+    ({"normalize": "none", "length": 3}, [[1, 2, 3], [0, 0, 0], [4, 0, 0], [6, 8, 0]]),
+]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(("given", "expected"), READ)
+def test_every_option(given: dict[str, Any], expected: Any, run: Run) -> None:
+    parts = run(lambda rows: ready(rows, **given), ROWS)
+    np.testing.assert_allclose(parts[""], np.float32(expected), rtol=1e-6)
+    assert parts[""].dtype.name == Numbers(kind="numbers", **given).stored
+    assert ("length" in parts) == ("length" not in given)
+    longest = given.get("max_length", 3)
+    if "length" in parts:
+        assert parts["length"].dtype == tf.int64
+        assert parts["length"].numpy().tolist() == [min(longest, length) for length in (3, 0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("given", "values", "wanted"),
+    [
+        ({}, [1, 2, 3, 6, 8], Wanted()),
+        ({"max_length": 1, "quantiles": 4}, [1, 6], Wanted(buckets=4)),
+        ({"normalize": "min_max", "optional": True}, [1, 2, 3, 6, 8], Wanted(extremes=True)),
+        ({"normalize": "none"}, None, Wanted()),
+    ],
+)
+def test_what_is_stored_of_the_train_split_is_learned_from(given: Any, values: Any, wanted: Wanted) -> None:
+    one = prepared(ROWS, **given)
+    assert (None if one.values is None else one.values.numpy().tolist()) == values
+    assert one.wanted == wanted
+    assert Numbers(kind="numbers", **given).analyzed == (values is not None)
+
+
+def test_the_length_is_static_where_it_is_given_and_no_rows_have_a_width_too() -> None:
+    for given, width in (({"length": 5}, 5), ({"max_length": 7}, 7), ({}, None)):
+        graph = tf.function(lambda rows, given=given: ready(rows, normalize="none", **given))
+        spec = tf.RaggedTensorSpec([None, None], tf.float32)
+        assert list(graph.get_concrete_function(spec).structured_outputs[""].shape) == [None, width]
+        assert ready(ROWS[:0], normalize="none", **given)[""].shape == [0, width or 0]
+
+
+def test_the_column_asks_the_source_for_the_length_and_says_how_cells_are_cut() -> None:
+    feature = Numbers(kind="numbers", length=4, separator=" ", optional=True)
+    assert feature.raw_column() == Column(ColumnType.NUMBER, many=True, optional=True, separator=" ", length=4)
+    assert (feature.fill, feature.read_parts(), feature.parts()) == ([], (), ())
+    assert Numbers(kind="numbers").read_parts() == ("length",)
+
+
+def test_the_description_tells_what_is_stored() -> None:
+    feature = Numbers(kind="numbers", boundaries=[1], max_length=9)
+    bucket = {"stored": "int64", "normalize": "none", "boundaries": [1.0], "buckets": 2}
+    assert feature.describe({}) == {"kind": "numbers", **bucket, "length": "varying", "max_length": 9}
+    assert Numbers(kind="numbers", length=2).describe({})["length"] == 2
+    assert feature.tfds({})["sequence"]["feature"]["tensor"]["dtype"] == "int64"
+    assert numbers.stored_spec(feature.describe({}))[""].dtype == tf.int64
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"length": 2, "max_length": 3}, "exclude each other"),
+        ({"length": 0}, "greater than or equal to 1"),
+        ({"separator": ""}, "at least 1 character"),
+        ({"impute": 0}, "Extra inputs"),
+    ],
+)
+def test_options_that_make_no_sense_are_told(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Numbers(kind="numbers", **given)

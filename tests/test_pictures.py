@@ -1,0 +1,94 @@
+"""Where a picture's bytes lie: references, paths and `data:` URLs in columns, bytes moved into scratch."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.files import BeamFiles
+from pipeline.image_refs import Reference, inline, parse, to_file, to_piece, to_scratch
+from pipeline.images import Pictures
+from pipeline.sources.checks import Faults
+from pipeline.sources.pictures import inlined, references
+from pipeline.spill import PictureSpill
+from transforms.image import ImageError
+
+OUTSIDE = "the path is absolute, is a URL, or leaves the source's folder"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 2**62), st.integers(0, 2**62), st.binary())
+def test_a_reference_is_read_as_it_was_made(path: str, offset: int, length: int, data: bytes) -> None:
+    assert parse(to_file(path)) == Reference(path)
+    assert parse(to_piece(path, offset, length)) == Reference(path, offset, length)
+    assert parse(to_scratch(path, offset, length)) == Reference(path, offset, length, in_scratch=True)
+    assert parse(inline(data)) == Reference(data=data)
+
+
+def test_anything_else_is_no_reference() -> None:
+    with pytest.raises(ValueError, match="it begins with b'x'"):
+        parse(b"x.png")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a.png", to_file("rows/a.png")),
+        ("../a/./b.png", to_file("a/b.png")),
+        ("/data/a.png", to_file("a.png")),  # absolute, inside the root
+        ("/elsewhere/a.png", OUTSIDE),
+        ("../../a.png", OUTSIDE),
+        ("/data/../a.png", OUTSIDE),
+        ("gs://bucket/a.png", OUTSIDE),
+        ("data:image/png;base64,aGk=", inline(b"hi")),
+        ("DATA:;BASE64,aG\nk=", inline(b"hi")),
+        ("data:,a%20b", inline(b"a b")),
+        ("data:image/png;base64,aGk", "the data: URL is not base64"),
+        ("data:image/png", "the data: URL has no comma"),
+        (" ", None),
+        (None, None),
+    ],
+)
+def test_a_column_of_paths_and_urls(value: str | None, expected: bytes | str | None) -> None:
+    for many in (False, True):
+        faults: Faults = {}
+        values: Any = [["a", value]] if many else [value]
+        kind = pa.list_(pa.string()) if many else pa.string()
+        found = references("p", pa.array(values, kind), "/data", "rows", faults).to_pylist()
+        one = found[0][1] if many else found[0]
+        assert (faults[0].message if faults else one) == expected
+
+
+def test_lists_keep_their_lengths() -> None:
+    lists = pa.array([["a"], None, [], ["b", "c"]], pa.list_(pa.string()))
+    assert references("p", lists, "", "", {}).to_pylist() == [[b"fa"], None, [], [b"fb", b"fc"]]
+    assert inlined(pa.array([[b"x", b""], None], pa.list_(pa.binary()))).to_pylist() == [[b"ix", None], None]
+
+
+def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:
+    with PictureSpill(str(tmp_path)) as spill:
+        moved = spill.move(pa.chunked_array([[inline(b"one"), to_file("a.png")], [inline(b"")]]))
+        lists = spill.move(pa.chunked_array([pa.array([[inline(b"two")], [], [to_file("b"), inline(b"3")]])]))
+    pictures = Pictures(BeamFiles(), ["/nowhere"], str(tmp_path))
+    assert [pictures.read(0, moved[place].as_py()) for place in (0, 2)] == [b"one", b""]
+    assert moved[1].as_py() == to_file("a.png")
+    assert [len(one) for one in lists.to_pylist()] == [1, 0, 2]
+    assert pictures.read(0, lists[2].as_py()[1]) == b"3"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_where_nothing_is_inline_there_is_no_file(tmp_path: Path) -> None:
+    with PictureSpill(str(tmp_path)) as spill:
+        column = pa.chunked_array([[to_file("a.png")]])
+        assert spill.move(column) is column
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_piece_of_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(b"0123456789")
+    pictures = Pictures(BeamFiles(), [str(tmp_path)], "/nowhere")
+    assert pictures.read(0, to_piece("a.tar", 3, 4)) == b"3456"
+    with pytest.raises(ImageError, match="the file b.tar: No such file"):
+        pictures.read(0, to_piece("b.tar", 3, 4))

@@ -1,0 +1,80 @@
+"""Quantiles: NumPy's own while there are few values, within the stated bound else, and never of another order's."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import quantiles
+from pipeline.quantiles import Histogram
+
+FLOAT = st.floats(width=32, allow_nan=False, allow_infinity=False)
+FLOATS = st.lists(FLOAT | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5]), min_size=1, max_size=60)
+LIMIT = 16  # a histogram of so many values is coarse
+
+
+def histogram(values: list[float], size: int = 60) -> Histogram:
+    seen = Histogram()
+    for start in range(0, len(values), size):
+        seen.add(np.array(values[start : start + size], np.float32))
+    return seen
+
+
+@given(FLOATS, st.integers(2, 12))
+def test_quantiles_are_numpys(values: list[float], buckets: int) -> None:
+    ordered, seen = np.sort(np.float32(values).astype(np.float64)), histogram(values)
+    assert (seen.median(), seen.relative_error) == (float(np.median(ordered)), 0.0)
+    shares = np.arange(1, buckets) / buckets
+    after = ordered[np.arange(1, buckets) * len(ordered) // buckets]  # the first value of the upper part
+    assert (after >= np.quantile(ordered, shares, method="inverted_cdf")).all()
+    assert seen.boundaries(buckets) == sorted({*after.tolist()} - {ordered[0]})
+
+
+@given(st.sets(FLOAT, min_size=1, max_size=60), st.integers(2, 12))
+def test_buckets_of_different_values_differ_by_one_value_at_most(values: set[float], buckets: int) -> None:
+    boundaries = histogram(list(values)).boundaries(buckets)
+    sizes = np.bincount(np.searchsorted(boundaries, [*values], side="right"), minlength=len(boundaries) + 1)
+    assert sizes.max() - sizes.min() <= 1
+    assert len(sizes) == min(buckets, len(values))
+
+
+@given(FLOATS, st.integers(2, 12), st.randoms(use_true_random=False), st.integers(1, 7))
+def test_coarse_quantiles_keep_the_bound_and_do_not_depend_on_order_batches_or_workers(
+    values: list[float], buckets: int, random, size: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quantiles, "LIMIT", LIMIT)
+        seen, parts = histogram(values), [Histogram(), Histogram()]
+        shuffled = random.sample(values, len(values))
+        for place, start in enumerate(range(0, len(values), size)):
+            parts[place % 2].merge(histogram(shuffled[start : start + size], 3))
+        parts[0].merge(parts[1])
+    assert parts[0] == seen
+    assert len(seen.counts) <= LIMIT
+    exact = np.sort(np.float32(values).astype(np.float64))
+    found = np.array(seen.at(range(len(values))))
+    assert (np.abs(found) <= np.abs(exact)).all()  # nearer to 0
+    smallest = 2.0**-126
+    assert (np.abs(found - exact) <= seen.relative_error * np.maximum(np.abs(exact), smallest)).all()
+    assert seen.boundaries(buckets) == sorted({*seen.boundaries(buckets)})
+
+
+def test_a_histogram_loses_no_more_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [1 + place / 1024 for place in range(256)]
+    for limit, lost in ((256, 0), (255, 14), (64, 15), (1, 21)):
+        monkeypatch.setattr(quantiles, "LIMIT", limit)
+        assert histogram(values, 7).lost == lost
+
+
+def test_all_floats_there_are_fit() -> None:
+    seen = Histogram(lost=15)
+    magnitudes = np.arange(0, 0x7F80_0000, 1 << 15, dtype=np.int64)
+    seen.add(np.concatenate([magnitudes, magnitudes | 1 << 31]).astype(np.uint32).view(np.float32))
+    assert len(seen.counts) < quantiles.LIMIT
+    assert seen.lost == 15
+
+
+def test_equal_values_and_none() -> None:
+    assert (Histogram().median(), Histogram().boundaries(4)) == (0.0, [])
+    assert (histogram([-0.0, 0.0]).boundaries(2), histogram([3.0] * 9).boundaries(4)) == ([], [])
+    assert histogram([0.0] * 90 + [1.0, 2.0] * 5).boundaries(20) == [1.0, 2.0]

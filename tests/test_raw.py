@@ -1,0 +1,74 @@
+"""Raw values and lists of them: stored as they are."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from pydantic import ValidationError
+
+from pipeline.columns import Column, ColumnType
+from pipeline.kinds.raw import Raw
+from tests.running import BOTH_WAYS, Run
+from transforms import raw
+from transforms.kind import Context, Found
+
+VALUES: list[Any] = [
+    ("bytes", [b"a", b"", b"\xff"], b"", ColumnType.TEXT),
+    ("int64", [1, -(1 << 63), 7], 0, ColumnType.INTEGER),
+    ("float32", [0.5, -0.0, float("nan")], 0.0, ColumnType.NUMBER),
+]
+
+
+def read(column: Any, **given: Any) -> dict[str, tf.Tensor]:
+    feature = Raw(kind="raw", **given)
+    stored = raw.prepare(feature.model_dump(), column, Context(tf.ones([3], tf.bool))).store(Found())
+    return dict(raw.finish(feature.describe({}), stored))
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(("type_", "values", "padding", "column"), VALUES)
+def test_a_value_is_itself(type_: str, values: list[Any], padding: Any, column: ColumnType, run: Run) -> None:
+    parts = run(lambda raw_column: read(raw_column, type=type_), tf.constant(values, raw.TYPES[type_]))
+    assert list(parts) == [""]
+    np.testing.assert_array_equal(parts[""], values)
+    assert Raw(kind="raw", type=type_, optional=True).raw_column() == Column(column, optional=True)
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(("type_", "values", "padding", "column"), VALUES)
+def test_a_list_is_padded(type_: str, values: list[Any], padding: Any, column: ColumnType, run: Run) -> None:
+    rows = tf.RaggedTensor.from_row_lengths(tf.constant(values, raw.TYPES[type_]), tf.constant([0, 2, 1], tf.int64))
+    first, second, third = values
+    full = [[padding, padding], [first, second], [third, padding]]
+    for given, width, lengths in (({}, 2, [0, 2, 1]), ({"max_length": 1}, 1, [0, 1, 1]), ({"length": 2}, 2, None)):
+        parts = run(lambda column, given=given: read(column, type=type_, many=True, **given), rows)
+        np.testing.assert_array_equal(parts[""], [row[:width] for row in full])
+        assert (parts["length"].numpy().tolist() if "length" in parts else None) == lengths
+    assert Raw(kind="raw", type=type_, many=True, length=2).raw_column() == Column(column, many=True, length=2)
+
+
+def test_what_a_row_lacks_is_empty_zero_not_a_number_or_no_values() -> None:
+    fills = [Raw(kind="raw", type=type_).fill for type_, *_ in VALUES]
+    assert str(fills) == "[b'', 0, nan]"
+    assert Raw(kind="raw", many=True).fill == []
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(("type_", "values", "padding", "column"), VALUES)
+def test_the_description_tells_what_is_stored(type_: str, values: Any, padding: Any, column: Any, many: bool) -> None:
+    feature = Raw(kind="raw", type=type_, many=many)
+    lengths = {"length": "varying", "max_length": None} if many else {}
+    assert feature.describe({}) == {"kind": "raw", "stored": type_, **lengths}
+    kind = tf.io.RaggedFeature if many else tf.io.FixedLenFeature
+    assert isinstance(raw.stored_spec(feature.describe({}))[""], kind)
+    tfds = feature.tfds({})
+    scalar = tfds["sequence"]["feature"] if many else tfds
+    assert scalar["tensor"]["dtype"] == raw.TYPES[type_].name
+    assert feature.read_parts() == (("length",) if many else ())
+
+
+@pytest.mark.parametrize("option", [{"length": 2}, {"max_length": 2}, {"separator": ";"}])
+def test_options_of_lists_need_lists(option: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="is of lists: give `many: true`"):
+        Raw(kind="raw", **option)

@@ -1,0 +1,58 @@
+"""What every source checks: lists, their lengths, and what may be absent."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.columns import ARROW_TYPES, Column, ColumnType
+from pipeline.sources.checks import Faults, check_column
+
+NUMBERS = Column(ColumnType.NUMBER, many=True)
+NAMES = Column(ColumnType.CATEGORY, many=True)
+ABSENT = ("missing_value", "the column is absent, null or empty")
+
+
+def check(column: Column, values: list[Any]) -> tuple[list[Any], dict[int, tuple[str, str]]]:
+    """The checked values, and the reason and message of each row's fault."""
+    faults: Faults = {}
+    found = check_column("c", column, pa.array(values, column.arrow), faults)
+    assert found.type == column.arrow
+    assert all(fault.column == "c" for fault in faults.values())
+    return found.to_pylist(), {row: (fault.reason, fault.message) for row, fault in faults.items()}
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "faults"),
+    [
+        (NUMBERS, [[1.0], [], None], {2: ABSENT}),
+        (Column(ColumnType.NUMBER, many=True, optional=True), [[1.0], None], {}),
+        (NUMBERS, [[1.0, None], [2.0, 1e39]], {
+            0: ("missing_value", f"in the list: {ABSENT[1]}"),
+            1: ("wrong_type", "in the list: the number is not finite, or beyond the range of float32"),
+        }),
+        (NAMES, [["a", " "], None, ["b\nc"]], {
+            0: ("missing_value", "in the list: the column is blank"),
+            1: ABSENT,
+            2: ("wrong_type", "in the list: a category is one line, this one holds a line break"),
+        }),
+        (Column(ColumnType.NUMBER, many=True, multiple=4), [[0.0] * 8, [0.0] * 6, []],
+         {1: ("wrong_type", "the number of values is no multiple of 4")}),
+        (Column(ColumnType.INTEGER, many=True, length=2), [[1, 2], [3]],
+         {1: ("wrong_type", "the list has not 2 values")}),
+    ],
+)  # fmt: skip
+def test_lists(column: Column, values: list[Any], faults: dict[int, tuple[str, str]]) -> None:
+    assert check(column, values)[1] == faults
+
+
+@pytest.mark.parametrize("kind", ColumnType)
+def test_what_is_optional_may_be_absent(kind: ColumnType) -> None:
+    values, faults = check(Column(kind, optional=True), [None])
+    assert (values, faults) == ([None], {})
+    assert check(Column(kind), [None])[1] == {0: ABSENT}
+    assert ARROW_TYPES[kind] == Column(kind).arrow
+
+
+def test_a_blank_category_that_is_optional_is_absent() -> None:
+    assert check(Column(ColumnType.CATEGORY, optional=True), ["a", "  "]) == (["a", None], {})

@@ -1,0 +1,70 @@
+"""What decides a row's split: a column, a time, a group, the classes of a feature; the hash of the key otherwise."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipeline.keys import split_bounds
+from pipeline.layout import hash_keys, strata_of
+from pipeline.split_by import SplitBy, instant
+from pipeline.strata import bounds_of, strata
+
+SPLITS = ["train", "validation", "test"]
+
+
+@pytest.mark.parametrize(
+    ("options", "values", "places"),
+    [
+        ({"column": "s"}, ["train", "val", "dev", "testing", "Train", ""], [0, 1, 1, 2, -1, -1]),
+        ({"column": "s", "values": {"train": "a", "test": ["b", "c"]}}, ["a", "c", "train", "valid"], [0, 2, -1, 1]),
+        (
+            {"time": "t", "starts": {"validation": "2025-01-01", "test": "2025-07-01T12:00+02:00"}},
+            ["1999-12-31", "2025-01-01", "2025-07-01T09:59", "2025-07-01T10:00Z", "1735689600", "soon", "1e400"],
+            [0, 1, 1, 2, 1, -1, -1],
+        ),
+        ({"time": "t", "starts": {"train": "2025-01-01", "test": "2026-01-01"}}, ["2024", "2025-02-03"], [1, 0]),
+    ],
+)  # fmt: skip
+def test_a_value_names_its_split(options: dict[str, Any], values: list[str], places: list[int]) -> None:
+    assert SplitBy(**options).places(values, SPLITS).tolist() == places
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "exactly one of column, group, time and stratify, got none"),
+        ({"column": "a", "group": "b"}, "got column, group"),
+        ({"group": "b", "values": {"train": "x"}}, "`values` belongs to `column`"),
+        ({"time": "t"}, "`time` needs `starts`"),
+        ({"time": "t", "starts": {"test": "soon"}}, "`starts` of test should be a time in ISO 8601, got 'soon'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        SplitBy(**options)
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert instant("2025-01-01") == instant("2025-01-01T01:00+01:00") == instant("1735689600.0")
+
+
+@given(
+    st.lists(st.integers(0, 2**64 - 1), unique=True, max_size=60), st.lists(st.integers(0, 5), min_size=1).filter(any)
+)
+def test_a_class_is_cut_by_the_shares_to_the_row(hashes: list[int], shares: list[int]) -> None:
+    bounds = bounds_of(np.array(hashes + hashes, np.uint64), shares)
+    assert bounds == sorted(bounds)
+    places = strata_of(np.array(hashes, np.uint64), ["c"] * len(hashes), {"c": bounds})
+    for place, share in enumerate(shares):
+        assert abs(int((places == place).sum()) - share * len(hashes) / sum(shares)) <= 1
+
+
+def test_a_large_class_is_cut_where_all_keys_are() -> None:
+    hashes, _, _ = hash_keys([b"%d" % number for number in range(20_000)])
+    found = strata({"c": hashes}, [80, 10, 10])["c"]
+    expected = split_bounds(dict(zip(SPLITS, [80, 10, 10], strict=True)))
+    assert [one / 2**64 for one in found] == pytest.approx([one / 2**64 for one in expected], abs=0.01)

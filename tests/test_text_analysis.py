@@ -1,0 +1,66 @@
+"""Every kind of tokenizer through tf.Transform: analyzed, exported, loaded again, and the same as the graph alone."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from pipeline.kinds.text import Text
+from pipeline.tokenizer_models import read_model
+from pipeline.tokenizer_training import count_words, train
+from pipeline.vocabularies import VocabularyOptions
+from tests.test_analyzers import analyze, analyzers, asset, scalar
+from transforms import text
+from transforms.kind import Context, Found
+from transforms.preprocessing import Preprocessing
+
+TEXTS = ["the cat sat", "The DOG sat, the cat ﬁts", "", "日本 🙂 مَرحبًا", "zebra"]
+SHARED: dict[str, Any] = {"vocabulary": {"shared_with": "words"}, "oov_buckets": 3}
+TABLES: dict[str, dict[str, Any]] = {
+    "words": {"vocabulary": 3, "oov_buckets": 3},
+    "shared": SHARED,
+    "given": {"vocabulary": "words.txt", "end": True},
+    "pairs": {"ngrams": 2, "minimum_count": 2, "case": "fold"},
+    "letters": {"tokenizer": "characters", "vocabulary": 5, "max_length": 4, "keep_length": True},
+}
+ALONE: dict[str, dict[str, Any]] = {
+    "hashed": {"hash_buckets": 9, "normalize": "nfkc"},
+    "bytes": {"tokenizer": "bytes", "begin": True, "max_length": 6},
+    "wordpiece": {"tokenizer": "wordpiece", "vocabulary": 60, "end": True},
+    "unigram": {"tokenizer": "sentencepiece", "vocabulary": 60, "begin": True},
+    "pairs_of_pieces": {"tokenizer": "sentencepiece", "vocabulary": 60, "model_type": "bpe"},
+}
+
+
+def options(given: dict[str, Any]) -> dict[str, Any]:
+    chosen = Text(kind="text", **given)
+    plain = chosen.model_dump()
+    if chosen.needs_model:
+        plain |= read_model(train(count_words(pa.array(TEXTS), plain), plain), plain).options()
+    return plain | ({"given_words": ("zebra", "cat")} if given.get("vocabulary") == "words.txt" else {})
+
+
+@pytest.mark.slow
+def test_every_tokenizer(tmp_path: Path) -> None:
+    features = {name: options(given) for name, given in (TABLES | ALONE).items()}
+    ours = analyzers(tmp_path, *(VocabularyOptions.of(name, plain) for name, plain in features.items()))
+    rows = [dict.fromkeys(features, text) | {"train": 1, "shared": "dog dog dog"} for text in TEXTS[:4]]
+    types = {name: scalar(tf.string) for name in features} | {"train": scalar(tf.int64)}
+    output = analyze(rows, types, Preprocessing(features, ours), tmp_path)
+    stored = output.transform_features_layer()({name: tf.constant(TEXTS) for name in features})
+
+    assert asset(output, "words.vocabulary.txt") == b"dog\nthe\nsat\n"
+    assert not Path(output.transform_savedmodel_dir, "assets", "shared.vocabulary.txt").exists()
+    assert stored["shared"].to_list() == stored["words"].to_list()
+    assert stored["words"].to_list()[1][:4] == [5, 4, 6, 5]
+    assert set(stored["words"].to_list()[3]) <= {1, 2, 3}
+    assert stored["given"].to_list() == [[1, 4, 1, 2], [1, 1, 1, 1, 4, 1, 2], [2], [1, 1, 2], [3, 2]]
+    assert asset(output, "pairs.vocabulary.txt") == b"the cat\n"
+    assert stored["pairs"].to_list() == [[2, 1], [1, 1, 1, 2, 1], [], [1], []]
+    assert stored["letters_length"].numpy().tolist() == [len("the cat sat"), 24, 0, 12, 5]
+    for name in ALONE:
+        column = tf.constant(TEXTS)
+        alone = text.prepare(features[name], column, Context(tf.ones_like(column, tf.bool))).store(Found())
+        assert stored[name].to_list() == alone[""].to_list(), name

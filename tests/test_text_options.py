@@ -1,0 +1,146 @@
+"""A text's options: which go together, what they say in the manifest, and the words that a reader makes of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline.kinds.category import Category
+from pipeline.kinds.text import Text
+from pipeline.kinds.text_rules import check_shared
+from pipeline.manifest import DatasetError
+from pipeline.reader.words import read_vocabulary, to_words
+from pipeline.spec_errors import WrongValueError
+from transforms.text_options import vocabulary_owner
+
+WRONG = [
+    ({"normalize": "nfc", "case": "fold"}, "normalize", "`case: fold` is NFKC case folding: leave `normalize` out"),
+    ({"tokenizer": "bytes", "vocabulary": 9}, "vocabulary", "the tokenizer bytes has no vocabulary"),
+    ({"tokenizer": "bytes", "ngrams": 2}, "ngrams", "goes with the tokenizers words, whitespace, characters alone"),
+    ({"tokenizer": "sentencepiece", "ngrams": [1, 2]}, "ngrams", "alone, not with sentencepiece: leave it out"),
+    ({"tokenizer": "wordpiece", "hash_buckets": 9}, "hash_buckets", "alone, not with wordpiece"),
+    ({"tokenizer": "wordpiece", "oov_buckets": 9}, "oov_buckets", "alone, not with wordpiece"),
+    ({"hash_buckets": 9, "minimum_count": 2}, "minimum_count", "there is no vocabulary with `hash_buckets`"),
+    ({"hash_buckets": 9, "vocabulary": "a.txt"}, "vocabulary", "there is no vocabulary with `hash_buckets`"),
+    ({"hash_buckets": 9, "oov_buckets": 2}, "oov_buckets", "there is no vocabulary with `hash_buckets`"),
+    ({"vocabulary": "a.txt", "minimum_count": 2}, "minimum_count", "since the vocabulary is given: leave it out"),
+    ({"vocabulary": {"shared_with": "b"}, "minimum_count": 2}, "minimum_count", "has its options in the other feature"),
+    ({"tokenizer": "wordpiece", "vocabulary": "v.txt"}, "vocabulary", "that is given is `model: v.txt`"),
+    ({"tokenizer": "wordpiece", "model_type": "bpe"}, "model_type", "how a sentencepiece model is learned"),
+    ({"tokenizer": "sentencepiece", "model_type": "bpe", "model": "m", "case": "keep"}, "model_type", "none is"),
+    ({"model": "m", "case": "keep"}, "model", "goes with the tokenizers wordpiece, sentencepiece alone, not with"),
+    ({"tokenizer": "sentencepiece", "model": "m"}, "model", "say which, `case: keep` or `case: lower`"),
+    ({"tokenizer": "wordpiece", "model": "m", "case": "keep", "vocabulary": 9}, "vocabulary", "has its own pieces"),
+    ({"begin": True, "end": True, "max_length": 2}, "max_length", "3 or more, since begin and end take 2, got 2"),
+    ({"truncate": "start"}, "truncate", "nothing is cut without `max_length`"),
+    ({"ngrams": [2, 1]}, "ngrams", r"widths that ascend, such as \[1, 2\], got \[2, 1\]"),
+    ({"ngrams": []}, None, "at least 1 item"),
+    ({"ngrams": True}, None, "valid integer"),
+    ({"vocabulary": "many"}, None, "valid integer"),
+    ({"vocabulary": {"shared": "b"}}, None, "Field required"),
+    ({"oov_buckets": 0}, None, "greater than or equal to 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "option", "message"), WRONG, ids=[str(given) for given, _, _ in WRONG])
+def test_what_does_not_go_together(given: dict[str, Any], option: str | None, message: str) -> None:
+    with pytest.raises(ValidationError, match=message) as error:
+        Text(kind="text", **given)
+    if option is not None:
+        assert error.value.errors()[0]["ctx"]["error"].path == (option,)
+
+
+SHARES = {"kind": "text", "vocabulary": {"shared_with": "a"}}
+NOT_SHARED = [
+    ({"a": Text(kind="text", vocabulary={"shared_with": "aa"})}, "'aa' is none of the features; did you mean `a`"),
+    ({"a": Category(kind="category"), "b": Text(**SHARES)}, "'a' should be a text with a vocabulary of its own"),
+    ({"a": Text(**SHARES)}, "'a' should be a text with a vocabulary of its own"),
+    ({"a": Text(kind="text", vocabulary={"shared_with": "b"}), "b": Text(**SHARES)}, "a vocabulary of its own"),
+    ({"a": Text(kind="text", case="keep"), "b": Text(**SHARES)}, "is lower here and keep in 'a', whose vocabulary"),
+    ({"a": Text(kind="text", begin=True), "b": Text(**SHARES)}, "is False here and True in 'a'"),
+    ({"a": Text(kind="text", hash_buckets=3), "b": Text(**SHARES)}, "'a' has no vocabulary"),
+    ({"a": Text(kind="text", vocabulary=10, minimum_count=2), "b": Text(**SHARES, max_length=3)}, None),
+]
+
+
+@pytest.mark.parametrize(("features", "message"), NOT_SHARED)
+def test_what_can_be_shared(features: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        check_shared(features)
+    else:
+        with pytest.raises(WrongValueError, match=message) as error:
+            check_shared(features)
+        assert error.value.path[0] == "features"
+
+
+def test_who_owns_a_vocabulary() -> None:
+    assert Text(**SHARES).vocabulary_owner("b") == "a"
+    assert (
+        Text(kind="text").vocabulary_owner("b") == vocabulary_owner("b", Category(kind="category").model_dump()) == "b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        ({}, {}),
+        ({"vocabulary": "dir/words.txt"}, {"vocabulary": "/there/dir/words.txt"}),
+        ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, {"model": "/there/vocab.txt"}),
+    ],
+)
+def test_files_are_found(given: dict[str, Any], files: dict[str, str]) -> None:
+    moved = Text(kind="text", **given).with_paths(lambda path: f"/there/{path}")
+    assert moved.files() == files
+    assert Text.model_validate(moved.model_dump()) == moved
+
+
+@pytest.mark.parametrize(("given", "model", "training"), [
+    ({}, False, False),
+    ({"tokenizer": "sentencepiece"}, True, True),
+    ({"tokenizer": "wordpiece", "vocabulary": {"shared_with": "a"}}, True, False),
+    ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, True, False),
+])  # fmt: skip
+def test_what_needs_a_model(given: dict[str, Any], model: bool, training: bool) -> None:
+    text = Text(kind="text", **given)
+    assert (text.needs_model, text.needs_training, text.needs_tensorflow_text) == (model, training, model)
+
+
+BASE = {"kind": "text", "stored": "int64", "length": "varying", "max_length": None}
+COUNTED = {"vocabulary": "v.txt", "words": 3}
+GIVEN = {"tokenizer": "sentencepiece", "model": "given.model", "case": "keep", "end": True}
+MODEL = {**COUNTED, "model": "m.model",
+         "special_ids": {"padding": 3, "unknown": 0, "begin": None, "end": 2, "first": 0}}  # fmt: skip
+DESCRIBED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str] | None]] = [
+    # (options, statistics, what stands beside BASE, the words by id)
+    ({}, COUNTED, {"vocabulary": "v.txt", "vocabulary_size": 5, "padding_id": 0, "unknown_id": 1, "first_id": 2},
+     ["", "[UNK]", "a", "b", "c"]),
+    ({"begin": True, "end": True, "oov_buckets": 2}, COUNTED,
+     {"vocabulary": "v.txt", "vocabulary_size": 8, "padding_id": 0, "unknown_id": 1, "first_id": 5, "begin_id": 3,
+      "end_id": 4, "oov_buckets": 2}, ["", "[UNK]", "[UNK]", "[BEGIN]", "[END]", "a", "b", "c"]),
+    ({"tokenizer": "bytes", "end": True}, {},
+     {"vocabulary_size": 258, "padding_id": 0, "unknown_id": None, "first_id": 2, "end_id": 1, "tokenizer": "bytes"},
+     ["", "[END]", *(f"<0x{byte:02X}>" for byte in range(256))]),
+    ({"hash_buckets": 7, "keep_length": True}, {},
+     {"vocabulary_size": 8, "padding_id": 0, "unknown_id": None, "first_id": 1, "hash_buckets": 7, "keep_length": True},
+     None),
+    (GIVEN, MODEL, {"vocabulary": "v.txt", "vocabulary_size": 4, "padding_id": 3, "unknown_id": 0, "first_id": 0,
+                    "end_id": 2, "tokenizer": "sentencepiece", "model": "m.model"}, ["a", "b", "c", ""]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "statistics", "described", "words"), DESCRIBED)
+def test_descriptions(
+    tmp_path: Path, given: dict[str, Any], statistics: dict[str, Any], described: dict[str, Any], words: list[str]
+) -> None:
+    description = Text(kind="text", **given).describe(statistics)
+    assert description == BASE | described
+    (tmp_path / "v.txt").write_text("a\nb\nc\n")
+    if words is None:
+        with pytest.raises(DatasetError, match=r"'text' has no vocabulary: its ids are hashes \(hash_buckets\)"):
+            read_vocabulary(tmp_path, description, "text")
+    else:
+        assert read_vocabulary(tmp_path, description, "text") == words
+        everything = [word for id_, word in enumerate(words) if id_ != description["padding_id"]]
+        assert to_words(words, list(range(len(words))), description["padding_id"]) == everything
+    assert Text(kind="text", **given).parts() == (("length",) if "keep_length" in given else ())

@@ -1,0 +1,296 @@
+"""TFRecord files of Examples as a source: framing, damage, and every value as TensorFlow's own parser gives it."""
+
+import gzip
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.image_refs import parse as parse_reference
+from pipeline.sources import tfrecord_files
+from pipeline.sources.base import SourceError
+from pipeline.sources.tf_example import SEVERAL, parse
+from pipeline.sources.tfrecord_files import TFRecord
+from pipeline.tfrecord import frame, masked_crc
+from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, read
+
+ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
+NUMBERS = replace(NUMBER, many=True)
+BYTES, FLOATS, INTS = tf.train.BytesList, tf.train.FloatList, tf.train.Int64List
+
+
+def feature(values: list[Any]) -> tf.train.Feature:
+    """A feature of the kind of its first value."""
+    kinds = {bytes: ("bytes_list", BYTES), float: ("float_list", FLOATS), int: ("int64_list", INTS)}
+    name, make = kinds[type(values[0])]
+    return tf.train.Feature(**{name: make(value=values)})
+
+
+def features(row: dict[str, Any]) -> tf.train.Features:
+    lists = {name: values if isinstance(values, list) else [values] for name, values in row.items()}
+    return tf.train.Features(feature={name: feature(values) for name, values in lists.items()})
+
+
+def example(**row: Any) -> bytes:
+    return tf.train.Example(features=features(row)).SerializeToString()
+
+
+def rows(count: int) -> list[bytes]:
+    return [example(id=row, text=f"text {row}".encode(), n=row / 4) for row in range(count)]
+
+
+def write(path: Path, records: list[bytes], pack: Callable[[bytes], bytes] = bytes) -> Path:
+    path.write_bytes(pack(b"".join(map(frame, records))))
+    return path
+
+
+def source(path: object, **options: Any) -> TFRecord:
+    return TFRecord(format="tfrecord", path=str(path), **options)
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "zlib": zlib.compress,
+    "gzip of two members": lambda data: gzip.compress(data[:999]) + gzip.compress(data[999:]) + bytes(9),
+}
+
+
+@pytest.mark.parametrize("pack", PACKED.values(), ids=PACKED)
+def test_rows_do_not_depend_on_the_packing(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = write(tmp_path / "a.tfrecord-00000-of-00001", rows(300), pack)
+    found = read(source(tmp_path), ASKED, chunk_bytes=2000)
+    assert found.rows == [{"id": i, "text": f"text {i}", "n": i / 4} for i in range(300)]
+    assert len(set(found.keys)) == found.plan.rows == 300
+    assert (len(found.plan.chunks) > 5) == (pack is bytes)
+    assert found.keys == read(source(path), {"id": INTEGER}).keys
+
+
+@pytest.mark.parametrize(
+    ("compression", "pack", "works"),
+    [("none", bytes, True), ("gzip", gzip.compress, True), ("zlib", zlib.compress, True), ("none", gzip.compress, False),
+     ("gzip", bytes, False)],
+)  # fmt: skip
+def test_a_compression_that_is_given(tmp_path: Path, compression: str, pack: Any, works: bool) -> None:
+    path = write(tmp_path / "a.tfrec", rows(3), pack)
+    if works:
+        assert len(read(source(path, compression=compression), ASKED).rows) == 3
+        return
+    with pytest.raises(SourceError, match="holds no tf.train.Example in its first records: the .* byte 0"):
+        read(source(path, compression=compression), ASKED)
+
+
+DAMAGE: dict[str, tuple[Callable[[bytes], bytes], str, int]] = {
+    "data": (
+        lambda data: data[:-5] + b"?" + data[-4:],
+        "the checksum is wrong of the data of the record at byte {at}",
+        5,
+    ),
+    "length": (lambda data: b"?" + data[1:], "the checksum is wrong of the length of the record at byte {at}; what", 3),
+    "cut in its data": (lambda data: data[:30], "the record at byte {at} claims {length} bytes, and the file has", 3),
+    "cut in its header": (
+        lambda data: data[:9],
+        "the checksum is wrong of the length of the record at byte {at}; w",
+        3,
+    ),
+    "1 TB": (
+        lambda data: header(1 << 40) + data[12:],
+        "the record at byte {at} claims 1099511627776 bytes, and the",
+        3,
+    ),
+    "no example": (lambda _: frame(b"\xff\xff"), "the record is no tf.train.Example, or one without features", 5),
+    "nothing": (lambda _: frame(b""), "the record is no tf.train.Example, or one without features", 5),
+}
+
+
+def header(length: int) -> bytes:
+    packed = struct.pack("<Q", length)
+    return packed + struct.pack("<I", masked_crc(packed))
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(("spoil", "message", "good"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_records(tmp_path: Path, spoil: Any, message: str, good: int, pack: Any, chunk_bytes: int) -> None:
+    records = [frame(record) for record in rows(6)]
+    at, length = sum(map(len, records[:3])), len(records[3]) - 16
+    spoiled = spoil(records[3])
+    path = tmp_path / "a.tfrecord"
+    path.write_bytes(pack(b"".join([*records[:3], spoiled, *records[4:]])))
+    found = read(source(path), ASKED, chunk_bytes)
+    assert [row["id"] for row in found.rows] == [0, 1, 2, 4, 5][:good]
+    ((reason, column, said),) = found.faults
+    if pack is gzip.compress and "claims" in message:
+        message = "the file is cut off in the record at byte {at}" if "1099" in message else "the checksum is wrong"
+    assert said.startswith(message.format(at=at, length=length))
+    assert (reason, column) == ("malformed_row" if "no tf" in message else "damaged_record", None)
+    assert found.plan.rows == good + 1
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-20], lambda data: data[:99] + b"\0" * 50 + data[149:]])
+def test_compressed_data_that_is_damaged(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    path = write(tmp_path / "a.tfrecord.gz", rows(500), lambda data: spoil(gzip.compress(data)))
+    found = (
+        read(source(path, compression="gzip"), ASKED) if spoil(b"x" * 200) != b"x" * 180 else read(source(path), ASKED)
+    )
+    ((reason, _, message),) = found.faults
+    assert reason == "damaged_record"
+    assert message.startswith("the compressed data is damaged (")
+    assert [row["id"] for row in found.rows] == list(range(len(found.rows)))
+
+
+def test_a_record_that_is_too_large_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.sources.tfrecord_frames.MAX_RECORD_BYTES", 1000)
+    records = [*rows(1), example(id=1, text=b"x" * 1000, n=0.0), *rows(1)]
+    found = read(source(write(tmp_path / "a.tfrecord", records)), ASKED)
+    assert len(found.rows) == 2
+    assert [fault[0] for fault in found.faults] == ["too_large"]
+
+
+def test_columns_and_their_faults(tmp_path: Path) -> None:
+    asked = {"t": TEXT, "c": CATEGORY, "n": NUMBER, "i": INTEGER, "l": NUMBERS}
+    good = {"t": b"a", "c": 7, "n": 2, "i": 3, "l": [1.0, 2.0]}
+    bad: list[tuple[dict[str, Any], str, str, str]] = [
+        ({"t": [b"a", b"b"]}, "wrong_type", "t", "wanted one value, found 2"),
+        ({"t": 1.0}, "wrong_type", "t", "wanted a string, found a float"),
+        ({"t": b"\xff"}, "invalid_utf8", "t", "the column's bytes are not UTF-8"),
+        ({"c": 1.0}, "wrong_type", "c", "wanted a string, a whole number, a boolean or a date, found a float"),
+        ({"n": b"1"}, "wrong_type", "n", "wanted a number, found bytes"),
+        ({"i": 1.0}, "wrong_type", "i", "wanted a 64-bit integer, found a float"),
+        ({"l": [1.0, float("nan")]}, "wrong_type", "l", "in the list: the number is not finite, or beyond the range"),
+        ({"l": [b"1,2"]}, "wrong_type", "l", "in the list: wanted a number, found bytes"),
+    ]
+    records = [example(**good), *(example(**(good | change)) for change, *_ in bad)]
+    records += [example(**{name: value for name, value in good.items() if name != left}) for left in good]
+    found = read(source(write(tmp_path / "a.tfrecord", records)), asked)
+    assert found.rows == [{"t": "a", "c": "7", "n": 2.0, "i": 3, "l": [1.0, 2.0]}]
+    missing = [("missing_value", name, "the column is absent, null or empty") for name in good]
+    for fault, expected in zip(found.faults, [tuple(one) for _, *one in bad] + missing, strict=True):
+        assert fault[:2] == expected[:2]
+        assert fault[2].startswith(expected[2])
+    assert len({reject.key for reject in found.rejects}) == len(found.rejects)
+
+
+def test_lists_and_optional_columns(tmp_path: Path) -> None:
+    asked = {"l": replace(TEXT, many=True, optional=True), "n": replace(NUMBER, optional=True)}
+    empty = tf.train.Example(features=tf.train.Features(feature={"l": tf.train.Feature(bytes_list=BYTES())}))
+    records = [example(l=[b"a,b", b"c"], n=[1.5]), empty.SerializeToString(), example(x=1)]
+    found = read(source(write(tmp_path / "a.tfrecord", records)), asked)
+    expected = [{"l": ["a,b", "c"], "n": 1.5}, {"l": [], "n": None}, {"l": None, "n": None}]
+    assert (found.rows, found.plan.notes) == (expected, ["columns that nothing reads: x"])
+
+
+def test_sequence_examples(tmp_path: Path) -> None:
+    def steps(*lists: list[Any]) -> tf.train.FeatureLists:
+        return tf.train.FeatureLists(feature_list={"s": tf.train.FeatureList(feature=[feature(one) for one in lists])})
+
+    sequences = [
+        tf.train.SequenceExample(context=features({"id": 1}), feature_lists=steps([1, 2], [3])),
+        tf.train.SequenceExample(context=features({"id": 2}), feature_lists=steps([1], [2.0])),
+        tf.train.SequenceExample(context=features({"id": 3}), feature_lists=steps([0.5])),
+    ]
+    path = write(tmp_path / "a.tfrecord", [one.SerializeToString() for one in sequences])
+    found = read(source(path), {"id": INTEGER, "s": NUMBERS})
+    assert found.rows == [{"id": 1, "s": [1, 2, 3]}, {"id": 3, "s": [0.5]}]
+    assert found.faults == [("wrong_type", "s", "the steps hold values of several types")]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_pictures_stay_where_they_lie(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    pictures = [b"\xff" * 64 + b"\xff\xd8", b"\xff" * 65 + b"\xd8", b""]
+    (tmp_path / "x").mkdir()
+    path = write(tmp_path / "x" / "a.tfrecord", [example(a=b"\xff" * 64, image=one) for one in pictures], pack)
+    found = read(source(f"{tmp_path}/**/*.tfrecord"), {"image": IMAGE, "a": replace(IMAGE, many=True)})
+    references = [parse_reference(row["image"]) for row in found.rows]
+    if pack is bytes:
+        assert {one.path for one in references} == {"x/a.tfrecord"}
+        data = path.read_bytes()
+        assert [data[one.offset : one.offset + (one.length or 0)] for one in references] == pictures[:2]
+    else:
+        assert [one.data for one in references] == pictures[:2]
+    assert [fault[0] for fault in found.faults] == ["missing_value"]
+
+
+def test_chunks_of_pictures_are_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tfrecord_files, "PICTURES_CHUNK_BYTES", 1000)
+    path = write(tmp_path / "a.tfrecord", [example(image=bytes(100))] * 100)
+    plan = source(path).plan(FILES, {"image": IMAGE}, 1)
+    assert [1000 <= chunk.bytes < 1200 for chunk in plan.chunks[:-1]] == [True] * (len(plan.chunks) - 1)
+    assert len(source(path).plan(FILES, {"image": INTEGER}, 1).chunks) == 100
+
+
+def test_the_rows_of_compressed_files_are_estimated_by_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tfrecord_files, "HEAD_RECORDS", 1000)
+    write(tmp_path / "a.tfrecord", [example(text=bytes(str(row) * 9, "ascii")) for row in range(40_000)], gzip.compress)
+    write(tmp_path / "b.tfrecord", rows(3), gzip.compress)
+    plan = source(tmp_path).plan(FILES, {"text": TEXT}, 1 << 20)
+    assert 15_000 < plan.rows < 80_000
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def field(number: int, data: bytes) -> bytes:
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+UNUSUAL = {
+    "not packed": field(2, b"\x0d\0\0\x80\x3f\x0d\0\0\0\x40"),
+    "packed in two pieces": field(3, field(1, b"\1\2") + field(1, b"\3")),
+    "negative": field(3, field(1, b"\xff" * 9 + b"\1")),
+    "two kinds: the last one counts": field(1, field(1, b"a")) + field(3, field(1, b"\1")),
+    "one kind twice": field(3, field(1, b"\1")) + field(3, field(1, b"\2")),
+    "unknown fields": field(9, b"?") + field(3, b"\x50\1" + field(1, b"\1")) + b"\x5d????",
+    "no kind": b"",
+}
+
+
+@pytest.mark.parametrize("encoded", UNUSUAL.values(), ids=UNUSUAL)
+def test_unusual_encodings_are_read_as_tensorflow_reads_them(encoded: bytes) -> None:
+    entries = field(1, field(1, b"a") + field(2, field(3, field(1, b"\7")))) + field(
+        1, field(1, b"a") + field(2, encoded)
+    )
+    check_against_tensorflow(field(1, entries))
+
+
+KIND_LISTS = (
+    st.lists(st.binary(max_size=5), max_size=3).map(lambda values: tf.train.Feature(bytes_list=BYTES(value=values)))
+    | st.lists(st.floats(width=32, allow_nan=False), max_size=3).map(
+        lambda values: tf.train.Feature(float_list=FLOATS(value=values))
+    )
+    | st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=3).map(
+        lambda values: tf.train.Feature(int64_list=INTS(value=values))
+    )
+    | st.just(tf.train.Feature())
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), KIND_LISTS, max_size=4))
+def test_values_are_those_of_tensorflow(row: dict[str, tf.train.Feature]) -> None:
+    check_against_tensorflow(tf.train.Example(features=tf.train.Features(feature=row)).SerializeToString())
+
+
+def check_against_tensorflow(record: bytes) -> None:
+    theirs = tf.train.Example.FromString(record).features.feature
+    ours = parse(record)
+    assert (ours.names() if ours else []) == sorted(theirs)
+    for name, one in theirs.items():
+        kind = one.WhichOneof("kind")
+        found = ours.values(name) if ours else None
+        assert (found and (found[0], list(found[1]))) == (kind and (kind, list(getattr(one, kind).value)))
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_an_example_or_none(record: bytes) -> None:
+    found = parse(record)
+    for name in found.names() if found else ():
+        values = found.values(name) if found else None
+        assert values is None or values[0] in ("bytes_list", "float_list", "int64_list", SEVERAL)

@@ -1,0 +1,179 @@
+"""Tokenizers that are learned: the same from the same words in any order, and read back as they are given."""
+
+import io
+import random
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from sentencepiece import SentencePieceTrainer
+
+from pipeline.errors import UserError
+from pipeline.kinds.text import Text
+from pipeline.reader.words import read_vocabulary
+from pipeline.tokenizer_models import read_model
+from pipeline.tokenizer_training import count_words, train
+from transforms import text
+from transforms.kind import Context, Found
+
+LETTERS = "eaoiunrtslkmd日本üк🙂"
+
+
+def words() -> dict[bytes, int]:
+    chance = random.Random(5)
+    found = {"".join(chance.choices(LETTERS, k=chance.randint(1, 7))).encode() for _ in range(400)}
+    return {word: chance.randint(1, 30) for word in sorted(found)}
+
+
+def options(**given: Any) -> dict[str, Any]:
+    return Text(kind="text", **given).model_dump()
+
+
+KINDS = [
+    {"tokenizer": "wordpiece"},
+    {"tokenizer": "sentencepiece"},
+    {"tokenizer": "sentencepiece", "model_type": "bpe"},
+]
+every_kind = pytest.mark.parametrize("given", KINDS, ids=lambda given: " ".join(given.values()))
+
+
+@pytest.mark.parametrize(
+    ("given", "counted"),
+    [
+        ({"tokenizer": "sentencepiece"}, {"don't": 2, "e-mail": 1, "ab": 1}),
+        ({"tokenizer": "sentencepiece", "case": "keep"}, {"don't": 1, "Don't": 1, "e-mail": 1, "ab": 1}),
+        ({"tokenizer": "wordpiece"}, {"don": 2, "'": 2, "t": 2, "e": 1, "-": 1, "mail": 1, "ab": 1}),
+        ({"tokenizer": "wordpiece", "normalize": "nfkc"},
+         {"don": 2, "'": 2, "t": 2, "e": 1, "-": 1, "mail": 1, "ab": 1}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("type_", [pa.string(), pa.binary()])
+def test_words_are_counted_as_the_graph_cuts_them(type_: pa.DataType, given: Any, counted: dict[str, int]) -> None:
+    texts = pa.array(["Don't \u00a0e-mail", None, "", "  "] + ["don't"] + [""] * 2000 + ["ab"]).cast(type_)
+    assert count_words(texts, options(**given)) == {word.encode(): count for word, count in counted.items()}
+    assert count_words(texts[:0], options(**given)) == {}
+
+
+@every_kind
+def test_the_order_of_the_words_does_not_matter(given: dict[str, Any]) -> None:
+    counts, chosen = words(), options(**given, vocabulary=120)
+    shuffled = list(counts.items())
+    random.Random(1).shuffle(shuffled)
+    assert train(counts, chosen) == train(dict(shuffled), chosen)
+
+
+@pytest.mark.parametrize("special", [{}, {"begin": True}, {"end": True}, {"begin": True, "end": True}], ids=str)
+@every_kind
+def test_the_ids_are_those_of_any_text(given: dict[str, Any], special: dict[str, bool]) -> None:
+    chosen = options(**given, **special, vocabulary=100)
+    model = read_model(train(words(), chosen), chosen)
+    assert (model.special.padding, model.special.unknown, model.special.first) == (0, 1, 2 + len(special))
+    assert model.special.begin == (2 if "begin" in special else None)
+    assert model.special.end == (1 + len(special) if "end" in special else None)
+    assert len(model.pieces) == 100 + model.special.first
+    assert len(set(model.pieces)) == len(model.pieces)
+
+
+@every_kind
+def test_rare_words_teach_nothing(given: dict[str, Any]) -> None:
+    counts = words() | {b"qqqq": 9, b"qq": 9}
+    for minimum, known in ((9, True), (10, False)):
+        chosen = options(**given, vocabulary=120, minimum_count=minimum)
+        assert any("q" in piece for piece in read_model(train(counts, chosen), chosen).pieces) == known
+
+
+def test_few_words_give_few_pieces_and_model_types_differ() -> None:
+    found = {train({b"ab": 3, b"abc": 2}, options(**given)) for given in KINDS}
+    assert len(found) == 3
+    assert all(len(data) < 2000 for data in found)
+
+
+ERRORS = [
+    ({}, {}, "features.note: there is nothing to learn a tokenizer from: the train split holds no words"),
+    ({b"a": 1}, {"minimum_count": 2}, "the train split holds no word 2 times or more"),
+    ({b"abcdefgh": 1}, {"vocabulary": 5}, "features.note.vocabulary: 5 pieces are too few, .* alone take"),
+    ({b"abcdefgh": 1}, {"vocabulary": 10, "tokenizer": "wordpiece"}, "10 pieces are too few, .* alone take 16"),
+    ({"\u2581".encode(): 1}, {}, "features.note: SentencePiece cannot learn from these 1 words"),
+]
+
+
+@pytest.mark.parametrize(("counts", "wrong", "message"), ERRORS)
+@every_kind
+def test_what_cannot_be_learned(given: dict[str, Any], counts: dict[bytes, int], wrong: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        train(counts, options(**{**given, **wrong, "model_type": "unigram"}), "note")
+
+
+@every_kind
+def test_the_files_of_a_version(tmp_path: Path, given: dict[str, Any]) -> None:
+    chosen = options(**given, vocabulary=90, end=True)
+    model = read_model(train(words(), chosen), chosen)
+    files, statistics = model.files("note"), model.statistics("note")
+    assert set(files) == {statistics["model"], "tokenizers/note.vocabulary.txt"}
+    for path, data in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(data)
+    description = Text(kind="text", **given, end=True).describe(statistics)
+    assert read_vocabulary(tmp_path, description) == ["", "[UNK]", "[END]", *model.pieces[3:]]
+    assert read_model((tmp_path / statistics["model"]).read_bytes(), chosen) == model
+
+
+def foreign(**ids: int) -> bytes:
+    """A SentencePiece model with ids, normalization and a piece of another maker's."""
+    data = io.BytesIO()
+    lines = iter(["ab abc", "b c abc"] * 9)
+    SentencePieceTrainer.train(
+        sentence_iterator=lines, model_writer=data, vocab_size=14, hard_vocab_limit=False, num_threads=1,
+        user_defined_symbols="\n", minloglevel=2, **ids,
+    )  # fmt: skip
+    return data.getvalue()
+
+
+BERT = b"[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n##b\r\n"
+GIVEN = [
+    ("sentencepiece", foreign(), {"end": True}, {"padding": -1, "unknown": 0, "begin": None, "end": 2}),
+    ("sentencepiece", foreign(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), {}, {"padding": 0, "unknown": 2}),
+    ("wordpiece", BERT, {"begin": True}, {"padding": -1, "unknown": 0, "begin": 1, "end": None}),
+    ("wordpiece", b"[PAD]\na\n[UNK]\n", {}, {"padding": 0, "unknown": 2, "begin": None, "end": None}),
+]
+
+
+@pytest.mark.parametrize(("tokenizer", "data", "asked", "ids"), GIVEN)
+def test_a_given_model_keeps_its_ids(tokenizer: str, data: bytes, asked: dict[str, bool], ids: dict[str, int]) -> None:
+    chosen = options(tokenizer=tokenizer, model="given", case="keep", **asked)
+    model = read_model(data, chosen)
+    padding = len(model.pieces) if ids["padding"] < 0 else ids["padding"]
+    assert asdict(model.special) == {"begin": None, "end": None, "first": 0} | ids | {"padding": padding}
+    files = model.files("x")
+    assert files["tokenizers/x.vocabulary.txt"].count(b"\n") == len(model.pieces) == model.statistics("x")["words"]
+    assert b"\r" not in files["tokenizers/x.vocabulary.txt"]
+    column = tf.constant(["ab", ""])
+    stored = text.prepare(chosen | model.options(), column, Context(tf.ones_like(column, tf.bool))).store(Found())[""]
+    assert stored.to_list()[0][-1] == (ids["end"] if "end" in asked else stored.to_list()[0][-1])
+    assert tf.reduce_max(stored.flat_values) < len(model.pieces)
+
+
+WRONG = [
+    ("sentencepiece", b"no model", {}, "m.model is no SentencePiece model"),
+    ("sentencepiece", b"", {}, "m.model is no SentencePiece model"),
+    (
+        "sentencepiece",
+        foreign(bos_id=-1),
+        {"begin": True},
+        "m.model has no piece for begin .*: leave out `begin: true`",
+    ),
+    ("wordpiece", b"\xff", {}, "m.model is no file of WordPieces: it is not UTF-8 at byte 0"),
+    ("wordpiece", b"[UNK]\na\na\n", {}, "m.model, line 3: the piece 'a' stands there twice"),
+    ("wordpiece", b"[UNK]\n\na\n", {}, "m.model, line 2: the piece '' is blank"),
+    ("wordpiece", b"a\n", {}, r"m.model has no piece for unknown \(\[UNK\] in WordPieces\)"),
+    ("wordpiece", b"[UNK]\n", {"end": True}, r"no piece for end \(\[SEP\] in WordPieces\): leave out `end: true`"),
+]
+
+
+@pytest.mark.parametrize(("tokenizer", "data", "asked", "message"), WRONG)
+def test_what_is_no_model(tokenizer: str, data: bytes, asked: dict[str, bool], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_model(data, options(tokenizer=tokenizer, model="m.model", case="keep", **asked), "m.model")

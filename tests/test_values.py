@@ -1,0 +1,265 @@
+"""Arrow and Python values of any type become a column's type, or faults: each row for itself."""
+
+import datetime as dt
+import uuid
+from dataclasses import replace
+from decimal import Decimal
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.columns import Column, ColumnType
+from pipeline.sources.cells import flat_values
+from pipeline.sources.checks import Faults
+from pipeline.sources.python_values import python_field, python_names, typed_objects
+from pipeline.sources.row_digests import row_digests
+from pipeline.sources.values import lookup, misfit, typed_values
+
+TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+NUMBERS, TEXTS = replace(NUMBER, many=True), replace(TEXT, many=True)
+NOON = dt.datetime(2026, 11, 20, 12, 0, 0, 500_000)
+ID = uuid.UUID(int=7)
+
+
+def typed(column: Column, values: pa.Array, folder: str = "") -> tuple[list[Any], Faults]:
+    faults: Faults = {}
+    found = typed_values("c", column, values, ("root", folder), faults)
+    found.validate(full=column.type is not ColumnType.TEXT)
+    assert found.type == column.arrow
+    return found.to_pylist(), faults
+
+
+TAKEN: list[tuple[Column, Any, pa.DataType | None, list[Any]]] = [
+    (TEXT, ["a", None, ""], pa.string(), ["a", None, ""]),
+    (TEXT, ["a"], pa.large_string(), ["a"]),
+    (TEXT, ["a", None], pa.string_view(), ["a", None]),
+    (TEXT, ["a", "b", "a"], pa.dictionary(pa.int8(), pa.large_string()), ["a", "b", "a"]),
+    (TEXT, [b"\xc3\xbc"], pa.binary(), ["ü"]),
+    (TEXT, [b"ab"], pa.binary(2), ["ab"]),
+    (TEXT, [None], pa.null(), [None]),
+    (CATEGORY, [7, None], pa.uint64(), ["7", None]),
+    (CATEGORY, [True, False], pa.bool_(), ["true", "false"]),
+    (CATEGORY, [Decimal(7)], pa.decimal128(38, 0), ["7"]),
+    (CATEGORY, [NOON.date()], pa.date32(), ["2026-11-20"]),
+    (CATEGORY, [NOON.date()], pa.date64(), ["2026-11-20"]),
+    (CATEGORY, [NOON], pa.timestamp("us"), ["2026-11-20T12:00:00.5"]),
+    (CATEGORY, [NOON], pa.timestamp("ns"), ["2026-11-20T12:00:00.5"]),
+    (CATEGORY, [dt.datetime(2026, 11, 20, 10)], pa.timestamp("ms"), ["2026-11-20T10:00:00"]),
+    (CATEGORY, [NOON], pa.timestamp("us", "Europe/Berlin"), ["2026-11-20T12:00:00.5Z"]),
+    (NUMBER, [1, 255], pa.uint8(), [1.0, 255.0]),
+    (NUMBER, [1.5, None], pa.float16(), [1.5, None]),
+    (NUMBER, [(1 << 53) + 1], pa.int64(), [float(1 << 53)]),
+    (NUMBER, [Decimal("1.25")], pa.decimal32(5, 2), [1.25]),
+    (INTEGER, [1, None], pa.int8(), [1, None]),
+    (INTEGER, [Decimal(-7)], pa.decimal32(5, 0), [-7]),
+    (IMAGE, ["a.png", "", None], pa.string(), [b"fx/a.png", None, None]),
+    (IMAGE, ["data:,ab"], pa.large_string(), [b"iab"]),
+    (IMAGE, [b"\xff\xd8", b""], pa.large_binary(), [b"i\xff\xd8", None]),
+    (NUMBERS, [[1, 2], [], None], pa.list_(pa.int32()), [[1, 2], [], None]),
+    (NUMBERS, [[1, 2], None], pa.list_(pa.float32(), 2), [[1, 2], None]),
+    (NUMBERS, [[[1], [2, 3]], [[], []], None], pa.large_list(pa.list_(pa.int8())), [[1, 2, 3], [], None]),
+    (NUMBERS, [[1], [2, 3]], pa.list_view(pa.int8()), [[1], [2, 3]]),
+    (NUMBERS, [7, None], pa.int8(), [[7], None]),
+    (NUMBERS, ["1, 2.5", "[[3], 4]", "", None], pa.string(), [[1, 2.5], [3, 4], [], None]),
+    (TEXTS, [b"a,b"], pa.binary(), [["a", "b"]]),
+    (replace(TEXT, many=True, separator="|"), ["a, b|c"], pa.string(), [["a, b", "c"]]),
+    (replace(IMAGE, many=True), [["a.png", "b.png"]], pa.list_(pa.string()), [[b"fx/a.png", b"fx/b.png"]]),
+    (replace(IMAGE, many=True), [b"\xff"], pa.binary(), [[b"i\xff"]]),
+]
+
+
+@pytest.mark.parametrize(("column", "values", "kind", "expected"), TAKEN)
+def test_what_is_taken(column: Column, values: Any, kind: pa.DataType, expected: list[Any]) -> None:
+    array = values if kind is None else pa.array(values, kind)
+    assert typed(column, array, "x") == (expected, {})
+    assert misfit(column, array.type) is None
+    twice = pa.concat_arrays([array, array]).slice(len(array))
+    assert typed(column, twice, "x") == (expected, {})
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        (TEXT, pa.array([1]), "wanted a string, found an integer"),
+        (TEXT, pa.array([[b"a"]]), "wanted a string, found a list"),
+        (CATEGORY, pa.array([7.0]), "wanted a string, a whole number, a boolean or a date, found a float"),
+        (NUMBER, pa.array([True]), "wanted a number, found a boolean"),
+        (NUMBER, pa.array(["1"]), "wanted a number, found a string"),
+        (NUMBER, pa.array([[1.0]]), "wanted a number, found a list"),
+        (NUMBER, pa.array([NOON]), "wanted a number, found a time"),
+        (NUMBER, pa.array([dt.timedelta(1)]), "wanted a number, found duration"),
+        (INTEGER, pa.array([1.0]), "wanted a 64-bit integer, found a float"),
+        (INTEGER, pa.array([Decimal("1.0")]), "wanted a 64-bit integer, found a decimal"),
+        (IMAGE, pa.array([{"bytes": 1}]), "wanted a picture's path or bytes, found a struct"),
+        (IMAGE, pa.array([{"b": b""}]), "wanted a picture's path or bytes, found a struct"),
+        (NUMBERS, pa.array([[True]]), "in the list: wanted a number, found a boolean"),
+        (NUMBERS, pa.array([[{"a": 1}]]), "in the list: wanted a number, found a struct"),
+        (TEXT, pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "wanted a string, found map"),
+    ],
+)
+def test_types_that_are_refused(column: Column, values: pa.Array, message: str) -> None:
+    with_null = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    found, faults = typed(column, with_null)
+    assert found[-1] is None
+    assert {row: (fault.reason, fault.message, fault.column) for row, fault in faults.items()} == {
+        0: ("wrong_type", message, "c")
+    }
+    assert misfit(column, values.type) == message.removeprefix("in the list: ")
+
+
+def test_values_that_are_refused() -> None:
+    beyond = [1, 1 << 63, None]
+    assert typed(INTEGER, pa.array(beyond, pa.uint64()))[0] == [1, None, None]
+    assert typed(INTEGER, pa.array([*map(Decimal, beyond[:2]), None], pa.decimal128(30, 0)))[0] == [1, None, None]
+    _, faults = typed(replace(INTEGER, many=True), pa.array([[1], beyond[:2]], pa.list_(pa.uint64())))
+    assert {row: fault.message for row, fault in faults.items()} == {
+        1: "in the list: wanted a 64-bit integer, found one that is beyond 64 bits"
+    }
+    _, faults = typed(NUMBERS, pa.array([[[1]], [[1], None], [None, []]], pa.list_(pa.list_(pa.int8()))))
+    assert {row: fault.reason for row, fault in faults.items()} == {1: "missing_value", 2: "missing_value"}
+    _, faults = typed(NUMBERS, pa.array(["1", "1;2"]))
+    assert {row: fault.message for row, fault in faults.items()} == {1: "wanted a number, found another string"}
+    _, faults = typed(IMAGE, pa.array(["/etc/a.png", "root/a.png", "../a.png"]), "x")
+    assert {row: fault.reason for row, fault in faults.items()} == {0: "forbidden_path"}
+
+
+def test_pictures_of_datasets() -> None:
+    rows = [{"bytes": b"\xff", "path": "/home/me/a.png"}, {"bytes": None, "path": "a.png"}, None]
+    rows += [{"bytes": None, "path": None}, {"bytes": None, "path": "/a.png"}]
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    expected = [b"i\xff", b"fx/a.png", None, None, None]
+    found, faults = typed(IMAGE, pa.array(rows, kind), "x")
+    assert (found, list(faults)) == (expected, [4])
+    assert typed(replace(IMAGE, many=True), pa.array([rows[:2]], pa.list_(kind)), "x")[0] == [expected[:2]]
+    assert typed(IMAGE, pa.array([{"path": "a.png"}], pa.struct({"path": pa.string()})), "x")[0] == [b"fx/a.png"]
+
+
+def test_encodings_do_not_matter() -> None:
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([ID.bytes, None], pa.binary(16)))
+    assert typed(CATEGORY, ids)[0] == [str(ID), None]
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", None]))
+    assert typed(TEXT, runs)[0] == ["a", "a", None]
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8, dtype=np.float32).reshape(2, 2, 2))
+    assert typed(NUMBERS, tensors)[0] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    inner = pa.array([["a"], ["b", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string())))
+    assert typed(TEXTS, inner)[0] == [["a"], ["b", "a"]]
+
+
+ROWS = {
+    "objects": [[{"bbox": [1, 2], "area": 5}, {"bbox": [3, 4], "area": None}], [], None],
+    "meta": [{"author": {"name": "ann"}}, {"author": None}, None],
+    "a.b": ["dotted", None, None],
+    "a": [{"b": "inner", "c.d": "x"}, None, None],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "expected"),
+    [
+        ("objects.bbox", NUMBERS, [[1, 2, 3, 4], [], None]),
+        ("meta.author.name", TEXT, ["ann", None, None]),
+        ("a.b", TEXT, ["dotted", None, None]),
+        ("a.c.d", TEXT, ["x", None, None]),
+    ],
+)
+def test_fields_inside_others(name: str, column: Column, expected: list[Any]) -> None:
+    found = lookup(pa.table(ROWS), name)
+    assert found is not None
+    assert typed(column, found)[0] == expected
+    rows = [{key: values[row] for key, values in ROWS.items()} for row in range(3)]
+    assert typed_objects("c", column, [python_field(row, name) for row in rows], ("", ""), {}).to_pylist() == expected
+
+
+def test_fields_that_are_not_there() -> None:
+    for name in ("x", "meta.x", "a.b.c", "objects.bbox.x", ".a", "a.", ""):
+        assert lookup(pa.table(ROWS), name) is None
+        assert python_field({"a.b": 1, "meta": {"author": None}}, name) is None
+    assert python_names({"a": 1, "o": [{"b": {"c": 1}}, {"d": 2}]}) == ["a", "o", "o.b", "o.b.c", "o.d"]
+
+
+SCALARS = st.none() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats(allow_nan=False) | st.booleans() | st.text()
+NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_leaves=6)
+
+
+@given(st.lists(NESTED, max_size=8), st.sampled_from(list(ColumnType)[:4]), st.booleans())
+def test_each_python_value_has_the_outcome_that_it_has_alone(values: list[Any], kind: ColumnType, many: bool) -> None:
+    column, faults = Column(kind, many), Faults()
+    found = typed_objects("c", column, values, ("", ""), faults)
+    assert found.type == column.arrow
+    for row, value in enumerate(values):
+        alone: Faults = {}
+        expected = typed_objects("c", column, [value], ("", ""), alone)
+        assert found.slice(row, 1).equals(expected)
+        assert faults.get(row) == alone.get(0)
+        if isinstance(value, list) and column == NUMBERS and not alone:
+            assert expected.to_pylist() == [[None if one is None else float(one) for one in flat_values(value)]]
+
+
+@given(st.lists(st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=3), max_size=6))
+def test_arrow_and_python_values_agree(values: list[Any]) -> None:
+    for column in (NUMBERS, replace(INTEGER, many=True), replace(CATEGORY, many=True), NUMBER):
+        ours, theirs = Faults(), Faults()
+        found = typed_values("c", column, pa.array(values, pa.list_(pa.int64())), ("", ""), ours)
+        assert found.equals(typed_objects("c", column, values, ("", ""), theirs))
+        assert ours == theirs
+
+
+PYTHON: list[tuple[Column, Any, Any]] = [
+    (NUMBER, np.float32(0.5), 0.5),
+    (NUMBER, np.array(3), 3.0),
+    (NUMBER, Decimal("1.5"), 1.5),
+    (NUMBER, 1 << 63, "wanted a number, found an integer that is beyond 64 bits"),
+    (NUMBER, 1 + 2j, "wanted a number, found a value of the type complex"),
+    (NUMBER, {"a": 1}, "wanted a number, found a dictionary"),
+    (NUMBERS, np.array([[1, 2], [3, 4]], ">i2"), [1, 2, 3, 4]),
+    (NUMBERS, (1, [np.float16(2), np.array([3.0])]), [1, 2, 3]),
+    (NUMBERS, np.array([1j]), "wanted a number, found an array of the type complex128"),
+    (NUMBERS, [1, "2"], "in the list: wanted a number, found a string"),
+    (CATEGORY, np.bool_(True), "true"),
+    (CATEGORY, NOON.date(), "2026-11-20"),
+    (CATEGORY, NOON, "2026-11-20T12:00:00.5"),
+    (CATEGORY, NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=1))), "2026-11-20T11:00:00.5Z"),
+    (CATEGORY, np.datetime64("2026-11-20"), "2026-11-20"),
+    (TEXT, np.str_("a"), "a"),
+    (TEXT, bytearray(b"a"), "a"),
+    (TEXTS, np.array(["a", 1], object), "in the list: wanted a string, found an integer"),
+    (IMAGE, Path("a.png"), b"fa.png"),
+    (IMAGE, b"\xff", b"i\xff"),
+    (IMAGE, {"bytes": b"\xff", "path": "/a"}, b"i\xff"),
+    (IMAGE, np.zeros((2, 2), np.uint8), "wanted a picture's path or bytes, found a list"),
+]
+
+
+@pytest.mark.parametrize(("column", "value", "expected"), PYTHON)
+def test_python_values(column: Column, value: Any, expected: Any) -> None:
+    faults: Faults = {}
+    (found,) = typed_objects("c", column, [value], ("", ""), faults).to_pylist()
+    assert (faults[0].message if faults else found) == expected
+
+
+def test_a_surrogate_is_no_utf8() -> None:
+    for text in ("\udcff", "\ud800"):
+        with pytest.raises(UnicodeDecodeError):
+            typed_objects("c", TEXT, [text], ("", ""), {}).to_pylist()
+
+
+def test_digests() -> None:
+    columns = {
+        "t": pa.array(["a", None, "a", ""]),
+        "n": pa.array([1.0, 2.0, 1.0, 1.0]),
+        "l": pa.array([["a", "b"]] * 4),
+    }
+    keys = row_digests(columns, [1]).to_pylist()
+    content = b"6:1:a1:b" + b"8:" + np.float64(1).tobytes() + b"1:a"
+    assert keys[0] == keys[2] == blake2b(content, digest_size=16).hexdigest().encode()
+    assert keys[1] is None
+    assert len(set(keys)) == 3
+    assert row_digests({name: columns[name].slice(2) for name in sorted(columns)}, []).to_pylist() == keys[2:]
+    split = {**columns, "l": pa.array([["ab"], ["a", "b"], [], None])}
+    assert len(set(row_digests(split, []).to_pylist())) == 4

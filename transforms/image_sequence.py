@@ -1,0 +1,50 @@
+"""Several pictures a row, such as a video's frames or views of one thing: each as `transforms.image` makes it.
+
+A row may have none. Read, a batch's rows are as long as its longest, or `max_length`, with zeros after their end.
+"""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from transforms import image
+from transforms.kind import Context, Found, Options, Parts, Prepared
+from transforms.lists import cut, padded, ragged_spec
+
+
+def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores lists of pictures, encoded strings, ragged [rows, None], as `transforms.image.stored_picture` does each.
+
+    What is beyond `max_length` is not decoded. A missing list is an empty one.
+    """
+    kept = cut(options, column)
+    one_by_one = image.prepare({**options, "optional": False}, kept.flat_values, context)
+
+    def store(found: Found) -> Parts:
+        return {"": kept.with_flat_values(one_by_one.store(found)[""])}
+
+    return Prepared(store)
+
+
+def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature]:
+    """A list of strings."""
+    return {"": ragged_spec(tf.string)}
+
+
+def finish(description: Options, stored: Parts) -> Parts:
+    """Decodes and normalizes each picture, then pads with zeros.
+
+    Args:
+        description: the feature's.
+        stored: the part "", strings, ragged [rows, None].
+
+    Returns:
+        uint8 as they are, or float32, shape [rows, pictures, height, width, channels], and the part `length`, as
+        `transforms.lists.padded` says.
+
+    Raises:
+        tf.errors.InvalidArgumentError: for bytes that are not what was stored.
+    """
+    encoded = stored[""]
+    pixels = image.pictures(description, encoded.flat_values)[""]
+    return padded(description, encoded.with_flat_values(pixels))

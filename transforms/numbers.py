@@ -1,0 +1,32 @@
+"""Lists of numbers: each as `transforms.number` makes it, by all numbers of the train split's lists."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from transforms.kind import Context, Found, Options, Parts, Prepared
+from transforms.lists import cut, of_train, padded, ragged_spec
+from transforms.number import TYPES, is_learned, normalized, transformed, wanted
+
+
+def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores lists of float32, or of the int64 ids of buckets."""
+    kept = cut(options, column)
+    values = kept.with_flat_values(transformed(options, kept.flat_values))
+
+    def store(found: Found) -> Parts:
+        return {"": values.with_flat_values(normalized(options, values.flat_values, found))}
+
+    if not is_learned(options):
+        return Prepared(store)
+    return Prepared(store, values=of_train(values, context.train), wanted=wanted(options))
+
+
+def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature]:
+    """A list of float32 or int64."""
+    return {"": ragged_spec(TYPES[description["stored"]])}
+
+
+def finish(description: Options, stored: Parts) -> Parts:
+    """Pads with 0, and gives the part `length` where it varies (`transforms.lists.padded`)."""
+    return padded(description, stored[""])
