@@ -1,4 +1,4 @@
-"""The command line: `recordmill build | show | schema`. Answers `--help` without loading Beam or TensorFlow.
+"""The command line: `recordmill init | build | show | schema`. Answers `--help` without loading Beam or TensorFlow.
 
 Alone among the modules it imports inside functions: what a command needs is loaded when that command runs.
 """
@@ -59,6 +59,30 @@ def options(
     ] = False,
 ) -> None:
     """Raw images and text in; a versioned, training-ready TFRecord dataset out."""
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def init(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="The dataset's name; by default of the path.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
+    ] = None,
+) -> None:
+    """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
+    from pipeline.files import BeamFiles, use_options
+    from pipeline.starter.starter import starter, write_new
+
+    if context.args:
+        from pipeline.runners import make_runner
+
+        use_options(make_runner("local", 1, context.args)[1])
+    if output is None:
+        print(starter(path, BeamFiles(), name), end="")
+    else:
+        write_new(output, lambda: starter(path, BeamFiles(), name, str(output.parent)))
 
 
 @app.command(context_settings={"allow_extra_args": True})

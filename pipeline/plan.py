@@ -17,6 +17,7 @@ from pipeline.kinds.text import Text
 from pipeline.layout import Layout
 from pipeline.rows import RowFormat
 from pipeline.sources.base import Chunk, Files, Plan
+from pipeline.sources.user import UserRows
 from pipeline.spec import Spec
 from pipeline.user_code import UserCode
 from pipeline.version import VERSION
@@ -64,13 +65,15 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
     Raises:
         SourceError: a source is not there, is empty, or lacks a column.
     """
+    code = user_code(spec)
+    if code is not None:
+        code.install()
     plans = _plan_sources(spec, files, chunk_bytes)
     layout = _layout(spec, plans)
     pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, layout.groups * BATCH_BYTES))
     if pack_bytes > CHUNK_BYTES:  # many shards: larger chunks, so that a chunk's part of a shard is worth its cost
         plans = _plan_sources(spec, files, max(pack_bytes, chunk_bytes))
     inputs = _inputs_digest(plans)
-    code = user_code(spec)
     return BuildPlan(
         spec=spec,
         chunks=_number(plans),
@@ -87,7 +90,7 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
 
 def user_code(spec: Spec) -> UserCode | None:
     """The user's modules that the spec names, beside it; None where it names none."""
-    references = [source.rows for source in spec.source if source.format == "python"]
+    references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
     references += [spec.preprocessing] if spec.preprocessing else []
     return UserCode.of(references, spec.folder) if references else None
 

@@ -1,16 +1,21 @@
-"""`recordmill show`: a dataset as a person reads it."""
+"""`recordmill show`: a dataset as a person reads it.
 
-from pathlib import Path
-from typing import Any
+What it does not know, such as a kind of a later Recordmill, it shows as far as it can and never fails on.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from pipeline.manifest import MANIFEST_FILE, Manifest
+from pipeline.manifest import MANIFEST_FILE, Json, Manifest
+from pipeline.names import vocabulary_name
 from pipeline.reader.words import read_vocabulary
 
 SHOWN_CLASSES = 10
+SHOWN_BOUNDARIES = 3
 
 
 def print_dataset(manifest: Manifest, folder: Path, live: str | None) -> None:
@@ -45,39 +50,129 @@ def _features(manifest: Manifest) -> Table:
     table = _table("\nfeature", "\nkind", "\nstored", "\nstatistics")
     for name, description in manifest.features.items():
         label = " (label)" if name == manifest.label else ""
-        statistics = _statistics(manifest.statistics.get(name, {}), description)
-        table.add_row(name + label, description["kind"], _stored(description), statistics)
+        statistics = ", ".join(_statistics(name, description, manifest.statistics.get(name, {})))
+        table.add_row(name + label, description["kind"], escape(_stored(description)), escape(statistics))
     return table
 
 
-def _stored(description: dict[str, Any]) -> str:
-    if description["kind"] == "image":
-        encoding = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels"}[description["encoding"]]
-        return f"{encoding} {'×'.join(map(str, description['shape']))}"
-    if description["kind"] == "text":
-        limit = description["max_length"]
-        return "word ids, any length" if limit is None else f"word ids, at most {limit}"
-    return str(description["stored"])
+def _stored(description: Json) -> str:
+    """What is stored of a feature, and how many values."""
+    return STORED.get(description["kind"], _plain)(description) + _how_many(description)
 
 
-def _statistics(found: dict[str, Any], description: dict[str, Any]) -> str:
-    if "tokens" in found and found["known_tokens"] is not None:
-        known = (
-            f", {found['known_tokens'] / found['tokens']:.1%} of {found['tokens']:,} words known"
-            if found["tokens"]
-            else ""
-        )
-        return f"{found['words']:,} of {found['distinct']:,} distinct{known if description['kind'] == 'text' else ''}"
-    if "words" in found:
-        return f"{found['words']:,} given"
+def _plain(description: Json) -> str:
+    shape = description.get("shape")
+    return f"{description.get('stored', '')}{' ' + _sides(shape) if shape else ''}".strip()
+
+
+def _how_many(description: Json) -> str:
+    """Of a list, its length."""
+    if description["kind"] == "own" and description.get("shape") is None:
+        return ", any number"
+    if "length" not in description:
+        return ""
+    if description["length"] != "varying":
+        return f", {description['length']:,} each"
+    limit = description.get("max_length")
+    return ", any number" if limit is None else f", at most {limit:,}"
+
+
+def _sides(shape: list[int]) -> str:
+    return "×".join(map(str, shape))
+
+
+ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
+
+
+def _picture(description: Json) -> str:
+    encoding = ENCODINGS.get(description["encoding"], description["encoding"])
+    *sides, channels = description["shape"]
+    if None in sides:
+        return f"{encoding}, each of its own size, {channels} channel{'s' * (channels > 1)}"
+    read_as = " read as" if description["encoding"] == "original" else ""
+    return f"{encoding}{read_as} {_sides(description['shape'])}"
+
+
+TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
+
+
+def _text(description: Json) -> str:
+    tokenizer = description.get("tokenizer", "words")
+    return f"{TOKENS.get(tokenizer, tokenizer)} ids"
+
+
+def _names(description: Json) -> str:
+    cross = f" of {' × '.join(description['cross'])}" if "cross" in description else ""
+    multi_hot = " (multi-hot)" if description.get("read") == "multi_hot" else ""
+    return f"{description['stored']} ids{cross}{multi_hot}"
+
+
+def _number(description: Json) -> str:
+    buckets = f" ids of {description['buckets']:,} buckets" if "buckets" in description else ""
+    return f"{description['stored']}{buckets}"
+
+
+STORED: Mapping[str, Callable[[Json], str]] = {
+    "image": _picture,
+    "image_sequence": _picture,
+    "boxes": lambda description: f"float32 boxes of {description['image']}",
+    "text": _text,
+    "category": _names,
+    "categories": _names,
+    "number": _number,
+    "numbers": _number,
+}
+
+
+def _statistics(name: str, description: Json, found: Json) -> Iterator[str]:
+    """What is known of a feature's values, piece by piece."""
+    yield from _vocabulary(name, description, found)
     if "mean" in found:
-        mean, variance = found["mean"], found["variance"]
-        return f"mean {_numbers(mean)}, variance {_numbers(variance)}"
-    return ""
+        yield f"mean {_numbers(found['mean'])}"
+        yield f"variance {_numbers(found['variance'])}"
+    if "minimum" in found:
+        yield f"{_numbers(found['minimum'])} to {_numbers(found['maximum'])}"
+    if "median" in found:
+        yield f"median {_numbers(found['median'])}"
+    if "boundaries" in description:
+        yield f"buckets from {_shortened(description['boundaries'])}"
+    if found.get("relative_error"):
+        yield f"quantiles within {found['relative_error']:.2g}"
+    for form, count in found.get("transcoded", {}).items():
+        yield f"{count:,} {form} transcoded"
+
+
+def _vocabulary(name: str, description: Json, found: Json) -> Iterator[str]:
+    if "hash_buckets" in description:
+        yield f"{description['hash_buckets']:,} hash buckets"
+    elif "words" not in found:
+        if "vocabulary" in description:  # a tokenizer's model, or another feature's vocabulary
+            yield f"{description['vocabulary_size']:,} ids"
+            yield from _shared(name, description)
+    elif found.get("known_tokens") is None:
+        yield f"{found['words']:,} given"
+    elif not found["distinct"]:
+        yield "no words"
+    else:
+        yield f"{found['words']:,} of {found['distinct']:,} distinct"
+        if found["known_tokens"] < found["tokens"]:
+            yield f"{found['known_tokens'] / found['tokens']:.1%} of {found['tokens']:,} known"
+
+
+def _shared(name: str, description: Json) -> Iterator[str]:
+    file = PurePosixPath(description["vocabulary"]).name
+    if file != vocabulary_name(name):
+        yield f"shared with {file.removesuffix(vocabulary_name(''))}"
 
 
 def _numbers(value: float | list[float]) -> str:
     return " ".join(f"{one:.6g}" for one in (value if isinstance(value, list) else [value]))
+
+
+def _shortened(values: list[float]) -> str:
+    if len(values) <= SHOWN_BOUNDARIES + 1:
+        return _numbers(values)
+    return f"{_numbers(values[:SHOWN_BOUNDARIES])} … {_numbers(values[-1])}"
 
 
 def _print_classes(console: Console, manifest: Manifest, folder: Path) -> None:
@@ -96,12 +191,25 @@ def _print_classes(console: Console, manifest: Manifest, folder: Path) -> None:
 
 
 def _print_rows(console: Console, manifest: Manifest) -> None:
+    if len(manifest.sources) > 1:
+        console.print(_sources(manifest))
     rows = manifest.rows
     console.print(f"\n{rows['read']:,} rows read = {rows['written']:,} written + {rows['rejected']:,} rejected")
     for reason, count in manifest.rejects.get("by_reason", {}).items():
         console.print(f"  {reason}: {count:,}")
     for file in manifest.rejects.get("files", []):
         console.print(f"  in {file['file']}")
+
+
+def _sources(manifest: Manifest) -> Table:
+    """The rows of each source, with its share of the records."""
+    total = sum(source["written"] for source in manifest.sources)
+    table = _table("\nsource", "\nrows read", "\nwritten", "\nshare", "\nrejected", numbers=True)
+    for source in manifest.sources:
+        share = f"{source['written'] / total:.1%}" if total else ""
+        counts = (f"{source['read']:,}", f"{source['written']:,}", share, f"{source['rejected']:,}")
+        table.add_row(escape(f"{source['format']} {source['path']}"), *counts)
+    return table
 
 
 def _print_versions(console: Console, versions: Path, live: str) -> None:

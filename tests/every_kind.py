@@ -21,23 +21,23 @@ NAMES = ["cat", "dog", "naïve", "鳥", "with space", "7"]
 
 SPEC = """
 name: kinds
-source: {{format: jsonl, path: {path}}}
+source: SOURCE
 key: id
-splits: {{train: 60, validation: 20, test: 20}}
+splits: {train: 60, validation: 20, test: 20}
 shards: 4
 label: label
 features:
-  image: {{kind: image, size: [12, 10], normalize: dataset}}
-  text: {{kind: text, vocabulary: 12, max_length: 6}}
-  open: {{kind: text, column: text, minimum_count: 2}}
-  category: {{kind: category}}
-  given: {{kind: category, column: category, classes: [dog, cat]}}
-  number: {{kind: number}}
-  plain: {{kind: number, column: number, normalize: none}}
-  note: {{kind: raw, column: text}}
-  count: {{kind: raw, type: int64}}
-  weight: {{kind: raw, type: float32, column: number}}
-  label: {{kind: category}}
+  image: {kind: image, size: [12, 10], normalize: dataset}
+  text: {kind: text, vocabulary: 12, max_length: 6}
+  open: {kind: text, column: text, minimum_count: 2}
+  category: {kind: category}
+  given: {kind: category, column: category, classes: [dog, cat]}
+  number: {kind: number}
+  plain: {kind: number, column: number, normalize: none}
+  note: {kind: raw, column: text}
+  count: {kind: raw, type: int64}
+  weight: {kind: raw, type: float32, column: number}
+  label: {kind: category}
 """
 MORE = """
   frames: {kind: image_sequence, size: [6, 5], max_length: 2, normalize: dataset}
@@ -83,7 +83,12 @@ def make(folder: Path, rows: int, *, more_images: bool = False, swap_files: bool
 
 def spec(folder: Path, *, more_images: bool = False) -> Spec:
     """The spec of the inputs in a folder."""
-    return parse_spec(SPEC.format(path=folder) + MORE + (MORE_IMAGES if more_images else ""))
+    return parse_spec(spec_text(f"{{format: jsonl, path: {folder}}}") + (MORE_IMAGES if more_images else ""))
+
+
+def spec_text(source: str) -> str:
+    """The spec of a source that has the columns."""
+    return SPEC.replace("SOURCE", source) + MORE
 
 
 def raw_rows(folder: Path) -> dict[str, dict[str, Any]]:

@@ -1,45 +1,65 @@
-"""`docs/spec.md` against the code: every option with its default, every reason, every YAML block."""
+"""The pages in `docs/` against the code: every option with its default, every reason, every YAML block, every link."""
 
+import ast
+import json
 import re
 import textwrap
+import typing
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
+from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from pipeline.kinds import AnyFeature
 from pipeline.kinds.base import Feature
-from pipeline.kinds.category import Category
-from pipeline.kinds.image import Image
-from pipeline.kinds.number import Number
-from pipeline.kinds.raw import Raw
-from pipeline.kinds.text import Text
-from pipeline.options import Options
 from pipeline.rejects import REASONS
+from pipeline.sources import AnySource
 from pipeline.sources.base import Source
-from pipeline.sources.image_folder import ImageFolder
-from pipeline.sources.jsonl import JsonLines
+from pipeline.sources.tables import Table
 from pipeline.spec import Spec, parse_spec
 from pipeline.spec_errors import _models
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")
-KINDS: list[type[Options]] = [Image, Text, Category, Number, Raw]
-SOURCES: list[type[Options]] = [ImageFolder, JsonLines]
-SECTIONS: dict[type[Options], str] = {
-    Spec: "Top-level keys",
-    Source: "Sources",
-    ImageFolder: "image_folder",
-    JsonLines: "jsonl",
-    Feature: "Features",
-    Image: "image",
-    Text: "text",
-    Category: "category",
-    Number: "number",
-    Raw: "raw",
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in [*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/**/*.md")), ROOT / "examples/README.md"]
 }
-"""Under which heading a model's own options stand; what it has of its base stands under the base's."""
+COMMON: tuple[type[BaseModel], ...] = (Source, Table, Feature)
+"""The bases whose options stand on the page of the spec, not on those of formats and kinds."""
+NUMBERS = "numbers_and_categories.md"
+WHERE = {
+    "Spec": ("spec.md", "Top-level keys"),
+    "SplitBy": ("spec.md", "Splits"),
+    "Image": ("images.md", "Images"),
+    "ImageSequence": ("image_sequences.md", "Image sequences"),
+    "Boxes": ("boxes.md", "Boxes"),
+    "Text": ("text.md", "Options"),
+    "Category": (NUMBERS, "category"),
+    "Categories": (NUMBERS, "categories"),
+    "Number": (NUMBERS, "number"),
+    "Numbers": (NUMBERS, "numbers"),
+    "Raw": (NUMBERS, "raw"),
+    "ImageFolder": ("sources/image_folder.md", "image_folder"),
+    "JsonLines": ("sources/jsonl.md", "jsonl"),
+    "Csv": ("sources/csv.md", "Options"),
+    "Tsv": ("sources/csv.md", "Options"),
+    "Parquet": ("sources/parquet.md", "parquet"),
+    "TextFiles": ("sources/text.md", "Options"),
+    "TFRecord": ("sources/tfrecord.md", "tfrecord"),
+    "WebDataset": ("sources/webdataset.md", "webdataset"),
+    "UserRows": ("sources/own.md", "python"),
+}
+"""By the options' class: the page, and the heading under which its table of options stands."""
+INLINE = {
+    "ContentKey": ("spec.md", "Keys"),
+    "Normalization": ("images.md", "Normalization"),
+    "SharedVocabulary": ("text.md", "Vocabularies"),
+}
+"""Options that are written as a small mapping inside others, `{content: image}`: they have no table of their own."""
 SMALLEST = {
     "name": "part",
     "source": {"format": "jsonl", "path": "rows.jsonl"},
@@ -47,101 +67,189 @@ SMALLEST = {
 }
 
 
-def section(title: str) -> str:
+def models(model: type[BaseModel] = Spec) -> Iterator[type[BaseModel]]:
+    """A class of options, and those that its options hold."""
+    yield model
+    for field in model.model_fields.values():
+        for inner in _models(field.annotation):
+            yield from models(inner)
+
+
+MODELS = list(dict.fromkeys(models()))
+TABLED = [model for model in MODELS if model.__name__ not in INLINE]
+
+
+def without_code(text: str) -> str:
+    """A page without its fenced code, whose comments look like headings."""
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def section(page: str, title: str) -> str:
     """What stands below a heading, up to the next one."""
-    (text,) = re.findall(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    return str(text)
+    text = without_code(PAGES[f"docs/{page}"])
+    (found,) = re.findall(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    return str(found)
 
 
 def rows(text: str) -> dict[str, list[str]]:
-    """The rows of a section's tables that begin with code, by that code: their other cells."""
+    """The rows of tables that begin with code, by that code: their other cells."""
     return {name: cells.split(" | ") for name, cells in re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)}
 
 
-def own_options(model: type[Options]) -> list[str]:
-    base = next((base for base in (Source, Feature) if issubclass(model, base) and model is not base), None)
-    return [name for name in model.model_fields if base is None or name not in base.model_fields]
+def table(text: str, head: str) -> str:
+    """The rows of the table whose head begins so, as text."""
+    found = re.search(rf"^\| {head} \|[^\n]*\n\|---[^\n]*\n(.*?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
 
 
-def test_the_models_are_those_of_the_spec() -> None:
-    fields = Spec.model_fields
-    assert set(_models(fields["features"].annotation)) == set(KINDS)
-    assert set(_models(fields["source"].annotation)) == set(SOURCES)
+def options_of(model: type[BaseModel]) -> dict[str, list[str]]:
+    """The table of a class' options: default and meaning by option."""
+    return rows(table(section(*WHERE[model.__name__]), "(?:option|key)"))
 
 
-@pytest.mark.parametrize("model", SECTIONS, ids=lambda model: model.__name__)
-def test_every_option_stands_there_with_its_default(model: type[Options]) -> None:
-    table = rows(section(SECTIONS[model]))
-    for name in own_options(model):
-        field = model.model_fields[name]
-        default, meaning = table[name]
-        assert len(meaning) > 15, name
-        if field.is_required():
-            assert default == "needed", name
-        elif field.default is None:
-            assert default == "none", name
-        else:
-            assert yaml.safe_load(default.strip("`")) == to_jsonable_python(field.default), name
+def own(model: type[BaseModel]) -> set[str]:
+    """The options that are not those of a common base."""
+    base = next((base for base in COMMON if issubclass(model, base)), None)
+    common = {name for each in COMMON if issubclass(model, each) for name in each.model_fields}
+    return set(model.model_fields) - (common if base else set())
 
 
-@pytest.mark.parametrize("model", [Spec, Source, Feature, *KINDS], ids=lambda model: model.__name__)
-def test_no_option_stands_there_that_is_none(model: type[Options]) -> None:
-    table = re.search(r"^\| (?:key|option) \| default .*?\n\n", section(SECTIONS[model]), re.MULTILINE | re.DOTALL)
-    assert table is not None
-    assert list(rows(table[0])) == own_options(model)
+def is_default(written: str, meaning: str, field: Any) -> bool:
+    """Whether a field's default is written in its row; that of one format of several may stand in the meaning."""
+    if field.is_required():
+        return written == "needed"
+    if field.default is None:
+        return written == "none"
+    value, text = to_jsonable_python(field.default), written.strip("`")
+    return value == text or f"`{json.dumps(value)}`" in meaning or bool(yaml.safe_load(text) == value)
 
 
-def test_every_value_of_a_choice_stands_there() -> None:
-    for model in KINDS:
-        table = rows(section(SECTIONS[model]))
-        for name in own_options(model):
-            schema: dict[str, Any] = model.model_json_schema()["properties"][name]
-            for value in schema.get("enum", [schema["const"]] if "const" in schema else []):
-                assert f"`{value}`" in table[name][1], f"{model.__name__}.{name}: {value}"
+def literals(annotation: Any) -> list[Any]:
+    """The values of a choice."""
+    inner = typing.get_args(annotation)
+    if typing.get_origin(annotation) is Literal:
+        return [value for value in inner if not isinstance(value, bool)]
+    return [value for one in inner for value in literals(one)]
 
 
-def test_every_kind_and_source_stands_in_the_lists() -> None:
-    for title, tag, models in [("Features", "kind", KINDS), ("Sources", "format", SOURCES)]:
-        _, names = rows(section(title))[tag]
-        expected = [model.model_json_schema()["properties"][tag]["const"] for model in models]
-        assert re.findall(r"`(\w+)`", names) == expected
+def test_every_class_of_options_has_its_place() -> None:
+    assert {model.__name__ for model in MODELS} == WHERE.keys() | INLINE.keys()
+
+
+@pytest.mark.parametrize("model", TABLED, ids=lambda model: model.__name__)
+def test_every_option_stands_there_with_its_default(model: type[BaseModel]) -> None:
+    found = options_of(model)
+    assert own(model) <= found.keys() <= model.model_fields.keys()
+    for name, (default, meaning) in found.items():
+        assert len(meaning) > 15 or name == "format", name
+        assert is_default(default, meaning, model.model_fields[name]), f"{name}: {default}"
+
+
+@pytest.mark.parametrize(
+    ("title", "bases"), [("Sources", (Source, Table)), ("Features", (Feature,))], ids=["Sources", "Features"]
+)
+def test_the_common_options_stand_in_the_spec(title: str, bases: tuple[type[BaseModel], ...]) -> None:
+    found = rows(table(section("spec.md", title), "option"))
+    fields = {name: field for base in bases for name, field in base.model_fields.items()}
+    assert found.keys() == fields.keys()
+    assert [name for name, (default, text) in found.items() if not is_default(default, text, fields[name])] == []
+
+
+@pytest.mark.parametrize("name", INLINE)
+def test_a_small_mapping_stands_there_with_all_its_keys(name: str) -> None:
+    (model,) = (model for model in MODELS if model.__name__ == name)
+    for option in model.model_fields:
+        assert re.search(rf"^\|.*`[^`]*\{{[^`]*\b{option}: ", section(*INLINE[name]), re.MULTILINE), option
+
+
+@pytest.mark.parametrize("model", TABLED, ids=lambda model: model.__name__)
+def test_every_value_of_a_choice_stands_there(model: type[BaseModel]) -> None:
+    """In the option's row, or in a table of the page that has the option at its head."""
+    page, found = PAGES[f"docs/{WHERE[model.__name__][0]}"], options_of(model)
+    for name in own(model) & model.__annotations__.keys():
+        values = table(page, f"`{name}`").splitlines()
+        where = " ".join([found[name][1], *(value.split(" | ")[0] for value in values)])
+        missing = [value for value in literals(model.model_fields[name].annotation) if f"`{value}`" not in where]
+        assert missing == [], name
+
+
+@pytest.mark.parametrize(
+    ("title", "tag", "union"), [("Features", "kind", AnyFeature), ("Sources", "format", AnySource)]
+)
+def test_every_kind_and_format_stands_in_the_lists(title: str, tag: str, union: Any) -> None:
+    listed = rows(table(section("spec.md", title), f"`{tag}`"))
+    assert set(listed) == {value for model in _models(union) for value in literals(model.model_fields[tag].annotation)}
 
 
 def test_every_reason_stands_there() -> None:
-    table = rows(section("Rejects"))
-    assert {name: cells[0] for name, cells in table.items() if name in REASONS} == REASONS
-    assert len(table) == len(REASONS) + 7, "seven are a reject's fields"
+    found = rows(table(section("spec.md", "Rejects"), "reason"))
+    assert {name: cells[0] for name, cells in found.items()} == REASONS
+    assert all("`" in such_as for _, such_as in found.values()), "each has an example"
 
 
-def blocks() -> list[Any]:
-    """The YAML of the pages, by page and line."""
+def test_no_page_has_a_reason_that_is_none() -> None:
+    for page, text in PAGES.items():
+        assert rows(table(text, "reason")).keys() <= REASONS.keys(), page
+
+
+def blocks(language: str) -> list[Any]:
+    """The code of the pages, by page and line."""
     found = []
-    for page in ("docs/spec.md", "README.md"):
-        text = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).exists() else ""
-        for match in re.finditer(r"^ *```yaml\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+    for page, text in PAGES.items():
+        for match in re.finditer(rf"^ *```{language}\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
             line = text.count("\n", 0, match.start(1)) + 1
             found.append(pytest.param(textwrap.dedent(match[1]), id=f"{page}:{line}"))
     return found
 
 
 def test_there_are_blocks() -> None:
-    assert len(blocks()) >= 9
+    assert len(blocks("yaml")) >= 30
+    assert len(blocks("python")) >= 6
 
 
-@pytest.mark.parametrize("block", blocks())
+@pytest.mark.parametrize("block", blocks("yaml"))
 def test_every_block_is_a_spec_or_a_part_of_one(block: str) -> None:
     keys = yaml.safe_load(block)
     spec = parse_spec(block if "name" in keys else yaml.safe_dump(SMALLEST | keys, sort_keys=False))
     assert set(keys) <= spec.model_fields_set
 
 
-def test_the_example_shows_every_top_level_key_and_kind() -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", section("A complete example"), re.DOTALL)
-    spec = parse_spec(block)
+@pytest.mark.parametrize("block", blocks("python"))
+def test_every_block_is_python(block: str) -> None:
+    ast.parse(block)
+
+
+def test_the_example_shows_every_top_level_key_and_most_kinds() -> None:
+    text = PAGES["docs/spec.md"].partition("## A complete example\n")[2]
+    block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    spec = parse_spec(block[1])
     assert set(Spec.model_fields) == spec.model_fields_set
-    assert {type(feature) for feature in spec.features.values()} == set(KINDS)
+    assert len({feature.kind for feature in spec.features.values()}) >= 6
+    assert any(feature.optional for feature in spec.features.values())
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(#(.*?)\)", PAGE))))
-def test_links_lead_to_headings(link: str) -> None:
-    assert link in [heading.lower().replace(" ", "-") for heading in re.findall(r"^##+ (.*)$", PAGE, re.MULTILINE)]
+def anchors(text: str) -> set[str]:
+    """The headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.*)$", without_code(text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: str) -> list[tuple[str, str]]:
+    """Where a page's links lead: the file, relative to the repository, and the heading."""
+    targets = [link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[page]))]
+    inner = [(file, heading) for file, _, heading in targets if "://" not in file]
+    folder = (ROOT / page).parent
+    return [(str((folder / file).resolve().relative_to(ROOT)) if file else page, heading) for file, heading in inner]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    for file, heading in links(page):
+        assert (ROOT / file).exists(), file
+        assert not heading or heading in anchors(PAGES[file]), f"{file}#{heading}"
+
+
+def test_every_page_is_linked() -> None:
+    linked = {file for page in PAGES for file, _ in links(page) if file != page}
+    assert [page for page in PAGES if page.startswith("docs/") and page not in linked] == []

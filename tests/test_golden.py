@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.build import build
-from tests.every_kind import make
+from pipeline.build import Published
+from tests.conftest import build_every_kind
 
-PATTERNS = ("kinds-*", "transform_fn/assets/*", "*.json", "*.txt")
+PATTERNS = ("kinds-*", "transform_fn/assets/*", "tokenizers/*", "*.json", "*.txt")
 GOLDEN = Path(__file__).with_name("golden.json")
 
 
-def fingerprint(folder: Path) -> dict[str, Any]:
-    """Builds the golden dataset and gives the digests of what it holds."""
-    published = build(make(folder / "in", 120, more_images=True), str(folder / "out"))
+def fingerprint(published: Published) -> dict[str, Any]:
+    """The digests of what a dataset holds."""
     version = Path(published.folder)
     files = [path for pattern in PATTERNS for path in version.glob(pattern)]
     return {
@@ -38,10 +37,10 @@ def fingerprint(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_golden(tmp_path: Path) -> None:
-    assert fingerprint(tmp_path) == json.loads(GOLDEN.read_text())
+def test_golden(every_kind: tuple[Path, Published]) -> None:
+    assert fingerprint(every_kind[1]) == json.loads(GOLDEN.read_text())
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        GOLDEN.write_text(json.dumps(fingerprint(Path(scratch)), indent=1) + "\n")
+        GOLDEN.write_text(json.dumps(fingerprint(build_every_kind(Path(scratch))), indent=1) + "\n")

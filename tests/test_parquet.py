@@ -159,6 +159,22 @@ def test_a_file_whose_pages_are_damaged_ends_the_build(tmp_path: Path) -> None:
     assert len(read(source(path), {"id": CATEGORY}).rows) == 1000
 
 
+def test_checksums_of_pages_are_checked(tmp_path: Path) -> None:
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    path = write(tmp_path / "a.parquet", **options)
+    path.write_bytes(path.read_bytes().replace(b"text 500", b"text 5O0"))
+    with pytest.raises(SourceError, match="a.parquet: the row group 0 cannot be read: .*CRC"):
+        read(source(path), {"text": TEXT})
+
+
+def test_a_footer_that_lies_of_rows_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", row_group_size=500)
+    batches = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **more: [*batches(*args, **more)][:-1])
+    with pytest.raises(SourceError, match="a.parquet: the row groups 0 to 1 cannot be read: 1000 rows too few"):
+        read(source(path), ASKED)
+
+
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet")
     plan = source(path).plan(FILES, ASKED, 1)

@@ -19,7 +19,7 @@ from pipeline.build import RunOptions, build
 from pipeline.manifest import Manifest
 from tests.every_kind import make
 
-ROWS = 8_000
+ROWS = 5_000
 pytestmark = pytest.mark.slow
 LOOPBACK = ("--job_endpoint=embed", "--environment_type=LOOPBACK")
 

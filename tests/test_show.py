@@ -1,18 +1,21 @@
 """`recordmill show`: what it prints of a version."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from pipeline.kinds import AnyFeature
 from pipeline.manifest import Manifest, Shard, Split
-from pipeline.show import print_dataset
+from pipeline.show import STORED, print_dataset
+from pipeline.spec_errors import _models
 
 IMAGE = {"kind": "image", "encoding": "auto", "shape": [8, 6, 3]}
 FEATURES: dict[str, dict[str, Any]] = {
     "image": IMAGE,
-    "text": {"kind": "text", "max_length": 16},
+    "text": {"kind": "text", "length": "varying", "max_length": 16},
     "category": {"kind": "category", "stored": "int64", "vocabulary": "c.txt", "vocabulary_size": 3, "first_id": 0},
     "given": {"kind": "category", "stored": "int64", "vocabulary": "g.txt", "vocabulary_size": 2},
     "price": {"kind": "number", "stored": "float32"},
@@ -52,9 +55,9 @@ def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         "test | 0 | 0 | 0",
         "feature | kind | stored | statistics",
         "image | image | JPEG or PNG 8×6×3 | mean 1.25 2 3e-07, variance 4 5 6",
-        "text | text | word ids, at most 16 | 4,000 of 12,000 distinct, 98.0% of 50,000 words known",
-        "category (label) | category | int64 | 3 of 3 distinct",
-        "given | category | int64 | 2 given",
+        "text | text | word ids, at most 16 | 4,000 of 12,000 distinct, 98.0% of 50,000 known",
+        "category (label) | category | int64 ids | 3 of 3 distinct",
+        "given | category | int64 ids | 2 given",
         "price | number | float32 | mean 0.5, variance 2.25",
         "note | raw | bytes",
         "category | train | test",
@@ -78,26 +81,71 @@ def test_versions_and_the_live_one(capsys: pytest.CaptureFixture[str], tmp_path:
     assert shown(capsys, MANIFEST, tmp_path / "v2", live="v1")[0] == "emoji | v2"
 
 
+IMAGES = {"kind": "image_sequence", "encoding": "jpeg", "shape": [4, 4, 3], "length": "varying", "max_length": 16}
+TEXT = {"kind": "text", "length": "varying", "max_length": None}
+LEARNED = {"vocabulary": "tokenizers/x.vocabulary.txt", "vocabulary_size": 8003}
+NUMBER = {"kind": "number", "stored": "float32"}
+IDS = {"kind": "categories", "stored": "int64", "length": "varying", "max_length": None}
+FOUND = {"mean": 0.5, "variance": 2.25, "count": 90}
+
+
 @pytest.mark.parametrize(
     ("description", "statistics", "text"),
     [
-        ({"kind": "text", "max_length": None}, {}, "word ids, any length"),
-        (
-            {"kind": "text", "max_length": 2},
-            {"words": 1, "distinct": 0, "tokens": 0, "known_tokens": 0},
-            "1 of 0 distinct",
-        ),
         (IMAGE | {"encoding": "raw", "shape": [2, 2, 1]}, {}, "pixels 2×2×1"),
-        (IMAGE | {"encoding": "png"}, {}, "PNG 8×6×3"),
+        (IMAGE | {"encoding": "png"}, {"transcoded": {"GIF": 1, "TIFF": 1200}},
+         "PNG 8×6×3 | 1 GIF transcoded, 1,200 TIFF transcoded"),
+        (IMAGE | {"shape": [None, None, 3]}, {}, "JPEG or PNG, each of its own size, 3 channels"),
+        (IMAGE | {"shape": [None, None, 1], "encoding": "original"}, {}, "each of its own size, 1 channel"),
+        (IMAGE | {"encoding": "original"}, {}, "original files read as 8×6×3"),
+        (IMAGES, {}, "JPEG 4×4×3, at most 16"),
+        ({"kind": "boxes", "image": "photo", "length": 2, "max_length": None}, {}, "float32 boxes of photo, 2 each"),
+        (TEXT, {"words": 1, "distinct": 0, "tokens": 0, "known_tokens": 0}, "word ids, any number | no words"),
+        (TEXT | {"tokenizer": "bytes"}, {}, "byte ids, any number"),
+        (TEXT | {"hash_buckets": 1000}, {}, "word ids, any number | 1,000 hash buckets"),
+        (TEXT | LEARNED | {"tokenizer": "wordpiece"}, {}, "wordpiece ids, any number | 8,003 ids"),
+        (TEXT | LEARNED | {"vocabulary": "a/title.vocabulary.txt"}, {}, "any number | 8,003 ids, shared with title"),
+        (IDS | {"read": "multi_hot"}, {}, "int64 ids (multi-hot), any number"),
+        ({"kind": "category", "stored": "int64", "hash_buckets": 9, "cross": ["a", "b"]}, {},
+         "int64 ids of a × b | 9 hash buckets"),
+        (NUMBER | {"kind": "numbers", "length": 384, "max_length": None}, {}, "float32, 384 each"),
+        (NUMBER, FOUND | {"minimum": -1.0, "maximum": 4.0}, "float32 | mean 0.5, variance 2.25, -1 to 4"),
+        (NUMBER, FOUND | {"median": 3.0, "relative_error": 0.0}, "variance 2.25, median 3"),
+        (NUMBER, FOUND | {"median": 3.0, "relative_error": 0.00024}, "median 3, quantiles within 0.00024"),
+        (NUMBER | {"buckets": 3, "boundaries": [1.0, 2.5]}, {}, "float32 ids of 3 buckets | buckets from 1 2.5"),
+        (NUMBER | {"buckets": 6, "boundaries": [1, 2, 3, 4, 5]}, {}, "buckets from 1 2 3 … 5"),
+        ({"kind": "raw", "stored": "int64", "length": "varying", "max_length": 9}, {}, "int64, at most 9"),
+        ({"kind": "own", "stored": "float32", "shape": [2, 3]}, {}, "float32 2×3"),
+        ({"kind": "own", "stored": "bytes", "shape": None}, {}, "bytes, any number"),
+        ({"kind": "audio"}, {"loudness": 3}, "x | audio"),
     ],
-)
+)  # fmt: skip
 def test_a_feature(
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     description: dict[str, Any],
     statistics: dict[str, Any],
     text: str,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     manifest = Manifest("d", "v1", "00", None, {"x": description}, {}, statistics={"x": statistics},
                         rows={"read": 0, "written": 0, "rejected": 0})  # fmt: skip
     assert text in "\n".join(shown(capsys, manifest, tmp_path, None))
+
+
+def test_each_of_several_sources_with_its_share(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    sources = (
+        {"format": "jsonl", "path": "old", "read": 310, "written": 300, "rejected": 10},
+        {"format": "csv", "path": "[new].csv", "read": 700, "written": 700, "rejected": 0},
+    )
+    lines = shown(capsys, replace(MANIFEST, sources=sources), tmp_path, None)
+    at = lines.index("source | rows read | written | share | rejected")
+    assert lines[at + 1 : at + 3] == ["jsonl old | 310 | 300 | 30.0% | 10", "csv [new].csv | 700 | 700 | 70.0% | 0"]
+    assert not [line for line in shown(capsys, MANIFEST, tmp_path, None) if "share" in line]
+
+
+def test_every_kind_is_known() -> None:
+    plain = {"raw"}
+    kinds = [get_args(feature.model_fields["kind"].annotation) for feature in _models(AnyFeature)]
+    assert {kind for (kind,) in kinds} == STORED.keys() | plain

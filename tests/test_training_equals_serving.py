@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.build import build
+from pipeline.build import Published
 from pipeline.reader import open_dataset
-from tests.every_kind import make, raw_rows
+from tests.conftest import ROWS
+from tests.every_kind import raw_rows
 
 pytestmark = pytest.mark.slow
-ROWS = 1_100
 SERVE = """
 import importlib.abc, json, sys
 import numpy as np
@@ -69,10 +69,8 @@ LISTS = ("frames", "boxes", "tags", "hot", "levels", "triple", "places")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("parity")
-    build(make(folder / "in", ROWS, more_images=True), str(folder / "out"))
-    return folder
+def folder(every_kind: tuple[Path, Published]) -> Path:
+    return every_kind[0]
 
 
 @pytest.fixture(scope="module")

@@ -1,40 +1,51 @@
-"""Generates pictures with one or two coloured shapes and `rows.jsonl` with COCO boxes and their categories.
+"""Generates pictures of one to three shapes, and `rows.jsonl` with their COCO boxes and categories.
 
 python examples/detection/generate.py demo/detection/data
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-NAMES = ["square", "disc"]
+CATEGORIES = ["disc", "square"]
 
 
-def generate(folder: Path, pictures: int = 1200) -> None:
-    """Fills a new folder; the same number gives the same files. The first object is the largest."""
-    (folder / "images").mkdir(parents=True)
+def picture(random: np.random.Generator) -> tuple[Image.Image, dict[str, list[Any]]]:
+    """A picture of any size, and its objects: each lies in a quarter of its own."""
+    width, height = random.integers(60, 120, 2).tolist()
+    found = Image.new("RGB", (width, height), tuple(random.integers(0, 90, 3).tolist()))
+    draw = ImageDraw.Draw(found)
+    boxes, categories = [], []
+    for quarter in random.choice(4, random.integers(1, 4), replace=False).tolist():
+        side = int(random.integers(12, 29))
+        left = quarter % 2 * (width // 2) + int(random.integers(width // 2 - side + 1))
+        top = quarter // 2 * (height // 2) + int(random.integers(height // 2 - side + 1))
+        category = CATEGORIES[random.integers(2)]
+        shape = draw.ellipse if category == "disc" else draw.rectangle
+        shape((left, top, left + side - 1, top + side - 1), fill=tuple(random.integers(150, 256, 3).tolist()))
+        boxes.append([left, top, side, side])  # COCO: x, y, width, height in pixels
+        categories.append(category)
+    return found, {"bbox": boxes, "category": categories}
+
+
+def generate(folder: Path, pictures: int = 1000) -> None:
+    """Fills a folder; the same number gives the same files."""
+    (folder / "images").mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     rows = []
     for number in range(pictures):
-        width, height = random.integers(60, 120, 2).tolist()
-        picture = Image.new("RGB", (width, height), tuple(random.integers(0, 90, 3).tolist()))
-        boxes, names = [], []
-        for side in sorted(random.integers(12, 40, random.integers(1, 3)).tolist(), reverse=True)[:1]:
-            x, y = int(random.integers(0, width - side)), int(random.integers(0, height - side))
-            name = NAMES[random.integers(2)]
-            draw = ImageDraw.Draw(picture)
-            shape = draw.rectangle if name == "square" else draw.ellipse
-            shape((x, y, x + side - 1, y + side - 1), fill=tuple(random.integers(150, 256, 3).tolist()))
-            boxes.append([x, y, side, side])  # COCO: x, y, width, height in pixels
-            names.append(name)
+        image, objects = picture(random)
         file = f"images/{number:04d}.jpg"
-        picture.save(folder / file, quality=90)
-        rows.append({"image": file, "objects": {"bbox": boxes, "category": names}})
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        image.save(folder / file, quality=90)
+        rows.append({"image": file, "objects": objects})
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Generates pictures with boxes.")
+    parser.add_argument("folder", type=Path)
+    generate(parser.parse_args().folder)

@@ -179,7 +179,10 @@ class Image(Feature):
         """An `Image`, or a uint8 `Tensor` in bytes where the pixels are stored raw; a string where it may be empty."""
         if description.get("optional"):
             return tfds_scalar("string")
-        sides = [-1 if side is None else side for side in description["shape"]]
+        *sides, channels = description["shape"]
+        if self.store == "original":  # its own size
+            sides = [-1, -1]
+        sides = [-1 if side is None else side for side in (*sides, channels)]
         dimensions = {"dimensions": [str(side) for side in sides]}
         if self.store == "raw":
             return {

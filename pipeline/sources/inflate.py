@@ -5,9 +5,10 @@ Unlike Python's `gzip`, whose error is an OSError as that of a lost connection i
 
 import io
 import zlib
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 INPUT_BYTES = 64 << 10  # 64 KiB
+OUTPUT_BYTES = 64 << 10
 WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
 
 
@@ -15,21 +16,34 @@ class DamagedDataError(Exception):
     """The compressed data is damaged or cut off."""
 
 
-def inflated(file: BinaryIO) -> BinaryIO:
+class Inflated(io.BufferedReader):
     """The decompressed bytes of a gzip (of one member or more) or zlib stream; it cannot seek.
 
     Reading raises:
         DamagedDataError: the data is no such stream, damaged or cut off.
         OSError: the file cannot be read.
     """
-    return cast(BinaryIO, io.BufferedReader(_Inflated(file), INPUT_BYTES))
+
+    def __init__(self, file: BinaryIO) -> None:
+        """`file` stands at the stream's start."""
+        self._inflating = _Inflating(file)
+        super().__init__(self._inflating, OUTPUT_BYTES)
+
+    @property
+    def consumed(self) -> int:
+        """About how many bytes of the file what was read was made of; at least 1."""
+        return max(1, self._inflating.consumed)
 
 
-class _Inflated(io.RawIOBase):
+class _Inflating(io.RawIOBase):
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._stream = zlib.decompressobj(WINDOW)
         self._input = b""
+
+    @property
+    def consumed(self) -> int:
+        return self._file.tell() - len(self._input)
 
     def readable(self) -> bool:
         return True

@@ -115,7 +115,7 @@ def _reading(what: str) -> Iterator[None]:
     """Makes what Arrow raises of a damaged file, and a failure to read, one clear line."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise SourceError(f"{what}: {reason}") from None
 
@@ -158,10 +158,13 @@ def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> It
     with (
         files.open(path) as opened,
         _reading(f"{path}: {groups} cannot be read"),
-        pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES) as file,
+        pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True) as file,
     ):
         leaves = [file.metadata.schema.column(leaf).path for leaf in _leaves(file.schema_arrow, columns)]
-        for batch in file.iter_batches(BATCH_ROWS, list(range(groups.start, groups.end)), leaves, use_threads=False):
+        numbers = list(range(groups.start, groups.end))
+        missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
+        for batch in file.iter_batches(BATCH_ROWS, numbers, leaves, use_threads=False):
+            missing -= len(batch)
             found = {name: lookup(batch, name) for name in columns}
             values = {name: pa.nulls(len(batch)) if one is None else plain(one) for name, one in found.items()}
             size = sum(one.nbytes for one in values.values())
@@ -169,6 +172,8 @@ def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> It
             for start in range(0, len(batch), step):
                 piece = {name: one.slice(start, step) for name, one in values.items()}
                 yield min(step, len(batch) - start), piece
+        if missing:
+            raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
 
 
 def _leaves(schema: pa.Schema, columns: Columns) -> list[int]:

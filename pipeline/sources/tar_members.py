@@ -3,8 +3,7 @@
 Nothing is ever extracted. A hostile file costs no more memory than a header may have, and the walk goes forward alone.
 
 >>> with open("shard.tar", "rb") as file:                  # doctest: +SKIP
-...     tar = Tar(file)
-...     print([(member.name, member.offset_data, member.size) for member in tar])
+...     print([(member.name, member.offset_data, member.size) for member in Tar(file, 10_240)])
 [('cat/1.jpg', 512, 4711)]
 """
 
@@ -12,7 +11,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from pipeline.sources.inflate import DamagedDataError
+from pipeline.sources.inflate import DamagedDataError, Inflated
 
 BLOCK = tarfile.BLOCKSIZE
 MAX_HEADER_BYTES = 1 << 20  # 1 MiB: of a header that holds a long name, or PAX records
@@ -26,15 +25,15 @@ class DamagedTarError(Exception):
 class Tar:
     """A tar file that is open for reading at a header."""
 
-    def __init__(self, file: BinaryIO, *, size: int | None = None, can_seek: bool = True) -> None:
+    def __init__(self, file: BinaryIO, size: int | None) -> None:
         """The file.
 
         Args:
-            file: stands at a member's header.
-            size: the file's bytes, where they are known: a member that is cut off is found before it is given.
-            can_seek: whether the file can; otherwise it stands at its start.
+            file: stands at a member's header; where it is compressed, at its start.
+            size: the file's bytes; None: it is compressed, by gzip.
         """
-        self._file = _Forward(file, can_seek)
+        self._stream = Inflated(file) if size is None else None
+        self._file = _Forward(self._stream or file, can_seek=size is not None)
         self._size = size
         self.has_end = False
         """Whether the mark was met that a tar file ends with."""
@@ -71,8 +70,13 @@ class Tar:
         except DamagedDataError as error:
             raise DamagedTarError(f"the compressed data is damaged ({error}) {self._where()}") from None
         if len(data) < member.size:
-            raise DamagedTarError(f"the tar file is cut off {self._where()}")
+            raise DamagedTarError(f"the tar file is cut off in the member at byte {member.offset}")
         return data
+
+    @property
+    def consumed(self) -> int:
+        """How many bytes of the file were read; about, where it is compressed."""
+        return self._stream.consumed if self._stream else self._file.tell()
 
     def _members(self) -> Iterator[tarfile.TarInfo]:
         file: Any = self._file  # less than the type stubs want, all that reading needs
@@ -80,9 +84,11 @@ class Tar:
             while (member := tar.next()) is not None:
                 vars(tar)["members"].clear()  # the file keeps them
                 self.has_global_headers = bool(tar.pax_headers)
+                if member.size < 0:
+                    raise DamagedTarError(f"the tar file is damaged (a negative size) {self._where()}")
+                yield member
                 if self._size is not None and member.offset_data + member.size > self._size:
                     raise DamagedTarError(f"the tar file is cut off in the member at byte {member.offset}")
-                yield member
         self.has_end = self._file.last == bytes(BLOCK)
         if self._file.last and not self.has_end:  # `tarfile` takes anything for the end
             raise DamagedTarError(f"the tar file is damaged {self._where()}")

@@ -21,7 +21,7 @@ from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows, check_columns, make_block
 from pipeline.sources.example_columns import ExampleColumn, Place
-from pipeline.sources.inflate import inflated
+from pipeline.sources.inflate import Inflated
 from pipeline.sources.paths import join
 from pipeline.sources.tables import Cut, Table
 from pipeline.sources.tf_example import Example, parse
@@ -146,14 +146,15 @@ def _records(files: Files, path: str, part: Records) -> Iterator[Record]:
     with files.open(path) as opened:
         if part.start:
             opened.seek(part.start)
-        yield from frames(inflated(opened) if part.compressed else opened, part.start, part.end)
+        yield from frames(Inflated(opened) if part.compressed else opened, part.start, part.end)
 
 
 def _head(files: Files, path: str, compressed: bool) -> Head:
     """The records that begin in the first 1 MiB, at most 1,000."""
     found, read = list[Record](), 0
     with files.open(path) as opened:
-        for at, data in frames(inflated(opened) if compressed else opened, 0, None):
+        file = Inflated(opened) if compressed else opened
+        for at, data in frames(file, 0, None):
             found.append((at, data))
             if isinstance(data, Damage):
                 if data.is_end:
@@ -161,7 +162,7 @@ def _head(files: Files, path: str, compressed: bool) -> Head:
                 continue
             read = at + HEADER_BYTES + len(data) + FOOTER_BYTES
             if len(found) == HEAD_RECORDS or read >= HEAD_BYTES:
-                return Head(found, opened.tell() if compressed else read)
+                return Head(found, file.consumed if isinstance(file, Inflated) else read)
     return Head(found, None)
 
 

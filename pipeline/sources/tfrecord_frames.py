@@ -103,9 +103,7 @@ def _record(file: BinaryIO, at: int, end: int | None) -> tuple[int, bytes | Dama
         return 0, _rest(f"{what} the record at byte {at}")
     left = None if end is None else end - at - HEADER_BYTES - FOOTER_BYTES
     if left is not None and length > left:
-        return length, _rest(
-            f"the record at byte {at} claims {length} bytes, the file has {max(left, 0)} more: cut off"
-        )
+        return length, _rest(f"the record at byte {at} claims {length} bytes, and the file has {max(left, 0)} more")
     if length > MAX_RECORD_BYTES:
         whole = _skip(file, length + FOOTER_BYTES)
         too_large = Damage(f"the record at byte {at} is longer than 1 GiB", "too_large")

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import BinaryIO, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,6 @@ from pipeline.columns import Columns, ColumnType
 from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows, check_columns, make_block
-from pipeline.sources.inflate import inflated
 from pipeline.sources.paths import is_utf8, join, listed, path_key
 from pipeline.sources.python_values import python_names
 from pipeline.sources.sample_columns import KEY, SampleColumn, json_object, parts, wanted
@@ -128,17 +127,16 @@ def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> Look:
     look, path, size = Look(), join(root, file.path), _size(file)
     limit = HEAD_SAMPLES if size is None or "://" in path else None
     with files.open(path) as opened:
-        tar = _tar(opened, size)
+        tar = Tar(opened, size)
         try:
             for sample in samples(tar, (), look.left_out.append):
-                start = sample.start
                 if look.rows == limit:
-                    look.rows = round(limit * file.bytes / (opened.tell() if size is None else start))
+                    look.rows = round(limit * file.bytes / tar.consumed)
                     break
                 look.rows += 1
                 look.extensions |= sample.members.keys()
-                if limit is None and start - look.starts[-1] >= chunk_bytes:
-                    look.starts.append(start)
+                if limit is None and sample.start - look.starts[-1] >= chunk_bytes:
+                    look.starts.append(sample.start)
             else:
                 look.no_end = not tar.has_end
         except DamagedTarError as damage:
@@ -149,17 +147,13 @@ def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> Look:
     return look
 
 
-def _tar(opened: BinaryIO, size: int | None) -> Tar:
-    return Tar(inflated(opened) if size is None else opened, size=size, can_seek=size is not None)
-
-
 def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -> Iterator[Sample | str]:
     """The samples of a piece; last, what is wrong with the file, if anything is."""
     with files.open(path) as opened:
         if part.start:
             opened.seek(part.start)
         try:
-            for sample in samples(_tar(opened, part.size), extensions, lambda _: None):
+            for sample in samples(Tar(opened, part.size), extensions, lambda _: None):
                 if part.end is not None and sample.start >= part.end:
                     return
                 yield sample

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from pipeline.columns import Column, ColumnType
-from pipeline.starter.guess import FITS, Guess, feature, share
+from pipeline.starter.guess import FITS, Guess, feature, share_of
 from pipeline.starter.pictures import PICTURES, Size, header_size
 from pipeline.starter.readings import Sample
 
@@ -45,10 +45,11 @@ def guess_boxes(sample: Sample, name: str, image: str) -> Guess | None:
     guessed = feature(
         name, "boxes", f"four numbers each, in {numbers.of}", numbers, image=image, order=order, unit=unit
     )
+    count = share_of(lying[order], len(boxes), f"{len(boxes):,} boxes")
     reasons = {
-        "order": f"{share(lying[order], len(boxes))} of {len(boxes):,} boxes lie in their pictures so{_also(others)}"
+        "order": f"{count} lie in their pictures so{_also(others)}",
+        "unit": "all numbers are from 0 to 1" if unit == "relative" else "pixels",
     }
-    reasons |= {"unit": "all numbers are from 0 to 1" if unit == "relative" else "pixels"}
     return Guess(name, guessed.options, {**guessed.why, **reasons}, numbers)
 
 

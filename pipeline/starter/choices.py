@@ -1,5 +1,6 @@
 """What is chosen among the columns: the features' names, the key, the label, and what decides the splits."""
 
+import os
 import re
 import unicodedata
 from collections import Counter
@@ -7,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.columns import Column, ColumnType
+from pipeline.globs import is_glob
 from pipeline.spec import RESERVED
 from pipeline.starter.guess import FITS, ID, LABELS, Guess, share
 from pipeline.starter.readings import Reading, Sample
@@ -34,10 +36,11 @@ def valid_name(text: str, default: str) -> str:
 
 def dataset_name(path: str) -> str:
     """A name for the data at an absolute path, or a URL: that of its last folder or file that tells something."""
-    parts = [part for part in re.sub(r"^\w+://", "", path).split("/") if part and not re.search(r"[*?\[]", part)]
+    plain = re.sub(r"^\w+://", "", path)
+    is_there = "://" not in path and os.path.exists(path)  # whatever its name holds, it is no glob
+    parts = [part for part in plain.split("/") if is_there or not is_glob(part)]
     names = [valid_name(re.sub(r"\.[A-Za-z]\w*(\.\w+)?$", "", part), "") for part in reversed(parts)]
-    told = [name for name in names if name and name.lower() not in GENERIC]
-    return told[0] if told else "dataset"
+    return next((name for name in names if name and name.lower() not in GENERIC), "dataset")
 
 
 def feature_names(columns: Sequence[str]) -> dict[str, str]:

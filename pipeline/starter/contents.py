@@ -2,6 +2,7 @@
 
 import json
 import posixpath
+from shlex import quote
 from typing import Any
 
 from pipeline.errors import UserError
@@ -11,6 +12,8 @@ from pipeline.sources.paths import is_image
 from pipeline.sources.tfrecord_frames import HEADER_BYTES, record_length
 
 HEAD_BYTES = 64 << 10  # 64 KiB
+MAX_JSON_BYTES = 64 << 20  # 64 MiB
+LINES = "each line must be one JSON object"
 FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -31,8 +34,8 @@ FORMATS = {
 """The format of a file by its name's ending."""
 JSON_ENDING = ".json"
 TO_PARQUET = (
-    'make Parquet of it: python -c "import pyarrow.{0} as f, pyarrow.parquet as p; '
-    "p.write_table(f.{1}('{{0}}'){2}, 'rows.parquet')\""
+    'make Parquet of it: python -c "import sys, pyarrow.{0} as f, pyarrow.parquet as p; '
+    "p.write_table(f.{1}(sys.argv[1]){2}, 'rows.parquet')\" {{0}}"
 )
 PDF = b"%PDF"
 MAGIC = {
@@ -91,7 +94,7 @@ def format_of(files: Files, path: str) -> str:
     head = read_head(files, path)
     what, advice = _foreign(path, head) or ("", "")
     if what:
-        raise UnknownDataError(f"{path} is {what}, which no source reads: {advice.format(path)}")
+        raise UnknownDataError(f"{path} is {what}, which no source reads: {advice.format(quote(path))}")
     if is_image(path):
         raise UnknownDataError(
             f"{path} is one picture: give the folder of the pictures, {posixpath.dirname(path) or '.'}"
@@ -167,23 +170,37 @@ def json_form(head: bytes) -> str:
     return {b"[": "array", b"{": "object"}.get(start, "other")
 
 
-def check_json_lines(path: str, head: bytes) -> None:
+def check_json_lines(files: Files, path: str, head: bytes) -> None:
     """Checks that a file of JSON is one that the source `jsonl` reads.
 
     Raises:
         UnknownDataError: it is not; the message says how to make lines of it.
+        OSError: it cannot be read.
     """
     form = json_form(head)
     if form == "lines":
         return
-    what = {"array": "one JSON array", "object": "one JSON text over several lines", "other": "no JSON Lines"}[form]
+    text = read_head(files, path, MAX_JSON_BYTES).removeprefix(b"\xef\xbb\xbf")
+    whole = _parsed(text) if len(text) < MAX_JSON_BYTES else None
+    several = "one JSON object over several lines" if isinstance(whole, dict) else "no JSON Lines"
+    what = "one JSON array" if isinstance(whole, list) else several
     lines = f"{posixpath.splitext(path)[0]}.jsonl"
-    text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    jq = {"array": f"jq -c '.[]{'' if text[1:].lstrip()[:1] == '{' else ' | {value: .}'}'", "object": "jq -c ."}.get(
-        form
-    )
-    advice = f"to make lines of it: {jq} {path} > {lines}" if jq else "each line must be one JSON object"
+    advice = f"to make lines of it: jq -c {quote(_filter(whole))} {quote(path)} > {quote(lines)}" if whole else LINES
     raise UnknownDataError(f"{path} is {what}, and JSON is read as lines: {advice}")
+
+
+def _filter(whole: Any) -> str:
+    """The filter of `jq` that gives an object a row."""
+    rows, start = whole, "."
+    if isinstance(whole, dict):
+        lists = {key: value for key, value in whole.items() if isinstance(value, list) and value}
+        key = max(lists, key=lambda key: len(lists[key]), default=None)
+        if key is None:
+            return "."
+        rows, start = lists[key], f".[{json.dumps(key)}]"
+    each = f"{start}[]"
+    name = "text" if isinstance(rows[0], str) else "value"
+    return each if isinstance(rows[0], dict) else f"{each} | {{{name}: .}}"
 
 
 def _parsed(line: bytes) -> Any:

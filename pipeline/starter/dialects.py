@@ -9,7 +9,7 @@ import csv
 import io
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pipeline.sources.delimited import SEPARATORS
 from pipeline.sources.paths import is_image
@@ -38,10 +38,14 @@ def guess_dialect(head: bytes, form: str) -> Dialect:
     options: dict[str, Any] = {} if encoding == "utf-8" else {"encoding": encoding}
     why = {"encoding": reason} if reason else {}
     text = _text(head, encoding)
-    separator, records = _separator(text, "\t" if form == "tsv" else ",")
-    if separator != ("\t" if form == "tsv" else ","):
+    default = "\t" if form == "tsv" else ","
+    separator, quote, records = _cells(text, default)
+    if separator != default:
         options["separator"] = separator
-        why["separator"] = f"{len(records[0]):,} cells each in {_share(records)} of the first records"
+        why["separator"] = f"{len(records[0]):,} cells each in {_share(records)} first records"
+    if quote is None:
+        options["quote"] = None
+        why["quote"] = "a quote is a character like others: taken as quotes, they would break records"
     if records and not _has_header(records):
         options["header"] = [f"column_{place}" for place in range(1, len(records[0]) + 1)]
         why["header"] = "the first record looks like data: name the columns here"
@@ -80,27 +84,30 @@ def _text(head: bytes, encoding: str) -> str:
     return codecs.getincrementaldecoder(encoding)("replace").decode(head).removeprefix("\ufeff")
 
 
-def _separator(text: str, default: str) -> tuple[str, list[list[str]]]:
-    """The separator that gives the most records of one length above 1, and the records; else the default."""
-    best = default, _records(text, default)
-    for separator in default + SEPARATORS:
-        records = _records(text, separator)
-        if _score(records) > _score(best[1]):
-            best = separator, records
+def _cells(text: str, default: str) -> tuple[str, str | None, list[list[str]]]:
+    """The separator and the quote that give the most records of one length above 1, and the records."""
+    best: tuple[str, str | None, list[list[str]]] = (default, '"', _records(text, default, '"'))
+    for quote in ('"', None):
+        for separator in dict.fromkeys(default + SEPARATORS):
+            records = _records(text, separator, quote)
+            if _score(records) > _score(best[2]):
+                best = separator, quote, records
     return best
 
 
-def _records(text: str, separator: str) -> list[list[str]]:
-    whole = text[: text.rfind("\n") + 1] or text
+def _records(text: str, separator: str, quote: str | None) -> list[list[str]]:
+    """The first records; one that is broken is empty."""
     records = []
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL
+    lines = io.StringIO(text[: text.rfind("\n") + 1] or text, newline="")
     try:
-        for record in csv.reader(io.StringIO(whole, newline=""), delimiter=separator):
+        for record in csv.reader(lines, delimiter=separator, quoting=quoting, strict=True):
             if record:
                 records.append(record)
             if len(records) == RECORDS:
                 break
     except csv.Error:
-        pass
+        records.append([])
     return records
 
 
@@ -114,7 +121,7 @@ def _score(records: list[list[str]]) -> tuple[float, int]:
 
 def _share(records: list[list[str]]) -> str:
     alike = sum(len(record) == len(records[0]) for record in records)
-    return f"all {alike:,}" if alike == len(records) else f"{alike:,} of {len(records):,}"
+    return f"the {alike:,}" if alike == len(records) else f"{alike:,} of {len(records):,}"
 
 
 def _has_header(records: list[list[str]]) -> bool:

@@ -1,5 +1,6 @@
 """Everything that a starter spec says, decided: the sources, the features, the key, the splits, the label; and why."""
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ from pipeline.starter.choices import (
 )
 from pipeline.starter.columns import source_columns
 from pipeline.starter.contents import UnknownDataError
-from pipeline.starter.guess import LABELS, Guess, distinct, feature, guess, guess_text, read, share, useless
+from pipeline.starter.guess import LABELS, Guess, counted, distinct, feature, guess, guess_text, read, share_of, useless
 from pipeline.starter.pictures import guess_pictures, images_folder
 from pipeline.starter.readings import Reading, Sample
 from pipeline.starter.recognize import Found, recognize
@@ -82,6 +83,8 @@ def make_draft(files: Files, path: str) -> Draft:
     if label is not None:
         guesses[label] = as_label(guesses[label])
     names = feature_names([name for name, guess in guesses.items() if guess.kind])
+    if not any(one.reading.rows for one in guesses.values()):
+        raise UnknownDataError(f"{path} holds no row")
     if not names:
         raise UnknownDataError(f"{path} has no column that a feature can be made of: {_reasons(guesses)}")
     return Draft(
@@ -131,8 +134,11 @@ def _without_unlabelled(found: Found, sample: Sample) -> Found:
     label = next((name for name in LABELS if any(name in some for some in columns)), None)
     kept = [options for options, some in zip(found.sources, columns, strict=True) if label is None or label in some]
     left = [str(options["path"]) for options in found.sources if options not in kept]
-    told = [found.left_out, *(f"{path}, which has no column {label}" for path in left)]
-    return replace(found, sources=kept, left_out="; ".join(filter(None, told)))
+    told = [found.left_out, *(f"{posixpath.basename(path)}, which has no column {label}" for path in left)]
+    if len(kept) == 1:
+        kept = [{option: value for option, value in kept[0].items() if option != "split"}]
+    why = {option: reason for option, reason in found.why.items() if option != "format" or not left}
+    return replace(found, sources=kept, why=why, left_out="; ".join(filter(None, told)))
 
 
 def _guesses(sample: Sample) -> dict[str, Guess]:
@@ -175,7 +181,8 @@ def as_label(one: Guess) -> Guess:
     if "optional" not in one.options:
         return one
     options = {option: value for option, value in one.options.items() if option != "optional"}
-    lack = f"{share(one.reading.missing, one.reading.rows)} lack it, and are rejects: a label cannot be optional"
+    lacking = share_of(one.reading.missing, one.reading.rows, one.reading.of)
+    lack = f"not in {lacking}, which would be rejects, since a label cannot be optional"
     why = {option: reason for option, reason in one.why.items() if option != "optional"}
     return replace(one, options=options, why={**why, "kind": f"{why['kind']}; {lack}"})
 
@@ -206,8 +213,7 @@ def _splits(found: Found, guesses: Mapping[str, Guess], split: tuple[str, Readin
         return Chosen(*shares(split[1]))
     most = max((guess.reading for guess in guesses.values()), key=lambda reading: reading.rows)
     if most.is_all and most.rows < FEW_ROWS:
-        rows = "1 row is" if most.rows == 1 else f"{most.rows:,} rows are"
-        return Chosen({"train": 100}, f"{rows} too few to divide")
+        return Chosen({"train": 100}, f"{counted(most.rows, 'row')}: too few to divide")
     return Chosen(SHARES, "by a hash of the key")
 
 

@@ -22,6 +22,8 @@ LABELS = (
     "sentiment", "rating",
 )  # fmt: skip
 """What a label is called, the surest names first."""
+TEXTS = ("text", "caption", "description", "title", "content", "sentence", "question", "answer", "prompt", "comment")
+"""What a text is called, however often it comes again."""
 ID = re.compile(r"(?i)(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash)|.*[a-z](Id|ID|Key|Uuid)")
 MANY_CLASSES = 1_000
 FEW_ROWS = 20
@@ -80,7 +82,7 @@ def feature(name: str, kind: str, why: str, reading: Reading, **options: Any) ->
     reasons = {"kind": why}
     if reading.missing:
         options["optional"] = True
-        reasons["optional"] = f"{share(reading.missing, reading.rows)} of {reading.of} lack it"
+        reasons["optional"] = f"not in {share_of(reading.missing, reading.rows, reading.of)}"
     return Guess(name, {"kind": kind, **options}, reasons, reading)
 
 
@@ -90,9 +92,19 @@ def useless(name: str, why: str, reading: Reading) -> Guess:
 
 
 def share(part: int, whole: int) -> str:
-    """A share in words, before `of` the whole: `all`, `96 %`, or the count where it is less than 1 %."""
-    percent = min(99, round(100 * part / whole)) if whole else 0
-    return "all" if part == whole else f"{percent} %" if percent else f"{part:,}"
+    """A share in words: `96 %`, or the count where it is less than 1 %; never 100 % of what is not all."""
+    percent = round(100 * part / whole) if whole else 0
+    return f"{percent if part == whole else min(99, percent)} %" if percent else f"{part:,}"
+
+
+def share_of(part: int, whole: int, of: str) -> str:
+    """A share of something in words: `96 % of 1,000 rows`, `1,000 rows` where it is all."""
+    return of if part == whole else f"{share(part, whole)} of {of}"
+
+
+def counted(count: int, what: str) -> str:
+    """A count in words: `1 text`, `2,000 texts`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _unsuitable(sample: Sample, name: str) -> Guess:
@@ -149,10 +161,10 @@ def _are_names(names: Reading, cells: int, separator: str) -> bool:
 def _text(sample: Sample, name: str, texts: Reading, filled: list[str]) -> Guess:
     """One of texts, categories and what is only passed on."""
     names = read(sample, name, ColumnType.CATEGORY)
-    if is_category(name, names):
-        return _category(name, names)
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", names)
+    if is_category(name, names) and not (name.rpartition(".")[2].lower() in TEXTS and _is_prose(filled)):
+        return _category(name, names)
     if _is_prose(filled) or _is_foreign(filled):
         return _words(name, texts, filled)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
@@ -175,7 +187,7 @@ def _is_foreign(filled: list[str]) -> bool:
 def _words(name: str, texts: Reading, filled: list[str]) -> Guess:
     """A text: of words, or of characters where there are no spaces between words."""
     values = pa.array(texts.values, pa.string())
-    why = f"{share(_spaced(filled), len(filled))} of {len(filled):,} texts are of several words"
+    why = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
     if _is_prose(filled) or not _is_foreign(filled):
         return _with_length(name, texts, pc.count_substring_regex(values, WORD), why, "words")
     tokenizer = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
@@ -187,10 +199,10 @@ def _with_length(name: str, texts: Reading, lengths: pa.Array, why: str, tokens:
     counts = sorted(lengths.to_pylist())
     most = max(1, counts[min(len(counts) - 1, int(PERCENTILE * len(counts)))])
     length = -(-most // 8) * 8 if most > 8 else most
-    held = share(sum(count <= length for count in counts), len(counts))
+    held = share_of(sum(count <= length for count in counts), len(counts), counted(len(counts), "text"))
     options = {"tokenizer": tokens} if tokenizer else {}
     guessed = feature(name, "text", why, texts, **options, max_length=length)
-    reasons = {"tokenizer": tokenizer, "max_length": f"{held} of {texts.of} have at most {length:,} {tokens}"}
+    reasons = {"tokenizer": tokenizer, "max_length": f"enough {tokens} for {held}"}
     return replace(guessed, why={**guessed.why, **reasons})
 
 
@@ -200,12 +212,23 @@ def is_category(name: str, names: Reading) -> bool:
         return False
     if len(names.values) < FEW_ROWS:
         is_word = all(len(str(value).split()) < 3 for value in names.values)
-        return is_word and (name.rpartition(".")[2].lower() in LABELS or len(names.distinct) < len(names.values))
+        return is_word and (_is_label(name) or len(names.distinct) < len(names.values))
     return 2 * len(names.distinct) <= len(names.values) and len(names.distinct) <= MANY_CLASSES
 
 
 def _category(name: str, names: Reading) -> Guess:
-    return feature(name, "category", distinct(names), names)
+    return _constant(name, names) or feature(name, "category", distinct(names), names)
+
+
+def _constant(name: str, values: Reading) -> Guess | None:
+    """A column that holds one value alone, unless it may be the label or is not known to the end."""
+    if len(values.distinct) > 1 or values.missing or not values.is_all or values.rows < FEW_ROWS or _is_label(name):
+        return None
+    return useless(name, f"always {next(iter(values.distinct))!s:.40} in {values.of}", values)
+
+
+def _is_label(name: str) -> bool:
+    return name.rpartition(".")[2].lower() in LABELS
 
 
 def distinct(names: Reading) -> str:
@@ -220,18 +243,17 @@ def _numbers(sample: Sample, name: str) -> Guess | None:
         return None
     whole = read(sample, name, ColumnType.INTEGER)
     is_whole = whole.fit >= FITS
-    label = name.rpartition(".")[2].lower() in LABELS
     classes = read(sample, name, ColumnType.CATEGORY)
-    if is_whole and label and (is_category(name, classes) or len(classes.distinct) <= 2):
+    if is_whole and _is_label(name) and (is_category(name, classes) or len(classes.distinct) <= 2):
         return _category(name, classes)
     if is_whole and ID.fullmatch(name.rpartition(".")[2]) and len(whole.distinct) == len(whole.values):
         return feature(name, "raw", f"whole numbers, all different, in {whole.of}: names", whole, type="int64")
-    return feature(name, "number", f"{_range(numbers)} in {numbers.of}", numbers)
+    return _constant(name, numbers) or feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
 
 
 def _range(numbers: Reading) -> str:
     flat = list(numbers.distinct)
-    return f"{min(flat):g} to {max(flat):g}" if len(flat) > 1 else f"always {flat[0]:g}"
+    return f"from {min(flat):g} to {max(flat):g}" if len(flat) > 1 else f"always {flat[0]:g}"
 
 
 def _names(sample: Sample, name: str) -> Guess | None:
@@ -249,7 +271,7 @@ def _number_lists(sample: Sample, name: str, separator: str = ",") -> Guess | No
     lengths = {len(value) for value in numbers.values}
     if numbers.fit < FITS or not any(lengths) or not _fits_filled(numbers):
         return None
-    return _list(name, "numbers", numbers, f"lists of numbers, {_range(numbers)}", separator)
+    return _list(name, "numbers", numbers, f"lists of numbers, {_range(numbers)} in {numbers.of}", separator)
 
 
 def _name_lists(sample: Sample, name: str, separator: str = ",") -> Guess | None:

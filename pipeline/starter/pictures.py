@@ -14,7 +14,7 @@ from pipeline.sources.base import Files
 from pipeline.sources.paths import is_image, join
 from pipeline.sources.pictures import DATA_URL
 from pipeline.sources.tables import Table
-from pipeline.starter.guess import FITS, Guess, feature, read, share
+from pipeline.starter.guess import FITS, Guess, counted, feature, read, share_of
 from pipeline.starter.readings import Reading, Sample
 from transforms.image_header import ImageError, check_pixels, read_header
 
@@ -89,9 +89,9 @@ def _size(found: Sequence[Size]) -> tuple[list[int], str]:
     if not found:
         return usual, "height, width: a usual size; no picture's header could be read"
     (width, height), count = max(Counter(found).items(), key=lambda item: (item[1], item[0]))
-    pictures = f"{len(found):,} pictures" if len(found) > 1 else "1 picture"
+    pictures = counted(len(found), "picture")
     if 2 * count >= len(found) and max(width, height) <= SMALL_SIDE:
-        return [height, width], f"height, width of {share(count, len(found))} of {pictures}"
+        return [height, width], f"height, width of {share_of(count, len(found), pictures)}"
     least, most = min(found, key=_area), max(found, key=_area)
     sizes = f"{least[0]} x {least[1]}" + (f" to {most[0]} x {most[1]}" if least != most else "")
     return usual, f"height, width: a usual size; {pictures}: {sizes}"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline.globs import escape, glob_pattern, is_glob
+from pipeline.globs import escape, folder_prefix, glob_pattern, is_glob
 from pipeline.sources.base import FileInfo, Files
 from pipeline.sources.captions import OBJECT_ENDING, TEXT_ENDING
 from pipeline.sources.compression import codec
@@ -23,6 +23,7 @@ from pipeline.starter.contents import (
     read_head,
 )
 from pipeline.starter.dialects import guess_dialect, guess_encoding
+from pipeline.starter.guess import counted
 from pipeline.starter.sampling import SAMPLED_FILES, spread
 
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "json", "csv", "tsv", "text")
@@ -57,7 +58,7 @@ class Found:
 
 
 def recognize(files: Files, path: str) -> Found:
-    """Finds out what lies at a path: a folder, a file or a glob.
+    """Finds out what lies at an absolute path or a URL: a folder, a file or a glob.
 
     Raises:
         UnknownDataError: nothing is there, or nothing that a source reads; the message says what could be done.
@@ -65,18 +66,18 @@ def recognize(files: Files, path: str) -> Found:
     """
     if files.is_folder(path):
         return _folder(files, path.rstrip("/") or path)
-    pattern = path if "/" in path else f"./{path}"
-    literal = is_glob(path) and "://" not in path and files.match(escape(pattern))
-    found = [file for file in literal or files.match(pattern) if file.bytes]
+    literal = is_glob(path) and "://" not in path and files.match(escape(path))
+    matched = literal or files.match(path)
+    found = [file for file in matched if file.bytes]
     if not found:
-        raise UnknownDataError(
-            f"{path}: no such file or folder, or an empty one, and no file that it matches as a glob"
-        )
+        raise UnknownDataError(f"{path}: {'is empty' if matched else 'no such file or folder, and no file is like it'}")
     form = _common_format(files, path, found)
     return _table(files, form, found, [(path, None)])
 
 
 def _common_format(files: Files, path: str, found: Sequence[FileInfo]) -> str:
+    if len(found) > 1 and any(is_image(file.path) for file in found):
+        raise UnknownDataError(f"{path} matches pictures: give the folder, {folder_prefix(path)}")
     forms = Counter(format_of(files, file.path) for file in spread(list(found), SAMPLED_FILES))
     if len(forms) > 1:
         raise UnknownDataError(
@@ -126,8 +127,12 @@ def _pictures(files: Files, folder: str, inside: Sequence[FileInfo], tables: Map
     """A folder of pictures, maybe with a file at its top whose rows name them."""
     stems = {posixpath.splitext(file.path)[0] for file in inside if is_image(file.path)}
     others = [file.path for file in inside if not _is_used(file.path, stems)]
-    found = Found([{"format": "image_folder", "path": folder}], left_out=_named(others))
-    if metadata_files(list(inside), folder):
+    metadata = metadata_files(list(inside), folder)
+    pictures = counted(sum(is_image(file.path) for file in inside), "picture")
+    rows = f"; the rows are those of {_named([file.path for file in metadata])}" if metadata else ", each one a row"
+    options = {"format": "image_folder", "path": folder}
+    found = Found([options], {"format": f"{pictures}{rows}"}, _named(others))
+    if metadata:
         return found
     beside = [(form, file) for form in BESIDE for file in tables.get(form, ()) if "/" not in file.path]
     if len(beside) != 1:
@@ -165,16 +170,17 @@ def _path(folder: str, form: str, some: Sequence[FileInfo], every: Sequence[File
     """A path that matches some files of a folder, and none of its others of that format."""
     if len(some) == 1:
         return f"{folder}/{some[0].path}"
-    names = {file.path for file in some}
-    endings = sorted({_ending(file.path) for file in some})
-    if len(some) == len(every) and OWN_ENDINGS.issuperset(endings) and not any("/" in name for name in names):
+    names = sorted(file.path for file in some)
+    endings = sorted({_ending(name) for name in names})
+    is_flat = form == "text" or not any("/" in name for name in names)  # text is looked for in folders, too
+    if len(some) == len(every) and OWN_ENDINGS.issuperset(endings) and is_flat:
         return folder
     ending = endings[0] if len(endings) == 1 else f"{posixpath.commonprefix(endings)}*"
-    start = escape(posixpath.commonprefix(sorted(names)))
-    top = "" if any("/" in name for name in names) else start
-    for pattern in (f"{top}*{ending}", f"{start.rpartition('/')[0]}/**/*{ending}".lstrip("/"), f"{start}*"):
+    start = escape(posixpath.commonprefix(names))
+    below = start[: start.rfind("/") + 1]
+    for pattern in (f"{below}*{ending}", f"{start}*{ending}", f"{below}**/*{ending}", f"{start}*"):
         matches = glob_pattern(pattern).fullmatch
-        if {file.path for file in every if matches(file.path)} == names:
+        if [file.path for file in every if matches(file.path)] == [file.path for file in some]:
             return f"{escape(folder)}/{pattern}"
     return f"{escape(folder)}/**"
 
@@ -190,7 +196,8 @@ def _table(files: Files, form: str, found: Sequence[FileInfo], paths: Sequence[t
     options, why = _options(files, form, found)
     sources = [{**options, "path": path, **({"split": split} if split else {})} for path, split in paths]
     ordered = [{"format": source.pop("format"), "path": source.pop("path"), **source} for source in sources]
-    return Found(ordered, why)
+    told = {"format": counted(len(found), "file")} if len(found) > 1 else {}
+    return Found(ordered, {**told, **why})
 
 
 def _options(files: Files, form: str, found: Sequence[FileInfo]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -199,11 +206,11 @@ def _options(files: Files, form: str, found: Sequence[FileInfo]) -> tuple[dict[s
         if all(json_form(head) == "lines" for head in heads):
             return {"format": "jsonl"}, {"format": "each line is a JSON object"}
         if len(found) == 1:
-            check_json_lines(found[0].path, heads[0])
+            check_json_lines(files, found[0].path, heads[0])
         why = "each file is one JSON text; to read its fields, make lines of it: jq -c ."
         return {"format": "text", "document": "file"}, {"document": why}
     if form == "jsonl":
-        check_json_lines(found[0].path, heads[0])
+        check_json_lines(files, found[0].path, heads[0])
     if form in ("csv", "tsv"):
         dialect = guess_dialect(heads[0], form)
         return {"format": form, **dialect.options}, dialect.why
@@ -223,7 +230,8 @@ def _named(paths: Sequence[str]) -> str:
     if not paths:
         return ""
     shown = [path if is_utf8(path) and path.isprintable() else ascii(path) for path in sorted(paths)[:SHOWN]]
-    return f"{len(paths):,} ({', '.join(shown)}{', …' if len(paths) > SHOWN else ''})"
+    names = ", ".join(shown)
+    return names if len(paths) == 1 else f"{len(paths):,} files ({names}{', …' if len(paths) > SHOWN else ''})"
 
 
 def _counts(forms: Counter[str]) -> str:

@@ -2,10 +2,13 @@
 
 import os
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
+from pipeline.globs import escape
 from pipeline.sources.base import Files
 from pipeline.spec import Name, parse_spec
 from pipeline.starter.choices import dataset_name
@@ -27,8 +30,9 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
         UserError: no source reads what is there, or the name cannot be one; the message says what to do.
         OSError: it cannot be read.
     """
-    name = dataset_name(path if "://" in path else os.path.abspath(path)) if name is None else _checked(name)
-    draft = make_draft(files, path)
+    whole, folder = _absolute(path), os.path.abspath(folder)
+    name = dataset_name(whole) if name is None else _checked(name)
+    draft = make_draft(files, whole)
     spec = parse_spec(write_draft(draft, name, folder, []))
     trial = try_spec(spec, draft.sample)
     notes = [
@@ -37,6 +41,28 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
         *_warning(draft, trial.splits.get("train", 0)),
     ]
     return write_draft(draft, name, folder, notes)
+
+
+def write_new(file: Path, text: Callable[[], str]) -> None:
+    """Writes a file that is not there yet.
+
+    Raises:
+        UserError: it is there, or cannot be written.
+    """
+    if file.exists():
+        raise UserError(f"{file} is there already: name another file, or remove it")
+    made = text()
+    try:
+        with file.open("x", encoding="utf-8", newline="\n") as opened:
+            opened.write(made)
+    except OSError as error:
+        raise UserError(f"{file} cannot be written: {error.strerror}") from None
+
+
+def _absolute(path: str) -> str:
+    """A path with the folders that lead to it; a glob stays one."""
+    is_there = "://" in path or os.path.exists(path)
+    return path if "://" in path else os.path.join(os.getcwd() if is_there else escape(os.getcwd()), path)
 
 
 def _checked(name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeline.plan import make_plan, make_work
 from pipeline.rows import key_rows
 from pipeline.spec import Spec
+from pipeline.starter.guess import counted
 from pipeline.starter.pictures import look
 from pipeline.starter.readings import Sample, Taken
 from pipeline.starter.sampling import PIECE_BYTES
@@ -32,7 +33,7 @@ class Trial:
         rows = self.taken.words(self.taken.rows)
         lines = [f"{_capital(rows)}: {_rejected(self.rejects)}."]
         if self.pictures:
-            seen = f"{self.pictures:,} pictures" if self.pictures > 1 else "1 picture"
+            seen = counted(self.pictures, "picture")
             lines.append(f"The headers of {seen}: {_rejected(self.bad_pictures)}; pixels were not decoded.")
         return lines
 
@@ -79,7 +80,8 @@ def _rejected(rejects: Mapping[tuple[str, str], int]) -> str:
         f"{count:,} {reason}{f' in column {column}' if column else ''}"
         for (reason, column), count in sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return f"{sum(rejects.values()):,} would be rejects ({', '.join(told)})"
+    count = sum(rejects.values())
+    return f"{count:,} would be {'a reject' if count == 1 else 'rejects'} ({', '.join(told)})"
 
 
 def _capital(text: str) -> str:

@@ -29,7 +29,7 @@ def write_draft(draft: Draft, name: str, folder: str, notes: Sequence[str]) -> s
     page = Page()
     for note in notes:
         page.text(f"# {note}")
-    page.add("name", name)
+    page.add("name", name, "the shards are named after it")
     page.text("")
     _add_sources(page, draft, folder)
     page.text("")
@@ -67,9 +67,9 @@ def _value(option: str, value: Any, folder: str) -> Any:
 
 
 def relative(path: str, folder: str) -> str:
-    """A path, as it is seen from the working folder, as a spec in `folder` says it.
+    """An absolute path, or a URL, as a spec that lies in `folder`, which is absolute, says it.
 
-    >>> relative("data/rows.jsonl", "specs")
+    >>> relative("/home/ann/data/rows.jsonl", "/home/ann/specs")
     '../data/rows.jsonl'
 
     Raises:
@@ -79,11 +79,9 @@ def relative(path: str, folder: str) -> str:
         raise UnknownDataError(f"{ascii(path)}: a path that is not UTF-8 cannot be written down: rename it")
     if "://" in path:
         return path
-    if os.path.isabs(path) and not f"{path}/".startswith(f"{os.path.abspath(folder)}/"):
-        return path
-    start = os.path.abspath(folder)
-    seen = os.path.relpath(path, escape(start) if is_glob(path) and not os.path.exists(path) else start)
-    return seen + "/" if path.endswith("/") or os.path.isdir(path) else seen
+    is_there = os.path.exists(path)
+    seen = os.path.relpath(path, folder if is_there or not is_glob(path) else escape(folder))
+    return f"{seen}/" if os.path.isdir(path) else seen
 
 
 def _add_choice(page: Page, key: str, value: str | None, why: str, stands_for: str) -> None:

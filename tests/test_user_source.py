@@ -1,0 +1,223 @@
+"""A user's own function as a source, and the user's code on its way to other processes."""
+
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from pipeline.errors import UserError
+from pipeline.image_refs import parse
+from pipeline.sources import user
+from pipeline.sources.base import SourceError
+from pipeline.sources.user import UserRows
+from pipeline.user_code import UserCode, UserCodeError, load
+from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
+
+ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
+READER = """
+from pathlib import Path
+import numpy as np
+from words import word
+from lib.deep import more as deep
+
+def rows(count=3, part=0, fail=None, odd=None):
+    row = {}
+    for number in range(count):
+        if number == fail:
+            raise KeyError(number)
+        row.update(id=f"{part}-{number}", text=word(number), n=np.float32(number / 2))
+        yield odd if odd is not None and number == 1 else row
+
+def parts(count=3):
+    return list(range(count))
+
+def pictures():
+    yield {"image": b"\\xff", "tags": ("a", "b"), "meta": {"boxes": [{"x": 1}, {"x": 2}]}}
+    yield {"image": Path("x/a.png"), "tags": [], "meta": {"boxes": []}}
+    yield {"image": "../a.png", "tags": None}
+
+def none(): return None
+def empty(): return iter(())
+def bad_parts(): return {1}
+TABLE = 7
+"""
+FILES_OF_CODE = {
+    "reader.py": READER,
+    "words.py": "import lib\ndef word(number):\n    return f'text {number}'\n",
+    "lib/__init__.py": "from .deep import more\n",
+    "lib/deep/more.py": "X = 1\n",
+    "unused.py": "raise SystemExit\n",
+    "broken.py": "x = (\n",
+    "fails.py": "import os\n\n1 / 0\n",
+    "needs.py": "import not_there_at_all\n",
+    "random.py": "def rows(): ...\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    for path, text in FILES_OF_CODE.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    modules, finders = set(sys.modules), list(sys.meta_path)
+    UserCode.of(["reader:rows"], str(tmp_path)).install()
+    yield tmp_path
+    UserCode("", {}).install()
+    sys.meta_path[:] = finders
+    assert not {"reader", "words", "lib"} & (set(sys.modules) - modules)
+
+
+def source(rows: str = "reader:rows", **options: Any) -> UserRows:
+    return UserRows(format="python", rows=rows, **options)
+
+
+@pytest.mark.parametrize("block_rows", [1, 4096])
+def test_rows(monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
+    monkeypatch.setattr(user, "BLOCK_ROWS", block_rows)
+    found = read(source(options={"count": 30}, count=29, inputs=["*.py"]), ASKED)
+    assert found.rows == [{"id": f"0-{row}", "text": f"text {row}", "n": row / 2} for row in range(30)]
+    assert len(set(found.keys)) == 30
+    assert (found.plan.rows, found.plan.notes) == (29, [])
+
+
+def test_parts_are_chunks() -> None:
+    found = read(source(parts="reader:parts", options={"count": 2}), ASKED)
+    assert [row["id"] for row in found.rows] == ["0-0", "0-1", "1-0", "1-1"]
+    assert [chunk.file for chunk in found.plan.chunks] == ["reader:rows 0", "reader:rows 1"]
+    assert source().locate(found.plan.chunks[1], 1) == ("reader:rows 1", 2)
+
+
+def test_values_of_any_type(tmp_path: Path) -> None:
+    asked = {"image": IMAGE, "tags": replace(CATEGORY, many=True), "meta.boxes.x": replace(NUMBER, many=True)}
+    found = read(source("reader:pictures", path=str(tmp_path)), asked)
+    assert [parse(row.pop("image")).path for row in found.rows] == ["", "x/a.png"]
+    assert found.rows == [{"tags": ["a", "b"], "meta.boxes.x": [1, 2]}, {"tags": [], "meta.boxes.x": []}]
+    assert [fault[:2] for fault in found.faults] == [("forbidden_path", "image")]
+
+
+def test_what_is_noted_and_counted(tmp_path: Path) -> None:
+    plan = source(path=str(tmp_path), options={"count": 99}, inputs=["lib/**"]).plan(FILES, ASKED, 1)
+    assert [file.path for file in plan.inputs] == ["lib/__init__.py", "lib/deep/more.py"]
+    assert plan.notes == [
+        "how many rows `reader:rows` yields is not known: give `count`, which the number of shards follows"
+    ]
+    plan = source(options={"count": 99}, count=1000).plan(FILES, ASKED, 1)
+    assert (plan.rows, 10_000 < plan.bytes < 20_000) == (1000, True)
+    assert plan.notes == [
+        "what `reader:rows` reads is not known: give `inputs`, or a build is not repeated where data changes"
+    ]
+    assert source().plan(FILES, ASKED, 1).rows == 3
+
+
+@pytest.mark.parametrize("odd", [[1], "text", 7])
+def test_a_row_that_is_no_dictionary(odd: Any) -> None:
+    found = read(source(options={"odd": odd}), ASKED)
+    message = f"the row is no dictionary, but a value of the type {type(odd).__name__}"
+    assert [(reject.position, reject.reason, reject.message) for reject in found.rejects] == [
+        (1, "malformed_row", message)
+    ]
+    assert len(found.rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"options": {"fail": 0}}, "`reader:rows` failed in reader.py, line 11: KeyError: 0"),
+        (
+            {"options": {"cuont": 1}},
+            "`reader:rows` cannot be called with cuont: got an unexpected keyword argument 'cuont'",
+        ),
+        ({"rows": "reader:none"}, "`reader:none` should yield dictionaries, it gave a value of the type NoneType"),
+        ({"rows": "reader:empty"}, "`reader:empty` gives no row: it should yield dictionaries, such as"),
+        ({"rows": "reader:parts"}, "`reader:parts` gives no row"),
+        ({"rows": "reader:rowz"}, "`reader:rowz`: the module reader has no function `rowz`; did you mean `rows`?"),
+        ({"rows": "reader:TABLE"}, "`reader:TABLE` is no function, but a value of the type int"),
+        ({"parts": "reader:bad_parts"}, "`reader:bad_parts` should give a list of JSON values: "),
+        ({"parts": "reader:none"}, "`reader:none` should give a list of at least one part, got NoneType"),
+        ({"inputs": ["*.nope"]}, "`inputs`: no file matches *.nope"),
+    ],
+)
+def test_mistakes_end_the_plan(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        UserRows(format="python", **{"rows": "reader:rows", **options}).plan(FILES, ASKED, 1)
+    assert str(raised.value).startswith(message)
+
+
+def test_a_column_that_no_row_has() -> None:
+    with pytest.raises(
+        SourceError, match="`reader:rows` has no column 'txt' in its first rows; it has id, text, n; did you"
+    ):
+        source().plan(FILES, {"txt": TEXT}, 1)
+    assert read(source(), {"txt": replace(TEXT, optional=True)}).rows == [{"txt": None}] * 3
+
+
+def test_a_failure_while_reading_ends_the_build() -> None:
+    late = source(options={"count": 30, "fail": 25})
+    with pytest.raises(UserCodeError, match="`reader:rows` failed in reader.py, line 11: KeyError: 25") as raised:
+        read(late, ASKED)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize(
+    "reference", ["reader", "reader:", ":rows", "a b:c", "../reader:rows", "reader.py:rows:x", "os.:x"]
+)
+def test_what_is_no_reference(reference: str) -> None:
+    with pytest.raises(ValidationError, match="should be `module:function`, got "):
+        source(reference)
+    with pytest.raises(UserCodeError, match="is no `module:function`, such as `reader:rows`"):
+        load(reference)
+
+
+def test_code_is_gathered_with_what_it_imports(folder: Path) -> None:
+    code = UserCode.of(["reader:rows", "reader:parts", "json:loads"], str(folder))
+    assert list(code.files) == ["lib/__init__.py", "lib/deep/more.py", "reader.py", "words.py"]
+    moved = UserCode("/elsewhere", dict(reversed(code.files.items())))
+    assert moved.sha256 == code.sha256
+    assert replace(code, files={**code.files, "words.py": b""}).sha256 != code.sha256
+
+
+def test_code_is_imported_where_its_folder_is_not(folder: Path) -> None:
+    code = pickle.loads(pickle.dumps(UserCode.of(["reader:rows"], str(folder))))
+    other = replace(code, files={**code.files, "words.py": b"def word(number):\n    return 'other'\n"})
+    for path in ("reader.py", "words.py"):
+        os.remove(folder / path)
+    other.install()
+    other.install()
+    assert next(load("reader:rows")())["text"] == "other"
+    assert load("reader:rows").__code__.co_filename == str(folder / "reader.py")
+    assert str(folder) not in sys.path
+    with pytest.raises(UserCodeError, match="`unused:rows`: there is no module unused"):
+        load("unused:rows")
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("raeder:rows", "`raeder:rows`: there is no raeder.py in .*, and no such package; did you mean `reader`?"),
+        ("broken:rows", r"broken.py, line 1: '\(' was never closed"),
+        ("random:rows", "`random:rows`: a module of Python's or Recordmill's has this name: rename yours"),
+        ("link:rows", "link.py is a link that leaves the spec's folder"),
+        ("fails:rows", "`fails:rows` failed in fails.py, line 3: ZeroDivisionError: division by zero"),
+        (
+            "needs:rows",
+            "`needs:rows` failed in needs.py, line 1: ModuleNotFoundError: No module named 'not_there_at_all'",
+        ),
+    ],
+)
+def test_code_that_cannot_be_loaded(folder: Path, tmp_path_factory: Any, reference: str, message: str) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "link.py"
+    outside.write_text("def rows(): ...\n")
+    (folder / "link.py").symlink_to(outside)
+    with pytest.raises(UserCodeError, match=message):
+        gathered_and_loaded(reference, str(folder))
+
+
+def gathered_and_loaded(reference: str, folder: str) -> Any:
+    UserCode.of([reference], folder).install()
+    return load(reference)

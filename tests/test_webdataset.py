@@ -1,0 +1,301 @@
+"""WebDataset's tar files: samples and their members, pictures where they lie, hostile and damaged files."""
+
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.image_refs import parse
+from pipeline.sources import tar_members, webdataset
+from pipeline.sources.base import SourceError
+from pipeline.sources.sample_columns import parts
+from pipeline.sources.tar_samples import split_name
+from pipeline.sources.webdataset import WebDataset
+from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, read
+
+Member = tuple[str, bytes | str]
+ASKED = {"__key__": CATEGORY, "txt": TEXT}
+LEFT_OUT = "members that are no part of a sample, left out: "
+
+
+def tar(*members: Member | tarfile.TarInfo, **options: Any) -> bytes:
+    """A tar file; links and devices are given as `TarInfo`."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", **options) as opened:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                opened.addfile(member)
+                continue
+            name, content = member
+            data = content.encode() if isinstance(content, str) else content
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            opened.addfile(info, io.BytesIO(data))
+    return file.getvalue()
+
+
+def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def source(path: object) -> WebDataset:
+    return WebDataset(format="webdataset", path=str(path))
+
+
+def texts(count: int) -> bytes:
+    return tar(*((f"{row:04}.txt", f"text {row}") for row in range(count)))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("0001.jpg", ("0001", "jpg")),
+        ("./train/0001.SEG.Png", ("train/0001", "seg.png")),
+        ("a.b/c.txt", ("a.b/c", "txt")),
+        ("../0001.jpg", ("../0001", "jpg")),
+        ("/etc/0001.jpg", ("/etc/0001", "jpg")),
+        ("README", None),
+        (".DS_Store", None),
+        ("x/._0001.jpg", None),
+        ("0001.", None),
+        ("__meta__/0001.jpg", None),
+        ("__urls__", None),
+    ],
+)
+def test_names(name: str, expected: tuple[str, str] | None) -> None:
+    assert split_name(name) == expected
+
+
+def test_what_a_column_is() -> None:
+    found = [(part.extension, part.field) for part in parts("JPG; png;meta.json.a.b")]
+    assert found == [("jpg", None), ("png", None), ("meta.json.a.b", None), ("meta.json", "a.b")]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_samples(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    info = {"caption": "a cat", "size": {"h": 3}, "boxes": [{"x": [1, 2]}, {"x": [3, 4]}]}
+    asked = {
+        "jpg;png": IMAGE,
+        "txt": TEXT,
+        "cls": INTEGER,
+        "name;cls": CATEGORY,
+        "json.caption": TEXT,
+        "json.size.h": NUMBER,
+        "json.boxes.x": replace(NUMBER, many=True),
+        "tags": replace(CATEGORY, many=True),
+        "__key__": CATEGORY,
+    }
+    rest: list[Member] = [
+        ("txt", "a cat\n"),
+        ("cls", "7\n"),
+        ("json", json.dumps(info)),
+        ("tags", "a, b\n"),
+        ("npy", "?"),
+    ]
+    first: list[Member] = [
+        ("x/1.JPG", b"\xff\xd8"),
+        ("x/1.name", "cat\r\n"),
+        *((f"x/1.{end}", data) for end, data in rest),
+    ]
+    second: list[Member] = [(f"x/2.{end}", data) for end, data in [("jpg", b""), ("png", b"png"), *rest]]
+    name = "a.tar" if pack is bytes else "a.tar.gz"
+    path = write(tmp_path / name, pack(tar(("README", "?"), special("x", tarfile.DIRTYPE), *first, *second[1:])))
+    found = read(source(tmp_path), asked)
+    pictures = [parse(row.pop("jpg;png")) for row in found.rows]
+    if pack is bytes:
+        data = path.read_bytes()
+        pictures = [replace(one, data=data[one.offset : one.offset + (one.length or 0)]) for one in pictures]
+        assert {one.path for one in pictures} == {name}
+    assert [one.data for one in pictures] == [b"\xff\xd8", b"png"]
+    common = {"txt": "a cat\n", "cls": 7, "json.caption": "a cat", "json.size.h": 3, "json.boxes.x": [1, 2, 3, 4]}
+    common["tags"] = ["a", "b"]
+    assert found.rows == [
+        {**common, "name;cls": "cat", "__key__": "x/1"},
+        {**common, "name;cls": "7", "__key__": "x/2"},
+    ]
+    assert found.keys == [b"x/1", b"x/2"]
+    assert (found.plan.rows, found.rejects) == (2, [])
+    assert found.plan.notes == [f"{LEFT_OUT}1 (README)", "columns that nothing reads: npy"]
+
+
+def test_rows_do_not_depend_on_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.tar", texts(50))
+    found = read(source(path), ASKED, chunk_bytes=3000)
+    assert found.rows == [{"__key__": f"{row:04}", "txt": f"text {row}"} for row in range(50)]
+    assert (len(found.plan.chunks), found.plan.rows) == (17, 50)
+    monkeypatch.setattr(webdataset, "BLOCK_BYTES", 20)
+    assert read(source(path), ASKED).rows == found.rows
+
+
+def test_rows_of_compressed_files_are_estimated(tmp_path: Path) -> None:
+    write(tmp_path / "a.tar.gz", gzip.compress(texts(5000)))
+    write(tmp_path / "b.tgz", gzip.compress(texts(3)))
+    found = read(source(tmp_path), ASKED)
+    assert len(found.rows) == 5003
+    assert 2500 < found.plan.rows < 10_000
+
+
+ABSENT, NO_OBJECT = "the column is absent, null or empty", "the member .json is no JSON object"
+INVALID = "the column's bytes are not UTF-8"
+FAULTS: dict[str, tuple[str, bytes | str, dict[str, Any], str, str]] = {
+    "no member": ("1.txt", "a", {"txt": TEXT, "cls": INTEGER}, "missing_value", ABSENT),
+    "an empty picture": ("1.jpg", "", {"jpg": IMAGE}, "missing_value", ABSENT),
+    "no number": ("1.cls", "a", {"cls": INTEGER}, "wrong_type", "wanted a 64-bit integer, found another string"),
+    "no UTF-8": ("1.txt", b"\xff", {"txt": TEXT}, "invalid_utf8", INVALID),
+    "two lines": ("1.cls", "a\nb\n", {"cls": CATEGORY}, "wrong_type", "a category is one line, this one holds"),
+    "a list": ("1.json", "[1]", {"json.a": TEXT}, "malformed_row", NO_OBJECT),
+    "cut JSON": ("1.json", '{"a": ', {"json.a": TEXT}, "malformed_row", f"{NO_OBJECT}: Expecting value, character 7"),
+    "JSON of bytes": ("1.json", b'{"a": "\xff"}', {"json.a": TEXT}, "malformed_row", f"{NO_OBJECT}: it is not UTF-8"),
+    "deep JSON": ("1.json", "[" * 100_000, {"json.a": TEXT}, "malformed_row", NO_OBJECT),
+    "a surrogate": ("1.json", r'{"a": "\ud800"}', {"json.a": TEXT}, "invalid_utf8", INVALID),
+    "a type": ("1.json", '{"a": "1"}', {"json.a": NUMBER}, "wrong_type", "wanted a number, found a string"),
+    "a field": ("1.json", '{"a": null}', {"json.a": NUMBER}, "missing_value", ABSENT),
+    "a path": ("1.json", '{"a": "/a.png"}', {"json.a": IMAGE}, "forbidden_path", "the path is absolute, is a URL"),
+    "a name": ("\udcff.txt", "a", {"txt": TEXT}, "invalid_utf8", "the sample's name is not UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "asked", "reason", "message"), FAULTS.values(), ids=FAULTS)
+def test_faults(tmp_path: Path, name: str, content: bytes | str, asked: Any, reason: str, message: str) -> None:
+    good: list[Member] = [("0.txt", "a"), ("0.cls", "1"), ("0.json", '{"a": 1}'), ("0.jpg", "x")]
+    data = tar(*good, (name, content), format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
+    (fault,) = read(source(write(tmp_path / "a.tar", data)), asked).rejects[-1:]
+    assert (fault.position, fault.reason) == (1, reason)
+    assert fault.message.startswith(message)
+    assert fault.key == ("1" if name.startswith("1") else None)
+
+
+def test_a_text_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.sources.tar_samples.MAX_DATA_BYTES", 10)
+    path = write(tmp_path / "a.tar", tar(("1.txt", "x" * 11), ("2.txt", "x" * 10), ("2.jpg", "y" * 99)))
+    found = read(source(path), ASKED)
+    assert found.faults == [("too_large", "txt", "the member .txt is longer than 64 MiB")]
+    assert len(read(source(path), {"jpg": replace(IMAGE, optional=True)}).rows) == 2
+
+
+def test_a_member_that_comes_twice(tmp_path: Path) -> None:
+    found = read(source(write(tmp_path / "a.tar", tar(("1.txt", "a"), ("1.TXT", "b"), ("2.txt", "c")))), ASKED)
+    assert found.faults == [("malformed_row", None, "the sample has two members .txt")]
+    assert found.keys == [b"2"]
+
+
+def test_the_same_name_later_is_another_sample(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tar", tar(("1.txt", "a"), ("2.txt", "b"), ("1.txt", "c"), ("./3.txt", "d")))
+    assert read(source(path), ASKED).keys == [b"1", b"2", b"1", b"3"]
+
+
+def test_nothing_is_followed_or_written(tmp_path: Path) -> None:
+    members = [
+        special("1.jpg", tarfile.SYMTYPE, "/etc/passwd"),
+        special("1.png", tarfile.LNKTYPE, "../x"),
+        special("1.dev", tarfile.CHRTYPE),
+        special("1.fifo", tarfile.FIFOTYPE),
+        ("../../1.txt", "a"),
+        ("/etc/2.txt", "b"),
+        ("x" * 300 + "/3.txt", "c"),
+    ]
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        folder = tmp_path / str(kind)
+        folder.mkdir()
+        found = read(source(write(folder / "a.tar", tar(*members, format=kind))), ASKED)
+        assert [row["__key__"] for row in found.rows] == ["../../1", "/etc/2", "x" * 300 + "/3"]
+        assert found.plan.notes == [f"{LEFT_OUT}4 (1.jpg, 1.png, 1.dev and 1 more)"]
+        assert [file.name for file in folder.iterdir()] == ["a.tar"]
+
+
+def test_headers_for_all_members_keep_a_file_whole(tmp_path: Path) -> None:
+    data = tar(*((f"{row}.txt", "a") for row in range(9)), format=tarfile.PAX_FORMAT, pax_headers={"comment": "x"})
+    found = read(source(write(tmp_path / "a.tar", data)), ASKED, chunk_bytes=1)
+    assert (len(found.rows), len(found.plan.chunks)) == (9, 1)
+
+
+GOOD = tar(("0.txt", "z"), ("0.cls", "0"), ("1.txt", "a"), ("1.cls", "1"), ("2.txt", "b" * 600), ("2.cls", "2"))
+AT = 4096  # where the header of 2.txt begins; its last member's begins at 5632
+
+
+def patched(data: bytes, at: int, new: bytes) -> bytes:
+    """A tar file with a header changed, whose checksum is put right."""
+    header = bytearray(data[at // 512 * 512 :][:512])
+    header[at % 512 : at % 512 + len(new)] = new
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return data[: at // 512 * 512] + bytes(header) + data[at // 512 * 512 + 512 :]
+
+
+HUGE = patched(GOOD, AT + 124, b"%011o" % (1 << 30))
+CHAIN = patched(patched(GOOD[AT : AT + 512], 124, b"0" * 11), 156, b"x") * 5000
+DAMAGE: dict[str, tuple[bytes, int, str]] = {
+    "a header": (GOOD[:AT] + b"?" + GOOD[AT + 1 :], 1, "the tar file is damaged behind byte 4096"),
+    "another file": (GOOD[:AT] + b"GIF89a" + bytes(9000), 1, "the tar file is damaged behind byte 4096"),
+    "cut in a header": (GOOD[: AT + 99], 1, "the tar file is damaged behind byte 4096"),
+    "cut in a member": (GOOD[: AT + 700], 2, "the tar file is cut off in the member at byte 4096"),
+    "cut in the last member": (GOOD[: AT + 2048], 2, "the tar file is cut off in the member at byte 5632"),
+    "1 GB": (HUGE, 2, "the tar file is cut off in the member at byte 4096"),
+    "a negative size": (
+        patched(GOOD, AT + 124, b"\xff" * 12),
+        1,
+        "the tar file is damaged (a negative size) behind byte",
+    ),
+    "a long name": (patched(HUGE, AT + 156, b"L"), 1, "the tar file is damaged (a header of 1073741824 bytes) behind"),
+    "headers that never end": (GOOD[:AT] + CHAIN, 1, "the tar file is damaged (RecursionError) behind byte "),
+}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize(("data", "good", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_files(tmp_path: Path, data: bytes, good: int, message: str, pack: Callable[[bytes], bytes]) -> None:
+    name = "a.tar" if pack is bytes else "a.tar.gz"
+    found = read(source(write(tmp_path / name, pack(data))), {"txt": TEXT, "cls": INTEGER})
+    assert found.rows == [{"txt": "z", "cls": 0}, {"txt": "a", "cls": 1}][:good]
+    ((reason, column, said),) = found.faults
+    assert (reason, column) == ("damaged_record", None)
+    if pack is bytes:
+        assert said.startswith(message)
+    assert said.endswith("; the sample there, and what lies behind it in the file, cannot be read")
+    assert found.plan.rows == good + 1
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-500], lambda data: data[:-500] + bytes(500)])
+def test_compressed_data_that_is_damaged(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    found = read(source(write(tmp_path / "a.tar.gz", spoil(gzip.compress(texts(5000))))), ASKED)
+    assert [fault[0] for fault in found.faults] == ["damaged_record"]
+    assert len(found.rows) > 4000
+
+
+def test_a_missing_end_is_noted(tmp_path: Path) -> None:
+    found = read(source(write(tmp_path / "a.tar", GOOD[:6656])), {"txt": TEXT, "cls": INTEGER})
+    assert len(found.rows) == 3
+    assert found.plan.notes == ["maybe cut off, because the mark is missing that a tar file ends with: 1 (a.tar)"]
+
+
+@pytest.mark.parametrize(
+    ("data", "asked", "message"),
+    [
+        (b"no tar file" * 99, ASKED, "a.tar holds no sample, such as 0001.jpg and 0001.txt: the tar file is damaged"),
+        (tar(("README", "a")), ASKED, "a.tar holds no sample, such as 0001.jpg and 0001.txt$"),
+        (GOOD, {"text": TEXT}, "a.tar has no column 'text'; it has cls, txt; did you mean 'txt'?"),
+        (tar(("1.json", '{"caption": 1}')), {"json.captoin": TEXT}, "; did you mean 'json.caption'?"),
+    ],
+)  # fmt: skip
+def test_sources_that_cannot_be_read(tmp_path: Path, data: bytes, asked: Any, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        source(write(tmp_path / "a.tar", data)).plan(FILES, asked, 1)
+
+
+def test_no_walk_holds_a_file_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar_members, "SKIPPED_BYTES", 1000)
+    path = write(tmp_path / "a.tar.gz", gzip.compress(tar(("1.jpg", bytes(100_000)), ("1.txt", "a"))))
+    assert len(read(source(path), ASKED).rows) == 1
