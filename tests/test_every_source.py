@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
+from pipeline.build import build
 from pipeline.files import BeamFiles
 from pipeline.images import Pictures
 from pipeline.plan import make_plan, make_work

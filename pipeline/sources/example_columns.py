@@ -23,12 +23,8 @@ ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "i
 HEAD = 64  # bytes of a picture: enough to find it by
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record's data lies: in a file that is not compressed, relative to the source's root."""
-
-    file: str
-    offset: int
+Piece = tuple[bytes, str, int]
+"""A record's data and where it lies: in a file that is not compressed, relative to the source's root; its byte offset."""
 
 
 @dataclass
@@ -49,7 +45,7 @@ class ExampleColumn:
         self._parts: dict[str, _Part] = {}
         self._faults: Faults = {}
 
-    def add(self, first: int, examples: Sequence[Example], pieces: Sequence[tuple[bytes, Place]] | None) -> None:
+    def add(self, first: int, examples: Sequence[Example], pieces: Sequence[Piece] | None) -> None:
         """Adds the values of the next rows.
 
         Args:
@@ -57,12 +53,15 @@ class ExampleColumn:
             examples: one a row.
             pieces: each row's record and its place, where pictures can stay there.
         """
+        name, add = self._name, self._add_list if self._column.many else self._add_value
         in_place = pieces if self._column.type is ColumnType.IMAGE else None
-        add = self._add_list if self._column.many else self._add_value
         for row, example in enumerate(examples):
-            kind, values = example.values(self._name) or ("", ())
+            found = example.values(name)
+            if found is None:
+                continue
+            kind, values = found
             if in_place and kind == BYTES:
-                kind, values = PIECES, [_piece(value, *in_place[row]) for value in values]
+                kind, values = PIECES, [_reference(value, *in_place[row]) for value in values]
             add(first + row, kind, values)
 
     def typed(self, rows: int, faults: Faults) -> pa.Array:
@@ -86,11 +85,10 @@ class ExampleColumn:
             self._faults[row] = Fault("wrong_type", f"wanted one value, found {len(values)}", self._name)
 
     def _add_list(self, row: int, kind: str, values: Sequence[Any]) -> None:
-        if kind:
-            part = self._part(kind)
-            part.rows.append(row)
-            part.lengths.append(len(values))
-            part.flat.extend(values)
+        part = self._part(kind)
+        part.rows.append(row)
+        part.lengths.append(len(values))
+        part.flat.extend(values)
 
     def _part(self, kind: str) -> _Part:
         part = self._parts.get(kind)
@@ -112,11 +110,11 @@ class ExampleColumn:
         return typed
 
 
-def _piece(value: bytes, record: bytes, place: Place) -> bytes | None:
+def _reference(value: bytes, record: bytes, file: str, offset: int) -> bytes | None:
     """Refers to where a value lies in its record: to where the same bytes come first."""
     if not value:
         return None
     at = record.find(value[:HEAD])
     while not record.startswith(value, at):
         at = record.find(value[:HEAD], at + 1)
-    return to_piece(place.file, place.offset + at, len(value))
+    return to_piece(file, offset + at, len(value))

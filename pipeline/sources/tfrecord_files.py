@@ -20,7 +20,7 @@ from pipeline.columns import Columns, ColumnType
 from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows, check_columns, make_block
-from pipeline.sources.example_columns import ExampleColumn, Place
+from pipeline.sources.example_columns import ExampleColumn, Piece
 from pipeline.sources.inflate import Inflated
 from pipeline.sources.paths import join
 from pipeline.sources.tables import Cut, Table
@@ -191,22 +191,22 @@ class _Rows:
 
     def add(self, group: list[Record]) -> None:
         """Parses records."""
-        examples, pieces = list[Example](), list[tuple[bytes, Place]]()
+        examples, pieces = list[Example](), list[Piece]()
         for position, (offset, record) in enumerate(group, self.first + self.covered):
             if isinstance(record, Damage):
                 self._refuse(position, record.reason, record.message)
             elif example := parse(record):
                 examples.append(example)
-                pieces.append((record, Place(self._chunk.file, offset + HEADER_BYTES)))
+                pieces.append((record, self._chunk.file, offset + HEADER_BYTES))
                 self._positions.append(position)
             else:
                 self._refuse(position, "malformed_row", NO_EXAMPLE, _digest(record) if self._with_key else None)
         for column in self._columns.values():
             column.add(len(self._positions) - len(examples), examples, None if self._chunk.work.compressed else pieces)
         if self._with_key:
-            self._keys += [_digest(record) for record, _ in pieces]
+            self._keys += [_digest(record) for record, _, _ in pieces]
         self.covered += len(group)
-        self.bytes += sum(len(record) for record, _ in pieces)
+        self.bytes += sum(len(record) for record, _, _ in pieces)
 
     def raw(self) -> RawRows:
         """The rows, typed."""

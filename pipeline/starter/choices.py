@@ -9,8 +9,9 @@ from typing import Any
 
 from pipeline.columns import Column, ColumnType
 from pipeline.globs import is_glob
+from pipeline.sources.image_paths import IMAGE
 from pipeline.spec import RESERVED
-from pipeline.starter.guess import FITS, ID, LABELS, Guess, share
+from pipeline.starter.guess import FITS, ID, LABELS, Guess, plain_name, share
 from pipeline.starter.readings import Reading, Sample
 from pipeline.starter.recognize import SPLITS
 
@@ -19,6 +20,7 @@ GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "trai
 LONGEST = 100
 PARTS = ("missing", "length", "orientation")
 """What features store beside themselves, as `<feature>_<part>`."""
+LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 FEW_ROWS = 20
 
@@ -48,7 +50,7 @@ def feature_names(columns: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for column in columns:
         last = column.rpartition(".")[2]
-        wishes = [valid_name(last, ""), valid_name(column, f"column_{len(names) + 1}")]
+        wishes = [IMAGE if ";" in column else valid_name(last, ""), valid_name(column, f"column_{len(names) + 1}")]
         wishes += [f"{wishes[1]}_column", *(f"{wishes[1]}_{number}" for number in range(2, len(columns) + 2))]
         names[column] = next(wish for wish in wishes if wish and _is_free(wish, names.values()))
     return names
@@ -71,12 +73,15 @@ def _is_name(guess: Guess) -> bool:
 
 
 def find_label(guesses: Mapping[str, Guess]) -> str | None:
-    """The column that a model learns to predict, by its name; none inside objects."""
-    kinds = {name: guess.kind for name, guess in guesses.items()}
-    known = {
-        name.lower(): name for name, kind in reversed(kinds.items()) if kind in ("category", "number", "categories")
-    }
+    """The column that a model learns to predict, by its name; of lists only one that is named as several."""
+    found = [name for name, guess in guesses.items() if guess.kind in LABEL_KINDS and _is_whole_row(name, guess)]
+    known = {plain_name(name).lower(): name for name in reversed(found)}
     return next((known[label] for label in LABELS if label in known), None)
+
+
+def _is_whole_row(name: str, guess: Guess) -> bool:
+    """Whether a column tells of the row, not of one of the things in it."""
+    return guess.kind != "categories" or (plain_name(name) == name and name.endswith("s"))
 
 
 def find_split(sample: Sample) -> tuple[str, Reading] | None:

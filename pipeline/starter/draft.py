@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from pipeline.columns import Column, ColumnType
 from pipeline.sources import AnySource
 from pipeline.sources.base import Files, Source
-from pipeline.sources.image_paths import LABEL, SPLIT
+from pipeline.sources.image_paths import IMAGE, LABEL, SPLIT
 from pipeline.starter.boxes import guess_boxes
 from pipeline.starter.choices import (
     FEW_ROWS,
@@ -25,7 +25,8 @@ from pipeline.starter.choices import (
 from pipeline.starter.columns import source_columns
 from pipeline.starter.contents import UnknownDataError
 from pipeline.starter.guess import LABELS, Guess, counted, distinct, feature, guess, guess_text, read, share_of, useless
-from pipeline.starter.pictures import guess_pictures, images_folder
+from pipeline.starter.picture_folders import images_folder
+from pipeline.starter.pictures import guess_pictures
 from pipeline.starter.readings import Reading, Sample
 from pipeline.starter.recognize import Found, recognize
 
@@ -142,20 +143,28 @@ def _without_unlabelled(found: Found, sample: Sample) -> Found:
 
 
 def _guesses(sample: Sample) -> dict[str, Guess]:
-    """What each column is, in their order; pictures first, since boxes are theirs."""
+    """What each column is, pictures first, since boxes are theirs; of one that is inside another only one of them."""
     guesses: dict[str, Guess] = {}
     for name in sample.names:
-        found = guess_pictures(sample, name) if name not in sample.columns.of_path or name == "image" else None
+        if _inside(name, guesses) or (name in sample.columns.of_path and name != IMAGE):
+            continue
+        found = guess_pictures(sample, name)
         if found is not None:
             guesses[name] = found
     image = next((name for name, one in guesses.items() if one.kind == "image"), None)
     for name in sample.names:
-        if name not in guesses:
-            found = guess_boxes(sample, name, image) if image else None
-            found = found or _guess_other(sample, name)
-            if found is not None:
-                guesses[name] = found
+        if name in guesses or _inside(name, guesses):
+            continue
+        found = guess_boxes(sample, name, image) if image else None
+        found = found or _guess_other(sample, name)
+        if found is not None:
+            guesses[name] = found
     return guesses
+
+
+def _inside(name: str, guesses: Mapping[str, Guess]) -> bool:
+    """Whether a column is a part of one that is a picture."""
+    return any(name.startswith(f"{other}.") and one.kind for other, one in guesses.items())
 
 
 def _guess_other(sample: Sample, name: str) -> Guess | None:

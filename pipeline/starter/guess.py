@@ -22,15 +22,29 @@ LABELS = (
     "sentiment", "rating",
 )  # fmt: skip
 """What a label is called, the surest names first."""
-TEXTS = ("text", "caption", "description", "title", "content", "sentence", "question", "answer", "prompt", "comment")
+TEXTS = (
+    "text",
+    "caption",
+    "description",
+    "title",
+    "content",
+    "sentence",
+    "question",
+    "answer",
+    "prompt",
+    "comment",
+    "txt",
+)
 """What a text is called, however often it comes again."""
 ID = re.compile(r"(?i)(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash)|.*[a-z](Id|ID|Key|Uuid)")
 MANY_CLASSES = 1_000
+MANY_WORDS = 4  # on average: hardly the name of a class
 FEW_ROWS = 20
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as `transforms.tokenizers` has it
 SEPARATORS = "|;,"
 LONG_NAME = 40  # characters: a longer string is hardly one of several names in a cell
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
+NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 PERCENTILE = 0.95
 
@@ -59,11 +73,13 @@ class Guess:
 
 def guess(sample: Sample, name: str) -> Guess | None:
     """Guesses what a column without pictures is; None where its parts are columns of their own."""
+    if any(other.startswith(f"{name}.") for other in sample.names):
+        return None
     for attempt in (_strings, _numbers, _names, _number_lists, _name_lists):
         found = attempt(sample, name)
         if found is not None:
             return found
-    return None if any(other.startswith(f"{name}.") for other in sample.names) else _unsuitable(sample, name)
+    return _unsuitable(sample, name)
 
 
 def guess_text(sample: Sample, name: str) -> Guess:
@@ -122,7 +138,7 @@ def _strings(sample: Sample, name: str) -> Guess | None:
     filled = [value for value in texts.values if value.strip()]
     if not filled:
         return useless(name, f"empty in {texts.of}", texts)
-    if not any(LEADING_ZERO.match(value) for value in filled):
+    if _are_numeric(filled) and not any(LEADING_ZERO.match(value) for value in filled):
         numbers = _numbers(sample, name)
         if numbers is not None:
             return numbers
@@ -137,13 +153,17 @@ def _cells(sample: Sample, name: str, filled: list[str]) -> Guess | None:
         several = [value for value in filled if separator in value.strip()]
         if 2 * len(several) < len(filled):
             continue
-        numbers = _number_lists(sample, name, separator)
-        if numbers is not None:
-            return numbers
+        if _are_numeric([part for value in several for part in value.split(separator) if part.strip()]):
+            return _number_lists(sample, name, separator)
         names = None if separator == " " else _name_lists(sample, name, separator)
         if names is not None and _are_names(names.reading, len(filled), separator):
             return names
     return None
+
+
+def _are_numeric(texts: list[str]) -> bool:
+    """Whether most strings are numbers: to try them as such is worth its cost."""
+    return 2 * sum(bool(NUMERIC.fullmatch(text)) for text in texts) > len(texts)
 
 
 def _are_names(names: Reading, cells: int, separator: str) -> bool:
@@ -163,7 +183,7 @@ def _text(sample: Sample, name: str, texts: Reading, filled: list[str]) -> Guess
     names = read(sample, name, ColumnType.CATEGORY)
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", names)
-    if is_category(name, names) and not (name.rpartition(".")[2].lower() in TEXTS and _is_prose(filled)):
+    if is_category(name, names) and not (plain_name(name).lower() in TEXTS and _is_prose(filled)):
         return _category(name, names)
     if _is_prose(filled) or _is_foreign(filled):
         return _words(name, texts, filled)
@@ -210,6 +230,8 @@ def is_category(name: str, names: Reading) -> bool:
     """Whether values are classes: each one comes several times, or the name says so and they are too few to tell."""
     if names.fit < FITS or not names.values:
         return False
+    if sum(len(value.split()) * count for value, count in names.distinct.items()) > MANY_WORDS * len(names.values):
+        return False
     if len(names.values) < FEW_ROWS:
         is_word = all(len(str(value).split()) < 3 for value in names.values)
         return is_word and (_is_label(name) or len(names.distinct) < len(names.values))
@@ -228,7 +250,12 @@ def _constant(name: str, values: Reading) -> Guess | None:
 
 
 def _is_label(name: str) -> bool:
-    return name.rpartition(".")[2].lower() in LABELS
+    return plain_name(name).lower() in LABELS
+
+
+def plain_name(name: str) -> str:
+    """The last part of a name: `label` of `image/class/label`, `json.label` and `objects.label`."""
+    return re.split(r"[./]", name)[-1]
 
 
 def distinct(names: Reading) -> str:
@@ -246,8 +273,8 @@ def _numbers(sample: Sample, name: str) -> Guess | None:
     classes = read(sample, name, ColumnType.CATEGORY)
     if is_whole and _is_label(name) and (is_category(name, classes) or len(classes.distinct) <= 2):
         return _category(name, classes)
-    if is_whole and ID.fullmatch(name.rpartition(".")[2]) and len(whole.distinct) == len(whole.values):
-        return feature(name, "raw", f"whole numbers, all different, in {whole.of}: names", whole, type="int64")
+    if is_whole and ID.fullmatch(plain_name(name)):
+        return feature(name, "raw", "whole numbers that name something, by the column's name", whole, type="int64")
     return _constant(name, numbers) or feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
 
 

@@ -1,19 +1,17 @@
-"""Columns of pictures: found by their values, measured by the headers of some; and the boxes in them."""
+"""Columns of pictures: found by their values, measured by the headers of some."""
 
-import posixpath
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pipeline.columns import Column, ColumnType
-from pipeline.globs import escape
 from pipeline.image_refs import parse
 from pipeline.sources.absent_files import why_absent
 from pipeline.sources.base import Files
+from pipeline.sources.image_paths import IMAGE
 from pipeline.sources.paths import is_image, join
 from pipeline.sources.pictures import DATA_URL
-from pipeline.sources.tables import Table
 from pipeline.starter.guess import FITS, Guess, counted, feature, read, share_of
 from pipeline.starter.readings import Reading, Sample
 from transforms.image_header import ImageError, check_pixels, read_header
@@ -46,41 +44,57 @@ class Looked:
 
 def guess_pictures(sample: Sample, name: str) -> Guess | None:
     """Guesses whether a column is a picture, or several; None where it is neither."""
-    for many in (False, True):
-        reading = _pictures(sample, name, many)
-        if reading is not None:
-            found = look(sample, name, many=many).found
-            if found or reading.values:
-                return _guess(name, reading, found, many)
-    return None
-
-
-def _pictures(sample: Sample, name: str, many: bool) -> Reading | None:
-    """The column as references to pictures; None where its values are no pictures, by their names or their headers."""
+    many = _are_many(sample, name)
+    if many is None:
+        return None
     texts = read(sample, name, ColumnType.TEXT, many=many)
-    if texts.fit >= FITS / 2:
-        named = sum(count for value, count in texts.distinct.items() if _names_picture(value))
-        is_picture = named and named >= FITS * sum(count for value, count in texts.distinct.items() if value.strip())
-        return texts if is_picture else None
-    pictures = sample.read(name, Column(ColumnType.IMAGE, many=many, optional=True), PICTURES)
-    looked = look(sample, name, many=many) if pictures.fit >= FITS else Looked()
-    return pictures if 2 * len(looked.found) > sum(map(len, looked.sizes)) else None
-
-
-def _names_picture(value: str) -> bool:
-    return value[:5].lower() == DATA_URL or (is_image(value.strip()) and "\n" not in value and "://" not in value)
-
-
-def _guess(name: str, reading: Reading, found: Sequence[Size], many: bool) -> Guess:
+    reading = sample.read(name, Column(ColumnType.IMAGE, many=many, optional=True), PICTURES)
+    found = look(sample, name, many=many).found
+    if not found and name != IMAGE:
+        return feature(name, "raw", "paths of pictures that were not found: the source's `images` says where", texts)
     size, why = _size(found)
-    what = f"{'lists of ' if many else ''}pictures, by their {'paths' if _are_paths(reading) else 'bytes'}"
+    what = f"{'lists of ' if many else ''}pictures, by their {'paths' if texts.fit >= FITS else 'bytes'}"
     guessed = feature(name, "image_sequence" if many else "image", what, reading, size=size, fit="pad")
     fit = "the whole picture; `crop` cuts it, `stretch` distorts it"
     return replace(guessed, why={**guessed.why, "size": why, "fit": fit})
 
 
-def _are_paths(reading: Reading) -> bool:
-    return any(isinstance(value, str) for value in reading.distinct)
+def _are_many(sample: Sample, name: str) -> bool | None:
+    """Whether a column is lists of pictures, or a picture; None where it is neither, by names or by headers."""
+    texts = read(sample, name, ColumnType.TEXT)
+    if texts.fit >= FITS / 2:
+        named = [value for value in texts.distinct if names_picture(value)]
+        if not named:
+            return None
+        is_many = any("," in value for value in named) and _are_named(read(sample, name, ColumnType.TEXT, many=True))
+        return is_many or (False if _are_named(texts) else None)
+    if any(read(sample, name, ColumnType.NUMBER, many=many).fit >= FITS for many in (False, True)):
+        return None
+    lists = read(sample, name, ColumnType.TEXT, many=True)
+    if lists.fit >= FITS / 2:
+        return True if _are_named(lists) else None
+    return next((many for many in (False, True) if _hold_pictures(sample, name, many)), None)
+
+
+def _are_named(texts: Reading) -> bool:
+    """Whether nearly all strings that are not blank name pictures."""
+    filled = sum(count for value, count in texts.distinct.items() if value.strip())
+    named = sum(count for value, count in texts.distinct.items() if names_picture(value))
+    return named >= FITS * filled > 0
+
+
+def _hold_pictures(sample: Sample, name: str, many: bool) -> bool:
+    """Whether bytes are pictures, by their headers."""
+    if sample.read(name, Column(ColumnType.IMAGE, many=many, optional=True), PICTURES).fit < FITS:
+        return False
+    looked = look(sample, name, many=many)
+    return 2 * len(looked.found) > sum(map(len, looked.sizes))
+
+
+def names_picture(value: str) -> bool:
+    """Whether a string is the path of a picture, or a `data:` URL."""
+    path = value.strip()
+    return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
 
 
 def _size(found: Sequence[Size]) -> tuple[list[int], str]:
@@ -156,46 +170,3 @@ def _has_header(head: bytes) -> bool:
     except ImageError:
         return len(head) < HEAD_BYTES
     return True
-
-
-def images_folder(sample: Sample, files: Files) -> str | None:
-    """The folder that the paths of pictures in a table are relative to, looked for below the source's root.
-
-    None where that is the file's own, or there is none.
-    """
-    source = sample.sources[0]
-    if not isinstance(source, Table):
-        return None
-    root = source.root(files)
-    pictures = [file.path[len(root) + 1 :] for file in files.match(f"{escape(root)}/**") if is_image(file.path)]
-    if not pictures:
-        return None
-    own = {posixpath.dirname(file.path) for file in source.plan(sample.files, {}, 1 << 20).inputs}
-    for name in sample.names:
-        folders = Counter(_folders(_paths(sample, name), pictures))
-        if folders:
-            best = max(folders, key=lambda folder: (folders[folder], folder in own, folder))
-            return None if best in own else join(root, best) if best else root
-    return None
-
-
-def _paths(sample: Sample, name: str) -> list[str]:
-    """Some values of a column that are paths of pictures."""
-    for many in (False, True):
-        values = read(sample, name, ColumnType.TEXT, many=many).distinct
-        paths = [value.strip() for value in values if _names_picture(value) and not value.startswith(DATA_URL)]
-        if paths:
-            return paths[:PICTURES]
-    return []
-
-
-def _folders(paths: Sequence[str], pictures: Sequence[str]) -> Iterator[str]:
-    """The folders that the paths may be relative to, one after another, each as often as it fits."""
-    by_name: dict[str, list[str]] = {}
-    for picture in pictures:
-        by_name.setdefault(posixpath.basename(picture), []).append(picture)
-    for path in paths:
-        plain = posixpath.normpath(path)
-        for picture in by_name.get(posixpath.basename(plain), ()):
-            if picture == plain or picture.endswith(f"/{plain}"):
-                yield picture[: -len(plain)].rstrip("/")

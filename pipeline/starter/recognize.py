@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pipeline.globs import escape, folder_prefix, glob_pattern, is_glob
+from pipeline.manifest import MANIFEST_FILE
 from pipeline.sources.base import FileInfo, Files
 from pipeline.sources.captions import OBJECT_ENDING, TEXT_ENDING
 from pipeline.sources.compression import codec
@@ -91,6 +92,9 @@ def _folder(files: Files, folder: str) -> Found:
     if not found:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
     inside = [replace(file, path=file.path[len(folder) + 1 :]) for file in found]
+    built = next((file.path for file in inside if posixpath.basename(file.path) == MANIFEST_FILE), None)
+    if built:
+        raise UnknownDataError(f"{folder} holds a dataset that is built already, {built}: see `recordmill show`")
     tables = _by_format(inside)
     if _are_pictures(inside, folder, tables):
         return _pictures(files, folder, inside, tables)
@@ -196,7 +200,7 @@ def _table(files: Files, form: str, found: Sequence[FileInfo], paths: Sequence[t
     options, why = _options(files, form, found)
     sources = [{**options, "path": path, **({"split": split} if split else {})} for path, split in paths]
     ordered = [{"format": source.pop("format"), "path": source.pop("path"), **source} for source in sources]
-    told = {"format": counted(len(found), "file")} if len(found) > 1 else {}
+    told = {"format": counted(len(found), "file")} if len(found) > 1 == len(paths) else {}
     return Found(ordered, {**told, **why})
 
 
