@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 setup(
     name="recordmill",
     version=re.search(r'VERSION = "(.+)"', (HERE / "pipeline/version.py").read_text())[1],
-    description="Raw images and text in; a versioned, training-ready TFRecord dataset out.",
+    description="Raw data in; a versioned, training-ready TFRecord dataset out.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

@@ -7,16 +7,15 @@
 `inputs` are the raw columns by feature, `outputs` what the built-in function made of them; what it returns is stored.
 """
 
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.user_code import load
+from pipeline.user_code import blame, load
 
 
 class PreprocessingError(UserError):
-    """The user's function failed, or gave what cannot be stored; the message is one clear line."""
+    """The user's function gave what cannot be stored; the message is one clear line."""
 
 
 class OwnPreprocessing:
@@ -30,7 +29,8 @@ class OwnPreprocessing:
         """Gives what is stored, by name.
 
         Raises:
-            PreprocessingError: the function raised, returned no mapping of tensors, or left the label out.
+            UserCodeError: the function raised.
+            PreprocessingError: it returned no mapping of tensors, or left the label out.
         """
         function = load(self._reference)
         try:
@@ -38,18 +38,10 @@ class OwnPreprocessing:
         except UserError:
             raise
         except Exception as error:
-            raise PreprocessingError(f"{self._reference} failed: {_last_line(error)}") from error
+            raise blame(error, self._reference) from error
         if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
             got = type(found).__name__
             raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")
         if self._label is not None and self._label not in found:
             raise PreprocessingError(f"{self._reference} returned no '{self._label}', which is the label")
         return found
-
-
-def _last_line(error: Exception) -> str:
-    """Where in the user's code an error was raised, and what it says."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "site-packages" not in frame.filename]
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}{where}"

@@ -112,7 +112,7 @@ def with_analyzed_columns(work: Work) -> Work:
     """
     if work.preprocessing is None:
         return work
-    own = tft.get_analyze_input_columns(make_preprocessing(work, make_analyzers(work)), analysis_specs(work))
+    own = set(tft.get_analyze_input_columns(make_preprocessing(work, make_analyzers(work)), analysis_specs(work)))
     pictures = own & set(work.images()) - work.analyzed
     if pictures:
         raise PreprocessingError(

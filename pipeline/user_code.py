@@ -158,6 +158,10 @@ class _Finder(MetaPathFinder):
     code: UserCode | None = None
 
     @classmethod
+    def invalidate_caches(cls) -> None:  # type: ignore[override]
+        """There is none."""
+
+    @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # type: ignore[override]
         if cls.code is None:
             return None

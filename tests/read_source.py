@@ -1,16 +1,33 @@
 """Reads a whole source, and holds what every source promises of its blocks."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
 from pipeline.rejects import Reject
-from pipeline.sources.base import Plan, Source
+from pipeline.sources.base import FileInfo, Files, Plan, Source
 
 FILES = BeamFiles()
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
+
+
+class FarFiles:
+    """Files of a URL, in memory."""
+
+    def __init__(self, **contents: bytes) -> None:
+        self._contents = {f"mem://far/{name.replace('_', '.')}": data for name, data in contents.items()}
+
+    def match(self, pattern: str) -> list[FileInfo]:
+        return [FileInfo(path, len(data), 0.0) for path, data in self._contents.items() if path == pattern]
+
+    def is_folder(self, path: str) -> bool:
+        return False
+
+    def open(self, path: str) -> BinaryIO:
+        return io.BytesIO(self._contents[path])
 
 
 @dataclass
@@ -28,12 +45,18 @@ class Read:
         return [(reject.reason, reject.column, reject.message) for reject in self.rejects]
 
 
-def read(source: Source, columns: Columns, chunk_bytes: int = 1 << 20, key: Sequence[str] | None = None) -> Read:
+def read(
+    source: Source,
+    columns: Columns,
+    chunk_bytes: int = 1 << 20,
+    key: Sequence[str] | None = None,
+    files: Files = FILES,
+) -> Read:
     """Plans and reads all chunks."""
-    found = Read(source.plan(FILES, columns, chunk_bytes), [], [], [])
+    found = Read(source.plan(files, columns, chunk_bytes), [], [], [])
     for chunk in found.plan.chunks:
         covered, places = 0, list[int]()
-        for block in source.read(chunk, FILES, columns, key):
+        for block in source.read(chunk, files, columns, key):
             table = block.table.to_pydict()
             assert {name: block.table.schema.field(name).type for name in columns} == {
                 name: column.arrow for name, column in columns.items()

@@ -12,7 +12,7 @@ import pytest
 from pipeline.sources import parquet
 from pipeline.sources.base import SourceError
 from pipeline.sources.parquet import Parquet
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, read
+from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
 ROWS = {"id": range(1000), "text": [f"text {row}" for row in range(1000)], "n": [row / 4 for row in range(1000)]}
@@ -173,6 +173,11 @@ def test_a_footer_that_lies_of_rows_ends_the_build(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **more: [*batches(*args, **more)][:-1])
     with pytest.raises(SourceError, match="a.parquet: the row groups 0 to 1 cannot be read: 1000 rows too few"):
         read(source(path), ASKED)
+
+
+def test_files_that_are_far_away(tmp_path: Path) -> None:
+    far = FarFiles(a_parquet=write(tmp_path / "a.parquet").read_bytes())
+    assert len(read(source("mem://far/a.parquet"), ASKED, files=far).rows) == 1000
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pipeline.sources.base import SourceError
 from pipeline.sources.tf_example import SEVERAL, parse
 from pipeline.sources.tfrecord_files import TFRecord
 from pipeline.tfrecord import frame, masked_crc
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, read
+from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
 NUMBERS = replace(NUMBER, many=True)
@@ -232,6 +232,14 @@ def test_the_rows_of_compressed_files_are_estimated_by_all(tmp_path: Path, monke
     write(tmp_path / "b.tfrecord", rows(3), gzip.compress)
     plan = source(tmp_path).plan(FILES, {"text": TEXT}, 1 << 20)
     assert 15_000 < plan.rows < 80_000
+
+
+def test_files_that_are_far_away_are_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"".join(map(frame, rows(2000)))
+    for pack, about in ((bytes, 100), (gzip.compress, 1100)):
+        found = read(source("mem://far/a.tfrecord"), ASKED, 1000, files=FarFiles(a_tfrecord=pack(data)))
+        assert (len(found.rows), len(found.plan.chunks)) == (2000, 1)
+        assert abs(found.plan.rows - 2000) < about
 
 
 def varint(value: int) -> bytes:

@@ -17,7 +17,7 @@ from pipeline.sources.base import SourceError
 from pipeline.sources.sample_columns import parts
 from pipeline.sources.tar_samples import split_name
 from pipeline.sources.webdataset import WebDataset
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, read
+from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 Member = tuple[str, bytes | str]
 ASKED = {"__key__": CATEGORY, "txt": TEXT}
@@ -138,6 +138,12 @@ def test_rows_do_not_depend_on_chunks(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (len(found.plan.chunks), found.plan.rows) == (17, 50)
     monkeypatch.setattr(webdataset, "BLOCK_BYTES", 20)
     assert read(source(path), ASKED).rows == found.rows
+
+
+def test_files_that_are_far_away_are_not_walked_through() -> None:
+    found = read(source("mem://far/a.tar"), ASKED, 1000, files=FarFiles(a_tar=texts(500)))
+    assert (len(found.rows), len(found.plan.chunks)) == (500, 1)
+    assert 480 < found.plan.rows < 520
 
 
 def test_rows_of_compressed_files_are_estimated(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from transforms import boxes, categories, category, image, image_sequence, number, numbers, raw, text
+from transforms import boxes, categories, category, image, image_sequence, number, numbers, own, raw, text
 from transforms.kind import Kind
 
 KINDS: Mapping[str, Kind] = {
@@ -15,4 +15,5 @@ KINDS: Mapping[str, Kind] = {
     "number": number,
     "numbers": numbers,
     "raw": raw,
+    "own": own,
 }

@@ -17,8 +17,8 @@ CATEGORIES = ["disc", "square"]
 def picture(random: np.random.Generator) -> tuple[Image.Image, dict[str, list[Any]]]:
     """A picture of any size, and its objects: each lies in a quarter of its own."""
     width, height = random.integers(60, 120, 2).tolist()
-    found = Image.new("RGB", (width, height), tuple(random.integers(0, 90, 3).tolist()))
-    draw = ImageDraw.Draw(found)
+    image = Image.new("RGB", (width, height), tuple(random.integers(0, 90, 3).tolist()))
+    draw = ImageDraw.Draw(image)
     boxes, categories = [], []
     for quarter in random.choice(4, random.integers(1, 4), replace=False).tolist():
         side = int(random.integers(12, 29))
@@ -29,7 +29,7 @@ def picture(random: np.random.Generator) -> tuple[Image.Image, dict[str, list[An
         shape((left, top, left + side - 1, top + side - 1), fill=tuple(random.integers(150, 256, 3).tolist()))
         boxes.append([left, top, side, side])  # COCO: x, y, width, height in pixels
         categories.append(category)
-    return found, {"bbox": boxes, "category": categories}
+    return image, {"bbox": boxes, "category": categories}
 
 
 def generate(folder: Path, pictures: int = 1000) -> None:
@@ -43,9 +43,10 @@ def generate(folder: Path, pictures: int = 1000) -> None:
         image.save(folder / file, quality=90)
         rows.append({"image": file, "objects": objects})
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    print(f"{folder}: {pictures} pictures, and rows.jsonl")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Generates pictures with boxes.")
+    parser = argparse.ArgumentParser(description="Generates pictures of shapes with boxes.")
     parser.add_argument("folder", type=Path)
     generate(parser.parse_args().folder)

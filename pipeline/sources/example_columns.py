@@ -24,7 +24,7 @@ HEAD = 64  # bytes of a picture: enough to find it by
 
 
 Piece = tuple[bytes, str, int]
-"""A record's data and where it lies: in a file that is not compressed, relative to the source's root; its byte offset."""
+"""A record's data, and where it lies: a file that is not compressed, relative to the source's root, and the offset."""
 
 
 @dataclass

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from pipeline.columns import Column, ColumnType
-from pipeline.starter.guess import FITS, Guess, feature, share_of
+from pipeline.starter.guess import FITS, Guess, feature, plain_name, share_of
 from pipeline.starter.pictures import PICTURES, Size, header_size
 from pipeline.starter.readings import Sample
 
-NAMED = re.compile(r"(?i)(.*[._])?(b?box(es)?|bounding_?box(es)?)")
+NAMED = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
 LIES = 0.98
 """The share of boxes that must lie in their pictures: real data has some that do not."""
 SLACK = 1.0  # pixel: some count from 1
@@ -30,7 +30,7 @@ USUAL = {
 
 def guess_boxes(sample: Sample, name: str, image: str) -> Guess | None:
     """Guesses whether a column is boxes in the pictures of another, `image`; None where it is not."""
-    if not NAMED.fullmatch(name):
+    if not NAMED.fullmatch(plain_name(name)):
         return None
     wanted = Column(ColumnType.NUMBER, many=True, optional=True, multiple=4)
     numbers = sample.read(name, wanted)

@@ -1,0 +1,107 @@
+"""A function of the user's that extends what is stored; the passes before the job; what is told of its mistakes."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipeline.build import build
+from pipeline.errors import UserError
+from pipeline.own_preprocessing import OwnPreprocessing
+from pipeline.reader import open_dataset
+from pipeline.spec import load_spec
+
+MODULE = """
+import tensorflow as tf
+import tensorflow_transform as tft
+from beside import double
+
+
+def preprocessing_fn(inputs, outputs):
+    outputs["twice"] = double(inputs["n"])
+    outputs["above"] = tf.cast(inputs["n"] - tft.min(inputs["n"]), tf.float32)
+    outputs["letters"] = tf.strings.unicode_split(inputs["text"], "UTF-8")
+    outputs["pair"] = tf.stack([inputs["n"], inputs["n"]], axis=1)
+    outputs["replaced"] = tf.strings.upper(inputs["replaced"])
+    del outputs["text"]
+    return outputs
+"""
+SPEC = """
+name: own
+source: {format: jsonl, path: rows.jsonl}
+key: id
+split_by: {stratify: kind}
+features:
+  n: {kind: number, normalize: none}
+  text: {kind: text}
+  replaced: {kind: category, column: text}
+  kind: {kind: category}
+preprocessing: own_module:preprocessing_fn
+label: kind
+"""
+ROWS = [{"id": str(row), "n": row + 5.0, "text": "äb"[: 1 + row % 2], "kind": "abbb"[row % 4]} for row in range(200)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (folder / "own_module.py").write_text(MODULE)
+    (folder / "beside.py").write_text("def double(n):\n    return 2 * n\n")
+    (folder / "dataset.yaml").write_text(SPEC.replace("column: text}", "column: kind}"))
+    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
+    return folder
+
+
+@pytest.mark.slow
+def test_what_the_function_returns_is_stored_and_read(folder: Path) -> None:
+    dataset = open_dataset(folder / "out")
+    assert set(dataset.features) == {"n", "replaced", "kind", "twice", "above", "letters", "pair"}
+    smallest = float("inf")
+    for features, _ in dataset.evaluation_input("train", batch_size=7).as_numpy_iterator():
+        smallest = min(smallest, features["n"].min())
+        np.testing.assert_array_equal(features["twice"], 2 * features["n"])
+        np.testing.assert_array_equal(features["pair"], np.stack([features["n"]] * 2, 1))
+        assert set(features["replaced"]) <= {b"A", b"B"}
+        assert {b"".join(row).decode() for row in features["letters"]} <= {"ä", "äb"}
+    for features, _ in dataset.evaluation_input("test", batch_size=100).as_numpy_iterator():
+        np.testing.assert_array_equal(features["above"], features["n"] - smallest)
+
+
+@pytest.mark.slow
+def test_each_class_is_cut_by_the_shares(folder: Path) -> None:
+    dataset = open_dataset(folder / "out")
+    assert dataset.classes == ["b", "a"]
+    found = {split: list(dataset.label_counts(split).values()) for split in dataset.splits}
+    assert found == {"train": [120, 40], "validation": [15, 5], "test": [15, 5]}
+    assert Counter(row["kind"] for row in ROWS) == {"b": 150, "a": 50}
+
+
+@pytest.mark.slow
+def test_serving_gives_it_too(folder: Path) -> None:
+    (serving,) = (folder / "out" / "versions").glob("*/serving")
+    served = tf.saved_model.load(str(serving)).signatures["serving_default"](
+        n=tf.constant([7.5]), text=tf.constant(["ab"]), replaced=tf.constant(["b"])
+    )
+    assert served["twice"].numpy().tolist() == [15.0]
+    assert served["letters"].numpy().tolist() == [[b"a", b"b"]]
+
+
+MISTAKES = {
+    "def f(inputs, outputs):\n    return None\n": "should return a dict of tensors by name, got NoneType",
+    "def f(inputs, outputs):\n    return {}\n": "returned no 'label', which is the label",
+    "def f(inputs, outputs):\n    return inputs['txt']\n": r"failed in mistake_2.py, line 2: KeyError: 'txt'",
+    "def g(inputs, outputs):\n    return outputs\n": "has no function `f`",
+}
+
+
+@pytest.mark.parametrize("code", MISTAKES)
+def test_a_mistake_is_told(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"mistake_{list(MISTAKES).index(code)}"
+    (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserError, match=MISTAKES[code]):
+        OwnPreprocessing(f"{name}:f", "label")({}, {"label": 1})
