@@ -22,6 +22,7 @@ setup(
         "google-crc32c>=1.5",
         "numpy>=1.26",
         "pillow>=12",
+        "protobuf>=5",
         "psutil>=6",
         "pyarrow>=16",
         "pydantic>=2.9",

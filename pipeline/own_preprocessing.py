@@ -38,7 +38,7 @@ class OwnPreprocessing:
         except UserError:
             raise
         except Exception as error:
-            raise blame(error, self._reference) from error
+            raise blame(error, self._reference) from None
         if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
             got = type(found).__name__
             raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")

@@ -22,6 +22,7 @@ from pipeline.sources.base import Source
 from pipeline.sources.tables import Table
 from pipeline.spec import Spec, parse_spec
 from pipeline.spec_errors import _models
+from tests import every_kind
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -181,6 +182,19 @@ def test_every_kind_and_format_stands_in_the_lists(title: str, tag: str, union: 
     assert set(listed) == {value for model in _models(union) for value in literals(model.model_fields[tag].annotation)}
 
 
+def test_every_part_stands_in_the_table_of_what_is_stored() -> None:
+    text = section("spec.md", "What is stored, and what the reader gives")
+    listed, kind = dict[str, set[str]](), ""
+    for first, name in re.findall(r"^\|([^|]*)\| `(x\w*)` \|", text, re.MULTILINE):
+        kind = first.strip() or kind
+        listed.setdefault(kind, set()).add(name)
+    found = dict[str, set[str]]()
+    for feature in every_kind.spec(ROOT, more_images=True).features.values():
+        parts = [f"x_{part}" for part in (*feature.parts(), *feature.read_parts())]
+        found.setdefault(f"`{feature.kind}`", set()).update(["x", *parts])
+    assert {kind: names for kind, names in listed.items() if kind.startswith("`")} == found
+
+
 def test_every_reason_stands_there() -> None:
     found = rows(table(section("spec.md", "Rejects"), "reason"))
     assert {name: cells[0] for name, cells in found.items()} == REASONS
@@ -248,6 +262,12 @@ def test_links_lead_somewhere(page: str) -> None:
     for file, heading in links(page):
         assert (ROOT / file).exists(), file
         assert not heading or heading in anchors(PAGES[file]), f"{file}#{heading}"
+
+
+def test_every_module_stands_in_the_architecture() -> None:
+    (text,) = re.findall(r"^## The modules\n(.*?)\n\n`cli`", PAGES["docs/architecture.md"], re.MULTILINE | re.DOTALL)
+    modules = {path.stem for path in (ROOT / "pipeline").glob("[a-z]*.py")}
+    assert modules - set(re.findall(r"`([\w/]+)`", text)) == set()
 
 
 def test_every_page_is_linked() -> None:

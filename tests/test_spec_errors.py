@@ -100,10 +100,10 @@ WRONG = [
      "the splits train, test; did you mean `train`?"),
     ("label: category", "label: category\npreprocessing: own.py", "13: preprocessing: should be a function, written "
      "`module:function`, got `own.py`"),
-    ("  price: {kind: number}", "  price: {kind: number, optional: true, indicator: true}\n  price_missing: {kind: raw}",
-     "12: features.price_missing: 'price_missing' is what 'price' stores its missing under: call the feature otherwise"),
-    ("{kind: category}", "{kind: category, optional: true}", "10: features.category: 'category' is the label: it cannot "
-     "be optional"),
+    ("{kind: number}", "{kind: number, optional: true, indicator: true}\n  price_missing: {kind: raw}",
+     "12: features.price_missing: 'price_missing' is what 'price' stores its missing under: call the feature other"),
+    ("{kind: category}", "{kind: category, optional: true}",
+     "10: features.category: 'category' is the label: it cannot be optional"),
     ("  price:", "  key:", "11: features.key: no feature can be named 'key': every record's own key is stored under "
      "it; call it otherwise and give `column: key`"),
     ("  price:", "  train:", "11: features.train: no feature can be named 'train': the analysis uses it; "

@@ -139,14 +139,15 @@ def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: 
         default: bytes | None = keys[row].as_py()
         return None if default is None else default.decode("utf-8", "replace")
     values = [_key_part(columns[name][row].as_py()) for name in key]
-    return join_key(values).decode("utf-8", "replace") if values and None not in values else None
+    known = [value for value in values if value is not None]
+    return join_key(known).decode("utf-8", "replace") if known and len(known) == len(values) else None
 
 
 def _key_part(value: object) -> str | None:
     """A value as a part of a key; a picture's is its path, where it has one."""
     if isinstance(value, bytes):
         return parse(value).path or None
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else value and str(value)
+    return None if value is None else str(value)
 
 
 def _mask(found: pa.BooleanArray) -> Mask:

@@ -31,10 +31,11 @@ class Trial:
     def lines(self) -> list[str]:
         """It all in words, a line each."""
         rows = self.taken.words(self.taken.rows)
-        lines = [f"{_capital(rows)}: {_rejected(self.rejects)}."]
+        before = ", before their pictures are opened" if self.pictures else ""
+        lines = [f"{rows[:1].upper()}{rows[1:]}{before}: {_rejected(self.rejects)}."]
         if self.pictures:
-            seen = counted(self.pictures, "picture")
-            lines.append(f"The headers of {seen}: {_rejected(self.bad_pictures)}; pixels were not decoded.")
+            seen = counted(self.pictures, "row")
+            lines.append(f"By the pictures' headers in {seen}: {_rejected(self.bad_pictures)}; no pixel was decoded.")
         return lines
 
 
@@ -82,7 +83,3 @@ def _rejected(rejects: Mapping[tuple[str, str], int]) -> str:
     ]
     count = sum(rejects.values())
     return f"{count:,} would be {'a reject' if count == 1 else 'rejects'} ({', '.join(told)})"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
