@@ -17,7 +17,7 @@ from pipeline.version import VERSION
 
 app = typer.Typer(
     name="recordmill",
-    help="Raw images and text in; a versioned, training-ready TFRecord dataset out.",
+    help="Raw data in; a versioned, training-ready TFRecord dataset out.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -58,7 +58,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Raw images and text in; a versioned, training-ready TFRecord dataset out."""
+    """Raw data in; a versioned, training-ready TFRecord dataset out."""
 
 
 @app.command(context_settings={"allow_extra_args": True})

@@ -32,14 +32,17 @@ FIRST = "first"
 class ClassReader:
     """Reads of a chunk the classes of a feature, and the split hashes of the keys."""
 
-    def __init__(self, work: Work, feature: str) -> None:
+    def __init__(self, work: Work, feature: str, *, for_strata: bool = False) -> None:
+        """With `for_strata`, a source whose rows all go to one split is left out: nothing of it is to be cut."""
         self._work = work
         self._feature = feature
+        self._left_out = work.rows.source_splits if for_strata else ()
 
     def read(self, chunk: Chunk) -> None:
         """Leaves a table of classes and hashes; a row with several classes has several."""
         tables = []
-        for rows in _rows(self._work, chunk):
+        left_out = bool(self._left_out and self._left_out[chunk.source])
+        for rows in () if left_out else _rows(self._work, chunk):
             hashes, _, _ = hash_keys(rows["@key"].to_pylist())
             classes = rows[self._feature].combine_chunks()
             if pa.types.is_list(classes.type):

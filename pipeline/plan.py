@@ -17,6 +17,7 @@ from pipeline.kinds.text import Text
 from pipeline.layout import Layout
 from pipeline.rows import RowFormat
 from pipeline.sources.base import Chunk, Files, Plan
+from pipeline.sources.paths import planning
 from pipeline.sources.user import UserRows
 from pipeline.spec import Spec
 from pipeline.user_code import UserCode
@@ -187,7 +188,7 @@ def _inputs_digest(plans: Iterable[Plan]) -> str:
 
 
 def _file_digest(path: str, files: Files) -> str:
-    with files.open(path) as file:
+    with planning(path), files.open(path) as file:
         return hashlib.sha256(file.read()).hexdigest()
 
 

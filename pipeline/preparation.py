@@ -31,7 +31,7 @@ def look_first(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, opti
     """Runs the small passes that the spec needs before the job; gives the work with what they found."""
     split_by, label = work.rows.split_by, work.rows.label
     if split_by is not None and split_by.stratify is not None:
-        _run_first(ClassReader(work, split_by.stratify), work, chunks, runner, options)
+        _run_first(ClassReader(work, split_by.stratify, for_strata=True), work, chunks, runner, options)
         work = with_strata(work, chunks, split_by.stratify)
     if work.preprocessing is not None and label is not None and work.open_label():
         _run_first(ClassReader(work, label), work, chunks, runner, options)

@@ -123,22 +123,28 @@ def _keys(
         return _content_keys(table[form.content_key], chunk, form.columns[form.content_key].type, read_picture)
     if form.key is None:
         return table["@key"].to_pylist(), {}
-    columns = [_key_strings(table[name], form.columns[name].type) for name in form.key]
+    columns = [_key_strings(table[name], form.columns[name].type, chunk, read_picture) for name in form.key]
     if len(columns) == 1:
         return columns[0].cast(pa.binary()).to_pylist(), {}
     return [join_key(values) for values in zip(*(column.to_pylist() for column in columns), strict=True)], {}
 
 
-def _key_strings(column: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
+def _key_strings(
+    column: pa.ChunkedArray, kind: ColumnType, chunk: Chunk, read_picture: ReadPicture | None
+) -> pa.ChunkedArray:
     if kind is not ColumnType.IMAGE:
         return column.cast(pa.string())
-    return pa.chunked_array([pa.array([_picture_name(reference) for reference in column.to_pylist()], pa.string())])
+    names = [_picture_name(reference, chunk, read_picture) for reference in column.to_pylist()]
+    return pa.chunked_array([pa.array(names, pa.string())])
 
 
-def _picture_name(reference: bytes) -> str:
-    """A picture's path, or the digest of its bytes."""
+def _picture_name(reference: bytes, chunk: Chunk, read_picture: ReadPicture | None) -> str:
+    """A picture's path where it is a file of its own, else the digest of its bytes."""
     found = parse(reference)
-    return _digest(found.data).decode() if found.data is not None else found.path
+    if found.data is None and found.length is None:
+        return found.path
+    data = found.data if read_picture is None or found.data is not None else read_picture(chunk.source, reference)
+    return _digest(data or b"").decode()
 
 
 def _digest(data: bytes) -> bytes:

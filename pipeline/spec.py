@@ -183,9 +183,15 @@ class Spec(Options):
                 "`starts` needs a time for each split but one, which holds what is earlier", "split_by"
             )
         by = self.split_by.stratify
-        if by is not None and not (by in self.features and isinstance(self.features[by], Category)):
-            near = did_you_mean(by, self.features)
+        if by is None:
+            return
+        feature = self.features.get(by)
+        if not isinstance(feature, Category):
+            near = "" if feature else did_you_mean(by, self.features)
             raise WrongValueError(f"'{by}' is no feature of kind category{near}", "split_by", "stratify")
+        if feature.cross or feature.optional:
+            why = "a cross" if feature.cross else "optional"
+            raise WrongValueError(f"'{by}' is {why}: each row needs a class of its own", "split_by", "stratify")
 
     def _check_split(self, split: str, *place: str) -> None:
         if split not in self.splits:

@@ -94,6 +94,7 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "literal_error": lambda context: context["expected"],
     "model_attributes_type": lambda _: "a mapping",
     "model_type": lambda _: "a mapping",
+    "none_required": lambda _: "left out: this format has no such option",
     "string_pattern_mismatch": lambda context: FUNCTION if ":" in context["pattern"] else NAME,
     "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
     "string_type": lambda _: "text",

@@ -40,7 +40,7 @@ class SplitBy(Options):
     time: str | None = Field(default=None, min_length=1)
     """The column with the time, in ISO 8601 or as Unix seconds; without a time zone it is UTC."""
     starts: dict[str, Instant] | None = None
-    """With `time`: when each split but the first begins."""
+    """With `time`: when each split but one begins; that one has what is earlier."""
     stratify: str | None = Field(default=None, min_length=1)
     """The feature, a category, each of whose classes is split by the shares; the data is read once more before."""
 
@@ -53,7 +53,7 @@ class SplitBy(Options):
             if getattr(self, option) is not None and way not in ways:
                 raise ValueError(f"`{option}` belongs to `{way}`")
         if self.time and not self.starts:
-            raise ValueError("`time` needs `starts`: when each split but the first begins")
+            raise ValueError("`time` needs `starts`: when each split but one begins")
         for split, start in (self.starts or {}).items():
             if instant(start) is None:
                 raise ValueError(f"`starts` of {split} should be a time in ISO 8601, got {start!r}")

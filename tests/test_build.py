@@ -15,9 +15,9 @@ from pipeline.build import Published, RunOptions, build
 from pipeline.checks import ReconcileError
 from pipeline.errors import UserError
 from pipeline.files import BeamFiles
-from pipeline.runners import RunnerError
 from pipeline.reader import open_dataset
 from pipeline.results import NothingToPublishError
+from pipeline.runners import RunnerError
 from pipeline.spec import parse_spec
 from pipeline.storage import OutputError
 

@@ -1,9 +1,9 @@
-"""Generates pictures of coloured bars with a caption beside each: `0001.png` and `0001.txt`.
+"""Generates pictures of two coloured bars with a caption beside each: `0001.png` and `0001.txt`.
 
 python examples/captioning/generate.py demo/captioning/data
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ from PIL import Image
 COLOURS = {"red": (210, 40, 40), "green": (40, 160, 60), "blue": (40, 70, 200), "yellow": (230, 210, 40)}
 
 
-def generate(folder: Path, pictures: int = 600) -> None:
-    """Fills a new folder; the same number gives the same files."""
-    folder.mkdir(parents=True)
+def generate(folder: Path, pictures: int = 800) -> None:
+    """Fills a folder; the same number gives the same files."""
+    folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     for number in range(pictures):
         left, right = random.choice(list(COLOURS), 2)
@@ -22,8 +22,12 @@ def generate(folder: Path, pictures: int = 600) -> None:
         pixels[:, :24], pixels[:, 24:] = COLOURS[left], COLOURS[right]
         noisy = np.clip(pixels + random.normal(0, 12, pixels.shape), 0, 255).astype(np.uint8)
         Image.fromarray(noisy).save(folder / f"{number:04d}.png")
-        (folder / f"{number:04d}.txt").write_text(f"a {left} bar beside a {right} bar\n")
+        caption = f"two {left} bars" if left == right else f"a {left} bar beside a {right} bar"
+        (folder / f"{number:04d}.txt").write_text(caption + "\n", encoding="utf-8")
+    print(f"{folder}: {pictures} pictures with captions")
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Generates pictures with captions.")
+    parser.add_argument("folder", type=Path)
+    generate(parser.parse_args().folder)

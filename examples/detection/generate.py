@@ -16,12 +16,12 @@ CATEGORIES = ["disc", "square"]
 
 def picture(random: np.random.Generator) -> tuple[Image.Image, dict[str, list[Any]]]:
     """A picture of any size, and its objects: each lies in a quarter of its own."""
-    width, height = random.integers(60, 120, 2).tolist()
+    width, height = random.integers(64, 112, 2).tolist()
     image = Image.new("RGB", (width, height), tuple(random.integers(0, 90, 3).tolist()))
     draw = ImageDraw.Draw(image)
     boxes, categories = [], []
     for quarter in random.choice(4, random.integers(1, 4), replace=False).tolist():
-        side = int(random.integers(12, 29))
+        side = int(random.integers(14, 33))
         left = quarter % 2 * (width // 2) + int(random.integers(width // 2 - side + 1))
         top = quarter // 2 * (height // 2) + int(random.integers(height // 2 - side + 1))
         category = CATEGORIES[random.integers(2)]

@@ -1,10 +1,10 @@
-"""Generates `reviews.csv`: short reviews, some of several lines, with the stars that they give.
+"""Generates `reviews.csv`: short reviews, some of several lines, with their verdicts.
 
 python examples/text_classification/generate.py demo/text_classification/data
 """
 
+import argparse
 import csv
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,27 +14,29 @@ THINGS = ["lamp", "chair", "phone", "kettle", "bag", "clock", "table"]
 
 
 def review(random: np.random.Generator) -> tuple[str, str]:
-    """A review and whether it is good: `not` turns a word around, so that pairs of words tell more than words."""
+    """A review and its verdict: `not` turns a word around, complaints are longer, and one verdict in 20 is a slip."""
     good = bool(random.integers(2))
-    words = []
-    for _ in range(random.integers(1, 4)):
+    says = []
+    for _ in range(random.integers(1, 4 if good else 6)):
         turned = bool(random.integers(2))
-        words.append(("not " if turned else "very ") + str(random.choice(BAD if good == turned else GOOD)))
-    text = f"The {random.choice(THINGS)} is {', '.join(words)}." + (
-        '\nI said so, "really".' if random.integers(4) == 0 else ""
-    )
-    return text, "good" if good else "bad"
+        says.append(("not " if turned else "very ") + str(random.choice(GOOD if good != turned else BAD)))
+    more = '\nI said so, "really".' if random.integers(4) == 0 else ""
+    slip = random.random() < 0.05
+    return f"The {random.choice(THINGS)} is {', '.join(says)}.{more}", "good" if good != slip else "bad"
 
 
 def generate(folder: Path, rows: int = 3000) -> None:
-    """Writes the file into a new folder; the same number gives the same file."""
-    folder.mkdir(parents=True)
+    """Writes the file into a folder; the same number gives the same file."""
+    folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     with (folder / "reviews.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "review", "verdict"])
         writer.writerows([f"r{number}", *review(random)] for number in range(rows))
+    print(f"{folder}: reviews.csv with {rows} rows")
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Generates a file of reviews.")
+    parser.add_argument("folder", type=Path)
+    generate(parser.parse_args().folder)

@@ -1,36 +1,55 @@
-"""Trains a bag of words and pairs of words on the reviews. Prints the accuracy on the test split.
+"""Trains a bag of words and pairs of words on the reviews, with their lengths.
 
 python examples/text_classification/train.py demo/text_classification/out
 """
 
+import argparse
+import contextlib
 import os
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+with contextlib.ExitStack() as screen:
+    screen.callback(os.dup2, os.dup(2), 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # off the screen: what TensorFlow prints while it loads
+    import keras
+    from keras import layers
 
-import keras
-from keras import layers
+    from pipeline.reader import open_dataset
 
-from pipeline.reader import open_dataset
+
+def build_model(length: int, words: int, classes: int) -> keras.Model:
+    """Takes ids of words and pairs, and their number; gives the classes' scores."""
+    review = keras.Input([length], name="review", dtype="int64")
+    number = keras.Input([], name="review_length", dtype="int64")
+    bag = layers.GlobalAveragePooling1D()(layers.Embedding(words, 16, mask_zero=True)(review))
+    size = layers.Reshape([1])(keras.ops.cast(number, "float32") / length)
+    scores = layers.Dense(classes)(layers.Concatenate()([bag, size]))
+    model = keras.Model({"review": review, "review_length": number}, scores)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
+    return model
 
 
 def main() -> None:
-    """Trains and evaluates."""
-    dataset = open_dataset(sys.argv[1])
+    """Trains, evaluates and prints."""
+    parser = argparse.ArgumentParser(description="Trains a small model on the reviews.")
+    parser.add_argument("dataset", help="the folder that `recordmill build --output` wrote")
+    dataset = open_dataset(parser.parse_args().dataset)
     keras.utils.set_random_seed(0)
+    length = dataset.features["review"]["max_length"]
+    model = build_model(length, dataset.vocabulary_size("review"), dataset.num_classes)
     train = dataset.training_input("train", batch_size=32, seed=1)
-    review = keras.Input(train.element_spec[0]["review"].shape[1:], name="review", dtype="int64")
-    bag = layers.GlobalAveragePooling1D()(layers.Embedding(dataset.vocabulary_size("review"), 16)(review))
-    model = keras.Model({"review": review}, layers.Dense(dataset.num_classes)(bag))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
-    model.fit(train, epochs=8, shuffle=False, verbose=0)
+    validation = dataset.evaluation_input("validation", batch_size=32)
+    model.fit(train, validation_data=validation, epochs=5, verbose=2)
 
     test = dataset.evaluation_input("test", batch_size=32)
     accuracy = model.evaluate(test, verbose=0, return_dict=True)["accuracy"]
-    print(f"accuracy on the test split: {accuracy:.3f}; chance: 0.5")
-    if accuracy < 0.9:
-        sys.exit("train.py: the model did not learn")
+    counts = dataset.label_counts("test").values()
+    print(f"Accuracy on the test split: {accuracy:.3f}; of the commonest verdict: {max(counts) / sum(counts):.3f}")
+    print("  one verdict in 20 is a slip: about 0.95 is the best there is")
+    if accuracy < 0.85:
+        sys.exit(f"train.py: the model did not learn: {accuracy:.3f} is under 0.85")
 
 
 if __name__ == "__main__":

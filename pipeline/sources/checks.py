@@ -144,9 +144,10 @@ def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: 
 
 
 def _key_part(value: object) -> str | None:
-    """A value as a part of a key; a picture's is its path, where it has one."""
+    """A value as a part of a key; a picture's is its path, where it is a file of its own."""
     if isinstance(value, bytes):
-        return parse(value).path or None
+        found = parse(value)
+        return found.path if found.data is None and found.length is None else None
     return None if value is None else str(value)
 
 

@@ -102,9 +102,8 @@ class NamedRows:
 
 
 def _with_path(reject: Reject, key: Sequence[str] | None) -> Reject:
-    """A reject whose key was a reference to a picture, with its path instead."""
-    path = _path(reject.key.encode()) if reject.key else None
-    return replace(reject, key=path_key(path).decode() if path and key is None else path)
+    """A reject whose key is a picture's path, which is the default key where none is asked for."""
+    return replace(reject, key=path_key(reject.key).decode()) if reject.key and key is None else reject
 
 
 def _path(reference: bytes | None) -> str | None:

@@ -20,6 +20,8 @@ GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "trai
 LONGEST = 100
 PARTS = ("missing", "length", "orientation")
 """What features store beside themselves, as `<feature>_<part>`."""
+SURE_IDS = ("id", "key", "uuid")
+NAMES = Column(ColumnType.CATEGORY, optional=True)
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 FEW_ROWS = 20
@@ -62,14 +64,12 @@ def _is_free(name: str, taken: Any) -> bool:
     return name not in {*taken, *parts, *RESERVED} and own.isdisjoint(taken)
 
 
-def find_key(guesses: Mapping[str, Guess]) -> str | None:
+def find_key(sample: Sample) -> tuple[str, Reading] | None:
     """The column that names a row: one that is called so, and has a value of its own in each sampled row."""
-    named = [name for name, guess in guesses.items() if ID.fullmatch(name) and guess.is_unique and _is_name(guess)]
-    return min(named, key=lambda name: (name.lower() not in ("id", "key", "uuid"), len(name)), default=None)
-
-
-def _is_name(guess: Guess) -> bool:
-    return all(isinstance(value, int) or (isinstance(value, str) and value.strip()) for value in guess.reading.distinct)
+    found = {name: sample.read(name, NAMES) for name in sample.names if ID.fullmatch(name)}
+    unique = [name for name, names in found.items() if len(names.distinct) == names.rows > 0]
+    best = min(unique, key=lambda name: (name.lower() not in SURE_IDS, len(name)), default=None)
+    return None if best is None else (best, found[best])
 
 
 def find_label(guesses: Mapping[str, Guess]) -> str | None:
@@ -87,7 +87,7 @@ def _is_whole_row(name: str, guess: Guess) -> bool:
 def find_split(sample: Sample) -> tuple[str, Reading] | None:
     """The column that holds the split's name in each row, and what it holds."""
     for name in sample.names:
-        names = sample.read(name, Column(ColumnType.CATEGORY, optional=True))
+        names = sample.read(name, NAMES)
         words = [SPLITS.get(value.lower()) for value in names.distinct]
         if names.fit >= FITS and words and None not in words and "train" in words and not names.missing:
             return name, names

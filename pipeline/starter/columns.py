@@ -61,7 +61,8 @@ def _differ(source: Table, files: Files, root: str, inputs: Sequence[FileInfo]) 
 def _members(names: list[str]) -> list[str]:
     """A WebDataset's columns; pictures of several formats are one column."""
     pictures = [name for name in names if f".{name}" in SUFFIXES]
-    others = [name for name in names if name not in pictures and name != KEY and not name.endswith(".*")]
+    held = {name.rpartition(".")[0] for name in names}  # such as `json`, whose fields are columns
+    others = [name for name in names if name not in (*pictures, *held, KEY) and not name.endswith(".*")]
     return [";".join(pictures), *others] if pictures else others
 
 

@@ -1,19 +1,16 @@
 """Everything that a starter spec says, decided: the sources, the features, the key, the splits, the label; and why."""
 
-import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from pipeline.columns import Column, ColumnType
-from pipeline.sources import AnySource
-from pipeline.sources.base import Files, Source
+from pipeline.columns import ColumnType
+from pipeline.sources.base import Files
 from pipeline.sources.image_paths import IMAGE, LABEL, SPLIT
 from pipeline.starter.boxes import guess_boxes
 from pipeline.starter.choices import (
     FEW_ROWS,
+    NAMES,
     SHARES,
     feature_names,
     find_key,
@@ -22,15 +19,12 @@ from pipeline.starter.choices import (
     shares,
     split_values,
 )
-from pipeline.starter.columns import source_columns
 from pipeline.starter.contents import UnknownDataError
-from pipeline.starter.guess import LABELS, Guess, counted, distinct, feature, guess, guess_text, read, share_of, useless
-from pipeline.starter.picture_folders import images_folder
+from pipeline.starter.guess import Guess, counted, distinct, feature, guess, guess_text, read, share_of, useless
 from pipeline.starter.pictures import guess_pictures
 from pipeline.starter.readings import Reading, Sample
 from pipeline.starter.recognize import Found, recognize
-
-SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
+from pipeline.starter.samples import open_sample
 
 
 @dataclass(frozen=True)
@@ -69,84 +63,38 @@ def make_draft(files: Files, path: str) -> Draft:
         SourceError: a source cannot read it.
         OSError: it cannot be read at all.
     """
-    found, sample = _sample(files, recognize(files, path))
+    found, sample = open_sample(files, recognize(files, path))
     split = None if found.split_names else find_split(sample)
-    if split and split[0] in sample.columns.of_path:  # the folder of a class depends on it
-        sample = Sample(sample.sources, files, {SPLIT: Column(ColumnType.CATEGORY, optional=True)})
+    if split and split[0] in sample.columns.of_path:  # the class that a folder names depends on it
+        sample = Sample(sample.sources, files, {SPLIT: NAMES})
+    key = find_key(sample)
     guesses = _guesses(sample)
-    if split:
-        guesses[split[0]] = useless(split[0], "decides the split", split[1])
-    key = find_key(guesses)
-    why_key = _why_key(found, guesses, key)
-    if key is not None:
-        guesses[key] = useless(key, "the key, which every record holds", guesses[key].reading)
+    for column, what in ((split, "decides the split"), (key, "the key, which every record holds")):
+        if column:
+            guesses[column[0]] = useless(column[0], what, column[1])
     label = find_label(guesses)
-    if label is not None:
+    if label:
         guesses[label] = as_label(guesses[label])
-    names = feature_names([name for name, guess in guesses.items() if guess.kind])
-    if not any(one.reading.rows for one in guesses.values()):
-        raise UnknownDataError(f"{path} holds no row")
+    names = feature_names([name for name, one in guesses.items() if one.kind])
     if not names:
-        raise UnknownDataError(f"{path} has no column that a feature can be made of: {_reasons(guesses)}")
+        raise UnknownDataError(f"{path} {_no_feature(guesses)}")
     return Draft(
         found=found,
         sample=sample,
-        key=Chosen(key, why_key),
+        key=_key(found, key),
         splits=_splits(found, guesses, split),
         split_by=_split_by(split),
-        features={names[name]: _named(guess, names) for name, guess in guesses.items() if guess.kind},
-        left=[guess for guess in guesses.values() if not guess.kind],
-        label=_label(guesses, label and names[label]),
+        features={names[name]: _named(guesses[name], names) for name in names},
+        left=[one for one in guesses.values() if not one.kind],
+        label=_label(label and names[label]),
     )
-
-
-def _sample(files: Files, found: Found) -> tuple[Found, Sample]:
-    """The sources with all their options, and a sample of their rows."""
-    if found.alternative is not None:
-        other = Found([found.alternative])
-        beside = Sample(_sources(other), files)
-        folder = images_folder(beside, files)
-        if folder is not None:
-            return _with_images(other, files, folder)
-        if any(guess_pictures(beside, name) for name in beside.names):
-            return other, beside
-    sample = Sample(_sources(found), files)
-    found = _without_unlabelled(found, sample)
-    sample = Sample(_sources(found), files)
-    folder = images_folder(sample, files)
-    return (found, sample) if folder is None else _with_images(found, files, folder)
-
-
-def _sources(found: Found) -> list[Source]:
-    return [SOURCE.validate_python(dict(options)) for options in found.sources]
-
-
-def _with_images(found: Found, files: Files, folder: str) -> tuple[Found, Sample]:
-    sources = [{**options, "images": folder} for options in found.sources]
-    found = replace(found, sources=sources, why={**found.why, "images": "where the pictures lie that the rows name"})
-    return found, Sample(_sources(found), files)
-
-
-def _without_unlabelled(found: Found, sample: Sample) -> Found:
-    """Leaves out the sources that lack a label which another has, as the test sets of competitions do."""
-    if len(found.sources) < 2:
-        return found
-    columns = [set(source_columns(source, sample.files).names) for source in sample.sources]
-    label = next((name for name in LABELS if any(name in some for some in columns)), None)
-    kept = [options for options, some in zip(found.sources, columns, strict=True) if label is None or label in some]
-    left = [str(options["path"]) for options in found.sources if options not in kept]
-    told = [found.left_out, *(f"{posixpath.basename(path)}, which has no column {label}" for path in left)]
-    if len(kept) == 1:
-        kept = [{option: value for option, value in kept[0].items() if option != "split"}]
-    why = {option: reason for option, reason in found.why.items() if option != "format" or not left}
-    return replace(found, sources=kept, why=why, left_out="; ".join(filter(None, told)))
 
 
 def _guesses(sample: Sample) -> dict[str, Guess]:
     """What each column is, pictures first, since boxes are theirs; of one that is inside another only one of them."""
-    guesses: dict[str, Guess] = {}
+    guesses = {name: useless(name, why, Reading()) for name in sample.names if (why := _unreadable(name))}
     for name in sample.names:
-        if _inside(name, guesses) or (name in sample.columns.of_path and name != IMAGE):
+        if name in guesses or _inside(name, guesses) or (name in sample.columns.of_path and name != IMAGE):
             continue
         found = guess_pictures(sample, name)
         if found is not None:
@@ -160,6 +108,13 @@ def _guesses(sample: Sample) -> dict[str, Guess]:
         if found is not None:
             guesses[name] = found
     return guesses
+
+
+def _unreadable(name: str) -> str:
+    """Why no feature can read a column, by its name."""
+    if not name:
+        return "a column without a name"
+    return "a name that begins with @ is kept for the build's own columns" if name.startswith("@") else ""
 
 
 def _inside(name: str, guesses: Mapping[str, Guess]) -> bool:
@@ -202,17 +157,13 @@ def _named(one: Guess, names: Mapping[str, str]) -> Guess:
     return one if image is None else replace(one, options={**one.options, "image": names[image]})
 
 
-def _why_key(found: Found, guesses: Mapping[str, Guess], key: str | None) -> str:
+def _key(found: Found, key: tuple[str, Reading] | None) -> Chosen:
     if key is not None:
-        return f"different in {guesses[key].reading.of}"
+        return Chosen(key[0], f"different in {key[1].of}")
     options = found.sources[0]
-    if options["format"] == "image_folder":
-        return "without one, a picture's path"
-    if options["format"] == "webdataset":
-        return "without one, the sample's name"
-    if options.get("document") == "file":
-        return "without one, the file's path"
-    return "without one, the digest of the row: a row that changes is another row"
+    without = {"image_folder": "a picture's path", "webdataset": "the sample's name"}.get(options["format"])
+    without = without or ("the file's path" if options.get("document") == "file" else "the digest of the row's content")
+    return Chosen(None, f"without one, {without}")
 
 
 def _splits(found: Found, guesses: Mapping[str, Guess], split: tuple[str, Reading] | None) -> Chosen:
@@ -236,7 +187,7 @@ def _split_by(split: tuple[str, Reading] | None) -> Chosen:
     return Chosen({"column": name} if plain else {"column": name, "values": values}, told)
 
 
-def _label(guesses: Mapping[str, Guess], name: str | None) -> Chosen:
+def _label(name: str | None) -> Chosen:
     if name is not None:
         return Chosen(name, "what a model learns to predict; every other feature is its input")
     return Chosen(
@@ -244,5 +195,9 @@ def _label(guesses: Mapping[str, Guess], name: str | None) -> Chosen:
     )
 
 
-def _reasons(guesses: Mapping[str, Guess]) -> str:
-    return "; ".join(f"{name}: {guess.why.get('kind', guess.kind)}" for name, guess in guesses.items()) or "it has none"
+def _no_feature(guesses: Mapping[str, Guess]) -> str:
+    """Why nothing can be made of some columns."""
+    if not any(one.reading.rows for one in guesses.values()):
+        return "holds no row"
+    told = "; ".join(f"{name}: {one.why['kind']}" for name, one in guesses.items())
+    return f"has no column that a feature can be made of: {told}"

@@ -18,25 +18,14 @@ from pipeline.starter.readings import Reading, Sample
 FITS = 0.9
 """The share of rows that must be readable as a type; the others would be rejects."""
 LABELS = (
-    "label", "labels", "class", "cls", "category", "target", "classes", "categories", "class_name", "label_name", "y",
+    "label", "labels", "class", "cls", "category", "target", "classes", "categories", "class_name", "label_name",
     "sentiment", "rating",
 )  # fmt: skip
 """What a label is called, the surest names first."""
-TEXTS = (
-    "text",
-    "caption",
-    "description",
-    "title",
-    "content",
-    "sentence",
-    "question",
-    "answer",
-    "prompt",
-    "comment",
-    "txt",
-)
+TEXTS = frozenset("text txt caption description title content sentence question answer prompt comment".split())
 """What a text is called, however often it comes again."""
-ID = re.compile(r"(?i)(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash)|.*[a-z](Id|ID|Key|Uuid)")
+ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
+"""What a column of names is called: `id`, `image_id`, `imageId`."""
 MANY_CLASSES = 1_000
 MANY_WORDS = 4  # on average: hardly the name of a class
 FEW_ROWS = 20
@@ -73,18 +62,18 @@ class Guess:
 
 def guess(sample: Sample, name: str) -> Guess | None:
     """Guesses what a column without pictures is; None where its parts are columns of their own."""
-    if any(other.startswith(f"{name}.") for other in sample.names):
-        return None
-    for attempt in (_strings, _numbers, _names, _number_lists, _name_lists):
+    for attempt in (_strings, _numbers, _names, _number_lists, _name_lists, _text_lists):
         found = attempt(sample, name)
         if found is not None:
             return found
-    return _unsuitable(sample, name)
+    return None if any(other.startswith(f"{name}.") for other in sample.names) else _unsuitable(sample, name)
 
 
 def guess_text(sample: Sample, name: str) -> Guess:
     """The guess of a column that is surely text."""
     texts = read(sample, name, ColumnType.TEXT)
+    if not texts.values:
+        return useless(name, f"no text in {texts.of}", texts)
     return _words(name, texts, [value for value in texts.values if value.strip()])
 
 
@@ -124,9 +113,9 @@ def counted(count: int, what: str) -> str:
 
 
 def _unsuitable(sample: Sample, name: str) -> Guess:
-    readings = [read(sample, name, kind) for kind in ColumnType]
+    readings = [read(sample, name, kind, many=many) for kind in ColumnType for many in (False, True)]
     rows = max(readings, key=lambda reading: reading.rows)
-    if rows.missing and rows.missing == rows.rows:
+    if any(reading.rows and not reading.distinct and not reading.rejected for reading in readings):
         return useless(name, f"empty in {rows.of}", rows)
     return useless(name, "of no one type, or of one that no kind reads", rows)
 
@@ -182,7 +171,7 @@ def _text(sample: Sample, name: str, texts: Reading, filled: list[str]) -> Guess
     """One of texts, categories and what is only passed on."""
     names = read(sample, name, ColumnType.CATEGORY)
     if all(DATE.match(value) and instant(value) for value in filled):
-        return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", names)
+        return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
     if is_category(name, names) and not (plain_name(name).lower() in TEXTS and _is_prose(filled)):
         return _category(name, names)
     if _is_prose(filled) or _is_foreign(filled):
@@ -310,10 +299,17 @@ def _name_lists(sample: Sample, name: str, separator: str = ",") -> Guess | None
     return _list(name, "categories", names, f"lists of names, {distinct(names)}", separator)
 
 
+def _text_lists(sample: Sample, name: str) -> Guess | None:
+    texts = read(sample, name, ColumnType.TEXT, many=True)
+    if texts.fit < FITS or not texts.distinct or not _fits_filled(texts):
+        return None
+    return _list(name, "raw", texts, "lists of texts", ",", many=True)
+
+
 def _fits_filled(lists: Reading) -> bool:
     """Whether what is not empty fits, too."""
     filled = sum(bool(value) for value in lists.values)
-    return filled / (filled + lists.rejected) >= FITS
+    return filled >= FITS * (filled + lists.rejected)
 
 
 def _list(name: str, kind: str, lists: Reading, why: str, separator: str, **options: Any) -> Guess:

@@ -112,4 +112,4 @@ def _add_options(page: Page, options: Mapping[str, Any], why: Mapping[str, str])
 
 
 def _shown(guess: Guess) -> str:
-    return guess.column if guess.column.isprintable() else ascii(guess.column)
+    return guess.column if guess.column.isprintable() and guess.column else ascii(guess.column)
