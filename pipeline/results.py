@@ -23,6 +23,10 @@ class NothingToPublishError(UserError):
     """No row of the train split became a record; the message says why."""
 
 
+class TooManyRejectsError(UserError):
+    """More rows were rejected than the spec allows; the message says why."""
+
+
 @dataclass(frozen=True)
 class Results:
     """The reports of a finished job, and what they add up to."""
@@ -111,6 +115,7 @@ def collect(plan: BuildPlan, work: Work) -> Results:
 
     Raises:
         ReconcileError: rows were lost or counted twice.
+        TooManyRejectsError: more rows were rejected than the spec allows.
         NothingToPublishError: the train split has no record.
     """
     folder = work.path("reports")
@@ -123,6 +128,7 @@ def collect(plan: BuildPlan, work: Work) -> Results:
     _add_transcoded(statistics, shards.values())
     results = Results(plan, work, chunks, shards, export, statistics)
     check_sources(results.by_source())
+    _check_rejects(results)
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
         raise NothingToPublishError(_why_nothing(results))
     return results
@@ -158,17 +164,34 @@ def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> 
         statistics.setdefault(feature, {}).setdefault("transcoded", {})[form] = count
 
 
+def _check_rejects(results: Results) -> None:
+    """Refuses to publish where more rows were rejected than the spec allows."""
+    limit, read = results.plan.spec.rejects.max_share, sum(report["read"] for report in results.chunks)
+    if limit is not None and len(results.rejects) > limit * read:
+        raise TooManyRejectsError(
+            f"of {read} rows {len(results.rejects)} were rejected, {len(results.rejects) / read:.1%}; rejects.max_share "
+            f"allows {limit:.1%} ({_reasons(results)}): mend the rows, or raise the limit. {_first_reject(results)}"
+        )
+
+
+def _reasons(results: Results) -> str:
+    return ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
+
+
+def _first_reject(results: Results) -> str:
+    first = next(results.published_rejects())
+    place = f"{first['file']}{', line ' + str(first['line']) if first['line'] else ''}"
+    column = f"column '{first['column']}': " if first["column"] else ""
+    return f"The first: {place}: {column}{first['message']}"
+
+
 def _why_nothing(results: Results) -> str:
     read = sum(report["read"] for report in results.chunks)
     if not read:
         return "the source holds no rows"
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
-    reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
-    first = next(results.published_rejects())
-    place = f"{first['file']}{', line ' + str(first['line']) if first['line'] else ''}"
-    column = f"column '{first['column']}': " if first["column"] else ""
     return (
         f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
-        f"({reasons}). The first: {place}: {column}{first['message']}"
+        f"({_reasons(results)}). {_first_reject(results)}"
     )

@@ -69,6 +69,13 @@ ShardCounts = Annotated[
 ]
 
 
+class Rejects(Options):
+    """How many bad rows a build takes."""
+
+    max_share: float | None = Field(default=None, ge=0, le=1)
+    """The share of all rows, 0 to 1, that may be rejected; a build with more ends, and publishes nothing. None: any."""
+
+
 class ContentKey(Options):
     """A key that is the digest of a column's content: of a text, or of a picture's bytes."""
 
@@ -108,6 +115,8 @@ class Spec(Options):
     shards: ShardCounts | None = None
     """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
 
+    rejects: Rejects = Rejects()
+    """How many bad rows are too many."""
     preprocessing: Reference | None = None
     """A tf.Transform function of yours, `module:function`, that extends or replaces what the features give."""
     _folder: str = PrivateAttr(default=".")

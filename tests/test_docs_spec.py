@@ -35,6 +35,7 @@ NUMBERS = "numbers_and_categories.md"
 WHERE = {
     "Spec": ("spec.md", "Top-level keys"),
     "SplitBy": ("spec.md", "Splits"),
+    "Rejects": ("spec.md", "Rejects"),
     "Image": ("images.md", "Images"),
     "ImageSequence": ("image_sequences.md", "Image sequences"),
     "Boxes": ("boxes.md", "Boxes"),

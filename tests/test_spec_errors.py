@@ -29,7 +29,7 @@ WRONG = [
     ("  path: rows.jsonl\n", "", "2: source.path: is needed and is not there"),
     ("label: ", "lable: ", "12: unknown key `lable`; did you mean `label`?; "
      "known here: features, key, label, name, preprocessing, "
-     "shards, source, split_by, splits"),
+     "rejects, shards, source, split_by, splits"),
     ("  path:", "  path: a\n  paths:", "5: source: unknown key `paths`; did you mean `path`?; "
      "known here: format, images, path, split"),
     ("vocabulary", "vocabulry", "9: features.text: unknown key `vocabulry`; did you mean `vocabulary`?; "

@@ -6,11 +6,12 @@
 name: a  # of the path
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+
+from pipeline.spec_yaml import STRING
 
 WIDEST = 48  # characters: behind a longer line its comment follows at once
 SHOWN = 200  # characters of a comment
@@ -48,10 +49,21 @@ class Page:
         return blocks
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes every string in one line: PyYAML would break lines, and write U+0085, which it reads as a break, bare."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(STRING, text, style=None if text.isprintable() else '"'),
+)
+
+
 def scalar(value: Any) -> str:
     """A value in YAML's flow style, in one line."""
-    plain = json.dumps(value, ensure_ascii=False).isprintable()  # PyYAML writes U+0085 bare, and reads a line break
-    dumped = yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=plain, sort_keys=False)
+    dumped = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    )
     return dumped.removesuffix("\n").removesuffix("\n...")
 
 
