@@ -3,6 +3,7 @@
 The protocol buffer's own deterministic encoder sorts the features by name; tfx_bsl's encoder does not.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,12 +13,12 @@ from transforms.finish import KEY
 
 
 def to_lists(stored: Any) -> list[list[Any]]:
-    """A stored tensor, shape [rows] or [rows, n], or ragged tensor as one list of values a row."""
+    """A stored tensor, shape [rows, …], or ragged tensor as one list of values a row."""
     if isinstance(stored, tf.RaggedTensor):
         values, splits = stored.values.numpy().tolist(), stored.row_splits.numpy().tolist()
         return [values[start:end] for start, end in zip(splits, splits[1:], strict=False)]
-    values = stored.numpy().tolist()
-    return values if stored.shape.rank == 2 else [[value] for value in values]
+    values = stored.numpy()
+    return values.reshape(len(values), math.prod(values.shape[1:])).tolist()
 
 
 def encode(keys: Sequence[bytes], stored: Mapping[str, Any]) -> list[bytes]:

@@ -5,10 +5,10 @@ is to see the train split alone, and the words that a tokenizer is trained from.
 folder; the driver adds them up in the chunks' order.
 """
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -80,12 +80,11 @@ class WordReader:
 
 def with_strata(work: Work, chunks: Sequence[Chunk], feature: str) -> Work:
     """The work with the bounds of each class, of what `ClassReader` left."""
-    parts: dict[str, list[Any]] = {}
-    for table in _tables(work, feature, chunks):
-        for name in pc.unique(table["class"]).to_pylist():
-            of_class = table.filter(pc.equal(table["class"], name))
-            parts.setdefault(name.decode(), []).append(of_class["hash"].to_numpy())
-    classes = {name: np.concatenate(hashes) for name, hashes in parts.items()}
+    tables = list(_tables(work, feature, chunks))
+    ordered = pa.concat_tables(tables).sort_by("class") if tables else pa.table({"class": [], "hash": []})
+    names, hashes = ordered["class"].to_numpy(), ordered["hash"].to_numpy()
+    bounds = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else []
+    classes = {names[start].decode(): hashes[start:end] for start, end in itertools.pairwise(bounds)}
     return replace(work, rows=replace(work.rows, strata=strata(classes, list(work.layout.weights.values()))))
 
 

@@ -61,11 +61,12 @@ class Layout:
 def strata_of(
     split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
 ) -> npt.NDArray[np.int64]:
-    """The places of the keys' splits where each class has bounds of its own (`pipeline.strata`)."""
-    return np.array(
-        [bisect_right(bounds[name], hash_) for name, hash_ in zip(classes, split_hashes.tolist(), strict=True)],
-        np.int64,
-    )
+    """The places of the keys' splits where each class has bounds of its own (`pipeline.strata`).
+
+    A class without is that of rows that are rejected, whose split does not matter.
+    """
+    pairs = zip(classes, split_hashes.tolist(), strict=True)
+    return np.array([bisect_right(bounds.get(name, ()), hash_) for name, hash_ in pairs], np.int64)
 
 
 def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:

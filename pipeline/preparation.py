@@ -125,7 +125,7 @@ def with_analyzed_columns(work: Work) -> Work:
 def make_preprocessing(work: Work, analyzers: BeamAnalyzers) -> Preprocessing:
     """The `preprocessing_fn` of a build."""
     install(work)
-    own = OwnPreprocessing(work.preprocessing, work.rows.label) if work.preprocessing else None
+    own = OwnPreprocessing(work.preprocessing, work.rows.label, work.user_code) if work.preprocessing else None
     return Preprocessing(work.features, analyzers, own)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import storage
+from pipeline.errors import UserError
 from pipeline.kinds.base import Description, Feature
 from pipeline.manifest import Manifest, Shard, Split
 from pipeline.names import index_name, shard_name
@@ -79,6 +80,10 @@ def _move_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
             report = results.shards.get(int(layout.first_group[place]) + shard)
             shards.append(_move_shard(results.work, assembled, split, shard, report))
             labels.update({int(label): count for label, count in (report or {}).get("label_counts", {}).items()})
+        if classes and labels and not labels.keys() <= set(range(classes)):
+            raise UserError(
+                f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
+            )
         splits[split] = Split(tuple(shards), tuple(labels[label] for label in range(classes)) if classes else None)
     return splits
 
@@ -114,6 +119,8 @@ def _published_spec(spec: Spec) -> dict[str, Any]:
     published = spec.model_dump(mode="json")
     for source in published["source"]:
         source |= {name: published_path(source[name]) for name in PATHS if source.get(name)}
+        if source["format"] == "python":  # what a function is called with may be secret
+            source |= {"options": dict.fromkeys(source["options"]), "inputs": [*map(published_path, source["inputs"])]}
     for name, feature in spec.features.items():
         published["features"][name] |= {option: published_path(path) for option, path in feature.files().items()}
     return published

@@ -103,11 +103,15 @@ class Results:
 
 
 def published_path(path: str) -> str:
-    """A source's path as a version may hold it: a URL as it is, of a local path the last part alone.
+    """A source's path as a version may hold it: a URL without a password, of a local path the last part alone.
 
     Nothing that is published names a place on the machine that built it.
     """
-    return path if "://" in path else os.path.basename(path.rstrip("/"))
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return os.path.basename(path.rstrip("/"))
+    host, slash, tail = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{tail}"
 
 
 def collect(plan: BuildPlan, work: Work) -> Results:
@@ -168,8 +172,9 @@ def _check_rejects(results: Results) -> None:
     """Refuses to publish where more rows were rejected than the spec allows."""
     limit, read = results.plan.spec.rejects.max_share, sum(report["read"] for report in results.chunks)
     if limit is not None and len(results.rejects) > limit * read:
+        count = len(results.rejects)
         raise TooManyRejectsError(
-            f"of {read} rows {len(results.rejects)} were rejected, {len(results.rejects) / read:.1%}; rejects.max_share "
+            f"of {read} rows {count} were rejected, {count / read:.1%}; rejects.max_share "
             f"allows {limit:.1%} ({_reasons(results)}): mend the rows, or raise the limit. {_first_reject(results)}"
         )
 

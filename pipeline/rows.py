@@ -75,7 +75,7 @@ def key_rows(
     keys, faults = _keys(table, form, chunk, read_picture)
     faults = _unknown_labels(table, form) | faults
     split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
-    splits = _splits(table, split_hashes, chunk, form, layout)
+    splits = _splits(table, split_hashes, chunk, form, layout, read_picture)
     for place in np.flatnonzero(splits < 0).tolist():
         faults.setdefault(place, UNKNOWN_SPLIT)
     columns = {
@@ -166,7 +166,14 @@ def _content_keys(
     return keys, faults
 
 
-def _splits(table: pa.Table, hashes: Hashes, chunk: Chunk, form: RowFormat, layout: Layout) -> npt.NDArray[np.int64]:
+def _splits(
+    table: pa.Table,
+    hashes: Hashes,
+    chunk: Chunk,
+    form: RowFormat,
+    layout: Layout,
+    read_picture: ReadPicture | None,
+) -> npt.NDArray[np.int64]:
     fixed = form.source_splits[chunk.source] if form.source_splits else None
     if fixed is not None:
         return np.full(table.num_rows, layout.splits.index(fixed), np.int64)
@@ -174,7 +181,8 @@ def _splits(table: pa.Table, hashes: Hashes, chunk: Chunk, form: RowFormat, layo
     if by is None:
         return layout.split_of(hashes)
     if by.group is not None:
-        return layout.split_of(hash_keys(table[by.group].cast(pa.string()).cast(pa.binary()).to_pylist())[0])
+        groups = _key_strings(table[by.group], form.columns[by.group].type, chunk, read_picture)
+        return layout.split_of(hash_keys(groups.cast(pa.binary()).to_pylist())[0])
     if by.stratify is not None:
         classes = table[form.features[by.stratify]].to_pylist()
         return layout.split_of(hashes) if form.strata is None else strata_of(hashes, classes, form.strata)

@@ -96,12 +96,16 @@ class ShardBuilder:
             rejects += undecodable
             stored = self._transform(batch)
         keys = batch.rows["@key"].to_pylist()
-        label = self._work.rows.label
-        labels = stored[label] if label and self._work.features[label]["kind"] in CLASSES else tf.constant([], tf.int64)
         sources = batch.rows["@source"].to_pylist()
-        return Built(
-            encode(keys, stored), rejects, sources, _flat(labels).numpy().tolist(), transcoded, batch.digest(keys)
-        )
+        return Built(encode(keys, stored), rejects, sources, self._labels(stored), transcoded, batch.digest(keys))
+
+    def _labels(self, stored: Mapping[str, Any]) -> list[int]:
+        """The label's ids, of all rows; none where it is no category, or a function of the user's made it another."""
+        label = self._work.rows.label
+        if label is None or self._work.features[label]["kind"] not in CLASSES:
+            return []
+        flat = stored[label].flat_values if isinstance(stored[label], tf.RaggedTensor) else stored[label]
+        return flat.numpy().tolist() if flat.dtype == tf.int64 and flat.shape.rank == 1 else []
 
     def _fetch(self, rows: pa.Table, transcoded: Counter[str]) -> tuple["Batch", list[Reject]]:
         """Reads the rows' pictures; a row whose picture can't be had is rejected."""
@@ -133,20 +137,21 @@ class ShardBuilder:
             try:
                 self._transform(batch.keep(np.arange(len(good)) == place))
             except tf.errors.InvalidArgumentError:
-                good[place] = False
                 name = self._damaged(batch, place)
+                if name is None:  # not the pictures: an error of a function of the user's
+                    raise
+                good[place] = False
                 message = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
                 rejects.append(self._reject(batch.rows, place, name, "undecodable_image", message))
         return batch.keep(good), rejects
 
-    def _damaged(self, batch: "Batch", place: int) -> str:
-        """The image feature whose picture fails."""
-        *others, last = self._images.items()
-        for name, options in others:
+    def _damaged(self, batch: "Batch", place: int) -> str | None:
+        """The image feature whose picture fails; None where all are good."""
+        for name, options in self._images.items():
             meter, pictures = PixelMeter(self._pictures, options, 1), batch.pictures[name][place]
             if not all(map(meter.is_decodable, pictures if isinstance(pictures, list) else [pictures])):
                 return name
-        return last[0]
+        return None
 
     def _reject(self, rows: pa.Table, place: int, feature: str, reason: str, message: str) -> Reject:
         return reject_row(rows, place, reason, message, self._work.rows.features[feature])
@@ -194,10 +199,6 @@ class Batch:
 def _plain(column: pa.ChunkedArray) -> Any:
     """An Arrow column as TensorFlow takes it."""
     return column.to_pylist() if column.type == pa.binary() else column.to_numpy()
-
-
-def _flat(stored: Any) -> tf.Tensor:
-    return stored.flat_values if isinstance(stored, tf.RaggedTensor) else stored
 
 
 class StoredGraph:

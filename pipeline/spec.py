@@ -245,6 +245,9 @@ class Spec(Options):
             if known.many:
                 raise WrongValueError(f"column '{column}' is a {known}: a key or a split is one value", "features")
             columns[column] = replace(known, optional=False)
+        by = self.split_by and (self.split_by.column or self.split_by.time)
+        if by and columns[by].type is ColumnType.IMAGE:
+            raise WrongValueError(f"column '{by}' is a picture: it names no split, and no time", "split_by")
         return columns
 
     def _other_columns(self) -> list[str]:

@@ -4,6 +4,7 @@ splits: {train: 80, validation: 10, test: 10}
 split_by: {group: patient}
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
@@ -52,6 +53,9 @@ class SplitBy(Options):
         for option, way in (("values", "column"), ("starts", "time")):
             if getattr(self, option) is not None and way not in ways:
                 raise ValueError(f"`{option}` belongs to `{way}`")
+        for value, times in Counter(value for values in (self.values or {}).values() for value in values).items():
+            if times > 1:
+                raise ValueError(f"the value {value!r} stands for {times} splits")
         if self.time and not self.starts:
             raise ValueError("`time` needs `starts`: when each split but one begins")
         for split, start in (self.starts or {}).items():
@@ -82,11 +86,8 @@ class SplitBy(Options):
     def _names(self, splits: Sequence[str]) -> dict[str, int]:
         """The values that stand for each split."""
         given = self.values or {}
-        return {
-            value: place
-            for place, split in enumerate(splits)
-            for value in given.get(split, (split, *SYNONYMS.get(split, ())))
-        }
+        usual = {split: (split, *(name for name in SYNONYMS.get(split, ()) if name not in splits)) for split in splits}
+        return {value: place for place, split in enumerate(splits) for value in given.get(split, usual[split])}
 
     def _starts(self, splits: Sequence[str]) -> list[tuple[datetime, int]]:
         """When each split begins, the latest first; the one without a start begins with time itself."""
@@ -96,7 +97,7 @@ class SplitBy(Options):
 
 
 def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
-    return -1 if when is None else next(place for start, place in starts if when >= start)
+    return -1 if when is None else next((place for start, place in starts if when >= start), starts[-1][1])
 
 
 @lru_cache(maxsize=1 << 16)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.build import build
+from pipeline.build import RunOptions, build
 from pipeline.errors import UserError
 from pipeline.own_preprocessing import OwnPreprocessing
 from pipeline.reader import open_dataset
@@ -25,6 +25,8 @@ def preprocessing_fn(inputs, outputs):
     outputs["above"] = tf.cast(inputs["n"] - tft.min(inputs["n"]), tf.float32)
     outputs["letters"] = tf.strings.unicode_split(inputs["text"], "UTF-8")
     outputs["pair"] = tf.stack([inputs["n"], inputs["n"]], axis=1)
+    outputs["square"] = tf.tile(inputs["n"][:, tf.newaxis, tf.newaxis], [1, 2, 2])
+    outputs["weight"] = tf.where(inputs["kind"] == "a", 2.0, 1.0)  # of the label: not in `serving_default`
     outputs["replaced"] = tf.strings.upper(inputs["replaced"])
     del outputs["text"]
     return outputs
@@ -52,19 +54,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own_module.py").write_text(MODULE)
     (folder / "beside.py").write_text("def double(n):\n    return 2 * n\n")
     (folder / "dataset.yaml").write_text(SPEC.replace("column: text}", "column: kind}"))
-    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
+    options = RunOptions(processes=2)  # tf.Transform calls the function in workers too
+    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"), options)
     return folder
 
 
 @pytest.mark.slow
 def test_what_the_function_returns_is_stored_and_read(folder: Path) -> None:
     dataset = open_dataset(folder / "out")
-    assert set(dataset.features) == {"n", "replaced", "kind", "twice", "above", "letters", "pair"}
+    assert set(dataset.features) == {
+        *("n", "replaced", "kind", "twice", "above", "letters", "pair", "square", "weight"),
+    }
     smallest = float("inf")
     for features, _ in dataset.evaluation_input("train", batch_size=7).as_numpy_iterator():
         smallest = min(smallest, features["n"].min())
         np.testing.assert_array_equal(features["twice"], 2 * features["n"])
         np.testing.assert_array_equal(features["pair"], np.stack([features["n"]] * 2, 1))
+        assert features["square"].shape == (len(features["n"]), 2, 2)
         assert set(features["replaced"]) <= {b"A", b"B"}
         assert {b"".join(row).decode() for row in features["letters"]} <= {"ä", "äb"}
     for features, _ in dataset.evaluation_input("test", batch_size=100).as_numpy_iterator():
@@ -87,13 +93,21 @@ def test_serving_gives_it_too(folder: Path) -> None:
         n=tf.constant([7.5]), text=tf.constant(["ab"]), replaced=tf.constant(["b"])
     )
     assert served["twice"].numpy().tolist() == [15.0]
+    assert "weight" not in served
     assert served["letters"].numpy().tolist() == [[b"a", b"b"]]
 
 
+MAKE = "import tensorflow as tf\n\ndef f(inputs, outputs):\n    return outputs | "
 MISTAKES = {
+    MAKE + "{'m': 5}\n": "'m' is a int: return a tensor, or a ragged one",
+    MAKE + "{'m': tf.zeros([1], tf.float64)}\n": "'m' is float64: cast it to float32",
+    MAKE + "{'m': tf.constant(1)}\n": r"'m' is int32",
+    MAKE + "{'m': tf.constant(1.0)}\n": r"'m' has the shape \(\): the first axis is the rows",
+    MAKE + "{'key': tf.constant(['a'])}\n": "'key' is what every record's own key is stored under",
+    MAKE + "{'my ü': tf.constant(['a'])}\n": "'my ü' is no name",
     "def f(inputs, outputs):\n    return None\n": "should return a dict of tensors by name, got NoneType",
     "def f(inputs, outputs):\n    return {}\n": "returned no 'label', which is the label",
-    "def f(inputs, outputs):\n    return inputs['txt']\n": r"failed in mistake_2.py, line 2: KeyError: 'txt'",
+    "def f(inputs, outputs):\n    return inputs['txt']\n": r"failed in mistake_8.py, line 2: KeyError: 'txt'",
     "def g(inputs, outputs):\n    return outputs\n": "has no function `f`",
 }
 
@@ -104,4 +118,4 @@ def test_a_mistake_is_told(code: str, tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(UserError, match=MISTAKES[code]):
-        OwnPreprocessing(f"{name}:f", "label")({}, {"label": 1})
+        OwnPreprocessing(f"{name}:f", "label")({}, {"label": tf.constant(["a"])})

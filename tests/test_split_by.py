@@ -27,10 +27,15 @@ SPLITS = ["train", "validation", "test"]
             [0, 1, 1, 2, 1, -1, -1],
         ),
         ({"time": "t", "starts": {"train": "2025-01-01", "test": "2026-01-01"}}, ["2024", "2025-02-03"], [1, 0]),
+        ({"time": "t", "starts": {"validation": "2025-01-01", "test": "2026-01-01"}}, ["0001-01-01T00:00+05:00"], [0]),
     ],
 )  # fmt: skip
 def test_a_value_names_its_split(options: dict[str, Any], values: list[str], places: list[int]) -> None:
     assert SplitBy(**options).places(values, SPLITS).tolist() == places
+
+
+def test_a_split_that_is_there_has_its_own_name() -> None:
+    assert SplitBy(column="c").places(["dev", "validation"], ["train", "dev", "validation"]).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,7 @@ def test_a_value_names_its_split(options: dict[str, Any], values: list[str], pla
         ({}, "exactly one of column, group, time and stratify, got none"),
         ({"column": "a", "group": "b"}, "got column, group"),
         ({"group": "b", "values": {"train": "x"}}, "`values` belongs to `column`"),
+        ({"column": "b", "values": {"train": "x", "test": ["x", "y"]}}, "the value 'x' stands for 2 splits"),
         ({"time": "t"}, "`time` needs `starts`"),
         ({"time": "t", "starts": {"test": "soon"}}, "`starts` of test should be a time in ISO 8601, got 'soon'"),
     ],

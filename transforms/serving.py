@@ -30,10 +30,15 @@ class ServingModel(tf.Module):
         self._descriptions = descriptions
 
     def signature(self, inputs: Inputs, wanted: Mapping[str, Any]) -> Callable[..., Any]:
-        """A concrete function that takes these inputs by name and gives these features."""
+        """A concrete function that takes these inputs by name and gives these features.
+
+        One whose values need another input, such as a weight that a function of the user's made of the label, is left
+        out.
+        """
 
         def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
-            return finish(wanted, self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()}))
+            stored = self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()})
+            return finish({name: one for name, one in wanted.items() if name in stored}, stored)
 
         specs = {name: spec for feature, one in inputs.items() for name, spec in _flat(feature, one).items()}
         return tf.function(serve, autograph=False).get_concrete_function(**specs)

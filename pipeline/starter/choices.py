@@ -24,7 +24,6 @@ SURE_IDS = ("id", "key", "uuid")
 NAMES = Column(ColumnType.CATEGORY, optional=True)
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
-FEW_ROWS = 20
 
 
 def valid_name(text: str, default: str) -> str:

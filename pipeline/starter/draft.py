@@ -9,7 +9,6 @@ from pipeline.sources.base import Files
 from pipeline.sources.image_paths import IMAGE, LABEL, SPLIT
 from pipeline.starter.boxes import guess_boxes
 from pipeline.starter.choices import (
-    FEW_ROWS,
     NAMES,
     SHARES,
     feature_names,
@@ -20,7 +19,18 @@ from pipeline.starter.choices import (
     split_values,
 )
 from pipeline.starter.contents import UnknownDataError
-from pipeline.starter.guess import Guess, counted, distinct, feature, guess, guess_text, read, share_of, useless
+from pipeline.starter.guess import (
+    FEW_ROWS,
+    Guess,
+    counted,
+    distinct,
+    feature,
+    guess,
+    guess_text,
+    read,
+    share_of,
+    useless,
+)
 from pipeline.starter.pictures import guess_pictures
 from pipeline.starter.readings import Reading, Sample
 from pipeline.starter.recognize import Found, recognize

@@ -28,7 +28,7 @@ ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z]
 """What a column of names is called: `id`, `image_id`, `imageId`."""
 MANY_CLASSES = 1_000
 MANY_WORDS = 4  # on average: hardly the name of a class
-FEW_ROWS = 20
+FEW_ROWS = 20  # too few to tell what repeats, or to divide
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as `transforms.tokenizers` has it
 SEPARATORS = "|;,"
 LONG_NAME = 40  # characters: a longer string is hardly one of several names in a cell
@@ -53,11 +53,6 @@ class Guess:
     def kind(self) -> str | None:
         """The kind of feature; None where it is of no use."""
         return self.options.get("kind")
-
-    @property
-    def is_unique(self) -> bool:
-        """Whether every sampled row has a value of its own, so that it can be a key."""
-        return self.reading.missing == 0 and len(self.reading.distinct) == self.reading.rows > 0
 
 
 def guess(sample: Sample, name: str) -> Guess | None:

@@ -14,7 +14,7 @@ import yaml
 from pipeline.spec_yaml import STRING
 
 WIDEST = 48  # characters: behind a longer line its comment follows at once
-SHOWN = 200  # characters of a comment
+SHOWN = 400  # characters of a comment
 
 
 @dataclass
@@ -32,9 +32,13 @@ class Page:
         """Adds a key whose values follow."""
         self._lines.append((f"{' ' * indent}{key}:", _line(why)))
 
-    def text(self, line: str, why: str = "") -> None:
-        """Adds a line as it stands: YAML, a comment, or a blank one."""
-        self._lines.append((line, _line(why)))
+    def comment(self, text: str, why: str = "", indent: int = 0) -> None:
+        """Adds a line that is a comment."""
+        self._lines.append((f"{' ' * indent}# {_line(text)}", _line(why)))
+
+    def blank(self) -> None:
+        """Adds a blank line."""
+        self._lines.append(("", ""))
 
     def __str__(self) -> str:
         """The page; the comments of lines that follow one another stand below each other."""

@@ -133,6 +133,13 @@ def look(sample: Sample, name: str, *, many: bool) -> Looked:
 
 def header_size(sample: Sample, source: int, reference: bytes) -> Size | str:
     """A picture's size, or the reason of its reject; `source` is the place of its source."""
+    asked = source, reference
+    if asked not in sample.headers:
+        sample.headers[asked] = _header_size(sample, source, reference)
+    return sample.headers[asked]
+
+
+def _header_size(sample: Sample, source: int, reference: bytes) -> Size | str:
     try:
         data = _read(sample.files, sample.sources[source].image_root(sample.files), reference)
         header = read_header(data)

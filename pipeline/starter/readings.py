@@ -60,6 +60,8 @@ class Sample:
         self.sources = tuple(sources)
         self.files = SampledFiles(files, self.sources[0])
         self.beside = beside or {}
+        self.headers: dict[tuple[int, bytes], tuple[int, int] | str] = {}
+        """What is known of pictures: by source and reference their size, or the reason of their reject."""
         self._read: dict[tuple[str, Column, int], Reading] = {}
 
     @cached_property

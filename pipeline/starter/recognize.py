@@ -27,8 +27,9 @@ from pipeline.starter.dialects import guess_dialect, guess_encoding
 from pipeline.starter.guess import counted
 from pipeline.starter.sampling import SAMPLED_FILES, spread
 
-TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "json", "csv", "tsv", "text")
-"""The formats of rows, those that are surely data first."""
+DATA = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
+DOCUMENTS = ("text", "json")
+"""The formats of what may only tell of the data."""
 BESIDE = ("jsonl", "csv", "tsv", "parquet")
 """The formats of files whose rows may name the pictures that they lie beside."""
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
@@ -49,8 +50,8 @@ class Found:
     """The reasons by option."""
     left_out: str = ""
     """What lies there and is not read."""
-    alternative: Mapping[str, Any] | None = None
-    """The options of a source of files beside pictures, whose rows may name them."""
+    alternative: "Found | None" = None
+    """A file beside pictures, whose rows may name them."""
 
     @property
     def split_names(self) -> list[str]:
@@ -91,22 +92,34 @@ def _folder(files: Files, folder: str) -> Found:
     found = [file for file in files.match(f"{escape(folder)}/**") if file.bytes]
     if not found:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
+    _check_unbuilt(files, folder, found)
     inside = [replace(file, path=file.path[len(folder) + 1 :]) for file in found]
-    built = next((file.path for file in inside if posixpath.basename(file.path) == MANIFEST_FILE), None)
-    if built:
-        raise UnknownDataError(f"{folder} holds a dataset that is built already, {built}: see `recordmill show`")
     tables = _by_format(inside)
     if _are_pictures(inside, folder, tables):
         return _pictures(files, folder, inside, tables)
-    if not tables:
-        format_of(files, found[0].path)  # says what it is, if no source reads it
-        tables = {format_of(files, found[0].path): inside}
-    form = next(form for form in TABLES if form in tables)
-    chosen = [replace(file, path=f"{folder}/{file.path}") for file in tables[form]]
-    for file in spread(chosen, SAMPLED_FILES):
+    form = _main_format(tables) or format_of(files, found[0].path)
+    chosen = tables.get(form, inside)
+    left = [file.path for file in inside if file not in chosen]
+    if form in DOCUMENTS and len(left) > len(chosen):
+        format_of(files, f"{folder}/{left[0]}")  # says what it is, if no source reads it
+    whole = [replace(file, path=f"{folder}/{file.path}") for file in chosen]
+    for file in spread(whole, SAMPLED_FILES):
         format_of(files, file.path)
-    left = [file.path for file in inside if file not in tables[form]]
-    return replace(_table(files, form, chosen, _paths(folder, form, tables[form])), left_out=_named(left))
+    return replace(_table(files, form, whole, _paths(folder, form, chosen)), left_out=_named(left))
+
+
+def _check_unbuilt(files: Files, folder: str, found: Sequence[FileInfo]) -> None:
+    for file in found:
+        if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
+            raise UnknownDataError(
+                f"{folder} holds a dataset that is built already, {file.path}: see `recordmill show`"
+            )
+
+
+def _main_format(tables: Mapping[str, Sequence[FileInfo]]) -> str | None:
+    """The format that is read of a folder: the first of those that are surely data, else what most files are of."""
+    data = next((form for form in DATA if form in tables), None)
+    return data or max((form for form in DOCUMENTS if form in tables), key=lambda form: len(tables[form]), default=None)
 
 
 def _are_pictures(inside: Sequence[FileInfo], folder: str, tables: Mapping[str, Sequence[FileInfo]]) -> bool:
@@ -114,7 +127,7 @@ def _are_pictures(inside: Sequence[FileInfo], folder: str, tables: Mapping[str, 
     pictures = [file for file in inside if is_image(file.path)]
     if not pictures or metadata_files(list(inside), folder):
         return bool(pictures)
-    rows = [file for form, some in tables.items() if form not in ("text", "json") for file in some]
+    rows = [file for form in DATA for file in tables.get(form, ())]
     return sum(file.bytes for file in pictures) >= sum(file.bytes for file in rows)
 
 
@@ -143,7 +156,7 @@ def _pictures(files: Files, folder: str, inside: Sequence[FileInfo], tables: Map
         return found
     form, file = beside[0]
     whole = replace(file, path=f"{folder}/{file.path}")
-    return replace(found, alternative=_table(files, form, [whole], [(whole.path, None)]).sources[0])
+    return replace(found, alternative=_table(files, form, [whole], [(whole.path, None)]))
 
 
 def _is_used(path: str, stems: Collection[str]) -> bool:

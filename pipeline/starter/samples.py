@@ -26,13 +26,9 @@ def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
         OSError: the same.
     """
     if found.alternative is not None:
-        other = Found([found.alternative])
-        beside = Sample(_sources(other), files)
-        folder = images_folder(beside, files)
-        if folder is not None:
-            return _with_images(other, files, folder)
-        if any(_is_picture(guess_pictures(beside, name)) for name in beside.names):
-            return other, beside
+        other = open_sample(files, found.alternative)
+        if any(_is_picture(guess_pictures(other[1], name)) for name in other[1].names):
+            return other
     sample = Sample(_sources(found), files)
     found = _without_unlabelled(found, sample)
     sample = Sample(_sources(found), files)
@@ -59,7 +55,7 @@ def _without_unlabelled(found: Found, sample: Sample) -> Found:
     if len(found.sources) < 2:
         return found
     columns = [set(source_columns(source, sample.files).names) for source in sample.sources]
-    label = next((name for name in LABELS if any(name in some for some in columns)), None)
+    label = next((name for name in LABELS if name in columns[0]), None)
     kept = [options for options, some in zip(found.sources, columns, strict=True) if label is None or label in some]
     left = [str(options["path"]) for options in found.sources if options not in kept]
     told = [found.left_out, *(f"{posixpath.basename(path)}, which has no column {label}" for path in left)]

@@ -26,6 +26,7 @@ from pipeline.sources.tfrecord_frames import walk
 SAMPLED_FILES = 16
 PIECE_BYTES = 64 << 10  # 64 KiB
 RECORD_BYTES = 8 << 20  # 8 MiB: of a file of records that may hold pictures
+HELD_BYTES = 64 << 20  # 64 MiB
 METADATA = "metadata."
 LINES, CELLS, RECORDS = ("jsonl", "text"), ("csv", "tsv"), ("tfrecord", "webdataset")
 
@@ -37,6 +38,7 @@ class SampledFiles:
         """Takes the source whose files they are; its path, encoding and quotes count."""
         self._files, self._source = files, source
         self._listed: dict[str, list[FileInfo]] = {}
+        self._folders: dict[str, bool] = {}
         self._parts: dict[str, bytes | None] = {}
         self.is_whole = True
         """Whether all that was listed so far is shown."""
@@ -50,7 +52,9 @@ class SampledFiles:
 
     def is_folder(self, path: str) -> bool:
         """Whether `path` is a folder."""
-        return self._files.is_folder(path)
+        if path not in self._folders:
+            self._folders[path] = self._files.is_folder(path)
+        return self._folders[path]
 
     def open(self, path: str) -> BinaryIO:
         """Opens a file, or the part of it that is shown. Raises: OSError when it is missing or unreadable."""
@@ -65,10 +69,19 @@ class SampledFiles:
         rows = [file for file in found if self._form(file.path)]
         chosen = spread(rows, SAMPLED_FILES)
         for file in chosen:
-            self._parts[file.path] = self._part(file, max(1, SAMPLED_FILES // len(chosen)))
-        self.is_whole &= len(chosen) == len(rows) and all(self._parts[file.path] is None for file in chosen)
+            part = self._part(file, max(1, SAMPLED_FILES // len(chosen)))
+            self.is_whole &= part is None
+            self._parts[file.path] = self._held(file) if part is None else part
+        self.is_whole &= len(chosen) == len(rows)
         left_out = {file.path for file in rows} - {file.path for file in chosen}
         return [self._sampled(file) for file in found if file.path not in left_out]
+
+    def _held(self, file: FileInfo) -> bytes | None:
+        """A small file that is far away: it will be read many times."""
+        if "://" not in file.path or file.bytes > HELD_BYTES:
+            return None
+        with self._files.open(file.path) as opened:
+            return opened.read()
 
     def _sampled(self, file: FileInfo) -> FileInfo:
         part = self._parts.get(file.path)
@@ -130,18 +143,18 @@ class SampledFiles:
         if file.bytes <= RECORD_BYTES:
             return None
         with self._files.open(file.path) as opened:
-            end = next((start for start in _starts(opened, file.bytes, form) if start >= RECORD_BYTES), None)
-            opened.seek(0)
-            return None if end is None else opened.read(end)
+            data = opened.read(RECORD_BYTES)
+        last = max(_starts(data, form), default=0)
+        return data[:last] or None
 
 
-def _starts(opened: BinaryIO, size: int, form: str) -> Iterator[int]:
-    """Where records, or samples, begin in a file, as far as they can be found."""
+def _starts(data: bytes, form: str) -> Iterator[int]:
+    """Where records, or samples, begin in the beginning of a file, as far as they can be found."""
     if form == "tfrecord":
-        yield from walk(opened, size)
+        yield from walk(io.BytesIO(data), len(data))
         return
     with suppress(DamagedTarError):
-        for sample in samples(Tar(opened, size=size), (), lambda _: None):
+        for sample in samples(Tar(io.BytesIO(data), size=len(data)), (), lambda _: None):
             yield sample.start
 
 

@@ -1,18 +1,20 @@
 """From a path to the text of a `dataset.yaml` that builds as it is: guessed, written, read back and tried."""
 
 import os
-import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.globs import escape
+from pipeline.globs import escape, is_glob
 from pipeline.sources.base import Files
+from pipeline.sources.paths import is_utf8
 from pipeline.spec import Name, parse_spec
 from pipeline.starter.choices import dataset_name
-from pipeline.starter.draft import Draft, make_draft
+from pipeline.starter.contents import UnknownDataError
+from pipeline.starter.draft import make_draft
 from pipeline.starter.trial import try_spec
 from pipeline.starter.written import write_draft
 
@@ -30,17 +32,33 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
         UserError: no source reads what is there, or the name cannot be one; the message says what to do.
         OSError: it cannot be read.
     """
-    whole, folder = _absolute(path), os.path.abspath(folder)
+    whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked(name)
+    place = partial(said, folder=os.path.abspath(folder), keep=os.path.isabs(path))
     draft = make_draft(files, whole)
-    spec = parse_spec(write_draft(draft, name, folder, []))
-    trial = try_spec(spec, draft.sample)
-    notes = [
-        f"Guesses by `recordmill init` for {_shown(path)}; the reasons stand behind them.",
-        *trial.lines(),
-        *_warning(draft, trial.splits.get("train", 0)),
-    ]
-    return write_draft(draft, name, folder, notes)
+    trial = try_spec(parse_spec(write_draft(draft, name, place, [])), draft.sample)
+    first = f"Guesses by `recordmill init` for {path}; the reasons stand behind them."
+    return write_draft(draft, name, place, [first, *trial.lines()])
+
+
+def said(path: str, folder: str, *, keep: bool = False) -> str:
+    """An absolute path, or a URL, as a spec that lies in `folder`, which is absolute, says it.
+
+    One that is not below the folder stays absolute if it is to be kept.
+
+    >>> said("/home/ann/data/rows.jsonl", "/home/ann/specs")
+    '../data/rows.jsonl'
+
+    Raises:
+        UnknownDataError: it is not UTF-8.
+    """
+    if not is_utf8(path):
+        raise UnknownDataError(f"{ascii(path)}: a path that is not UTF-8 cannot be written down: rename it")
+    start = folder if os.path.exists(path) or not is_glob(path) else escape(folder)
+    if "://" in path or (keep and not f"{path}/".startswith(f"{start}/")):
+        return path
+    seen = os.path.relpath(path, start)
+    return f"{seen}/" if os.path.isdir(path) else seen
 
 
 def write_new(file: Path, text: Callable[[], str]) -> None:
@@ -61,8 +79,10 @@ def write_new(file: Path, text: Callable[[], str]) -> None:
 
 def _absolute(path: str) -> str:
     """A path with the folders that lead to it; a glob stays one."""
-    is_there = "://" in path or os.path.exists(path)
-    return path if "://" in path else os.path.join(os.getcwd() if is_there else escape(os.getcwd()), path)
+    if "://" in path:
+        return path
+    here = os.getcwd() if os.path.exists(path) else escape(os.getcwd())
+    return os.path.normpath(os.path.join(here, path))
 
 
 def _checked(name: str) -> str:
@@ -71,14 +91,3 @@ def _checked(name: str) -> str:
     except ValidationError:
         message = f"--name: {name!r} is no name of a dataset: a letter, then letters, digits and underscores"
         raise UserError(message) from None
-
-
-def _warning(draft: Draft, train: int) -> list[str]:
-    """What will stop a build."""
-    if train:
-        return []
-    return ["None of them is a good row of the split train, which a build needs."]
-
-
-def _shown(path: str) -> str:
-    return re.sub(r"\s+", " ", path) if path.isprintable() else ascii(path)

@@ -36,6 +36,8 @@ class Trial:
         if self.pictures:
             seen = counted(self.pictures, "row")
             lines.append(f"By the pictures' headers in {seen}: {_rejected(self.bad_pictures)}; no pixel was decoded.")
+        if not self.splits.get("train") or 0 < self.pictures == sum(self.bad_pictures.values()):
+            lines.append("None of these rows is good and of the split train, without which nothing is built.")
         return lines
 
 
