@@ -4,9 +4,10 @@ BIN := .venv/bin
 # Written last: a half-made environment has no stamp and is made again.
 READY := .venv/.ready
 SHAPES := demo/data/images
+NAME := detection
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast bench lint lock clean
+.PHONY: help demo example test test-fast bench lint lock clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -15,6 +16,11 @@ demo: $(SHAPES)/metadata.csv  ## Generate pictures, build a dataset of them, sho
 	$(BIN)/recordmill build examples/shapes/dataset.yaml --output demo/shapes
 	$(BIN)/recordmill show demo/shapes
 	$(BIN)/python examples/shapes/train.py demo/shapes
+
+example: $(READY)  ## Generate, build and train one of examples/: make example NAME=captioning
+	$(BIN)/python examples/$(NAME)/generate.py demo/$(NAME)/data
+	$(BIN)/recordmill build examples/$(NAME)/dataset.yaml --output demo/$(NAME)/out
+	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
 test: $(READY)  ## Run the whole test suite
 	$(BIN)/python -m pytest
@@ -29,7 +35,7 @@ lint: $(READY)  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --ignore-missing-imports benchmarks examples
+	$(BIN)/mypy --ignore-missing-imports --explicit-package-bases benchmarks examples
 
 lock:  ## Write requirements.lock anew from setup.py; newer versions: make lock ARGS=--upgrade
 	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \

@@ -1,23 +1,84 @@
-"""The shapes example: what its generator promises."""
+"""The examples: each is generated, built and learned from; and what the generator of shapes promises."""
 
 import csv
 import hashlib
+import re
 import runpy
+import shutil
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
 
+from pipeline.spec import load_spec
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 Generate = Callable[[Path, int, int], Counter[str]]
 IMAGES = 60
 NOT_AN_IMAGE = b"<html><body>404 Not Found</body></html>\n"
 
+# As few rows as a model learns from, and the bounds of the figure that `train.py` prints first.
+LEARNED = [
+    ("captioning", 400, (0.5, 1)),
+    ("detection", 500, (0.5, 1)),
+    ("language_model", 400, (1, 5)),
+    ("multi_label", 1000, (0.7, 1)),
+    ("tabular_and_image", 400, (0, 12)),
+    ("text_classification", 800, (0.85, 1)),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "rows", "figure"), LEARNED)
+def test_a_model_learns_from_the_example(
+    name: str,
+    rows: int,
+    figure: tuple[float, float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    example, output = tmp_path / "examples" / name, tmp_path / "out"
+    shutil.copytree(EXAMPLES / name, example)
+    run(example / "generate.py")["generate"](tmp_path / "demo" / name / "data", rows)
+    build_at(example / "dataset.yaml", output, rows)
+    monkeypatch.setattr(sys, "argv", ["train.py", str(output)])
+    with pytest.raises(SystemExit, match="the model did not learn"):
+        run_untrained(example / "train.py", monkeypatch)
+    capsys.readouterr()
+    run(example / "train.py", "__main__")
+    printed = capsys.readouterr().out
+    found = re.search(r"test split[^:]*: ([0-9.]+)", printed)
+    assert found, printed
+    assert figure[0] <= float(found[1]) <= figure[1], printed
+
+
+def run(script: Path, as_module: str = "example") -> dict[str, Any]:
+    return runpy.run_path(str(script), run_name=as_module)
+
+
+def build_at(spec: Path, output: Path, rows: int) -> None:
+    from pipeline.build import build
+
+    published = build(load_spec(str(spec)), str(output))
+    assert published.manifest.rows == {"read": rows, "written": rows, "rejected": 0}
+
+
+def run_untrained(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import keras
+
+    with monkeypatch.context() as untrained:
+        untrained.setattr(keras.Model, "fit", lambda *given, **options: None)
+        run(script, "__main__")
+
 
 @pytest.fixture(scope="module")
 def generate() -> Generate:
-    return runpy.run_path(str(Path(__file__).parents[1] / "examples/shapes/generate.py"))["generate"]
+    return run(EXAMPLES / "shapes/generate.py")["generate"]
 
 
 @pytest.fixture(scope="module")

@@ -1,40 +1,38 @@
 """`recordmill init`: what it guesses of data of every sort, that each comment is true, and that the spec reads back."""
 
-import gzip
 import io
 import json
 import re
+import subprocess
+import sys
 import tarfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tensorflow as tf
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from pipeline.errors import UserError
-from pipeline.files import BeamFiles
-from pipeline.sources.csv_records import Dialect as Cells
-from pipeline.sources.csv_records import find_records
+from pipeline.plan import make_plan
 from pipeline.sources.delimited import Csv
 from pipeline.sources.jsonl import JsonLines
 from pipeline.spec import Spec, load_spec, parse_spec
-from pipeline.spec_yaml import load_yaml
 from pipeline.starter.boxes import CORNERS, USUAL
 from pipeline.starter.choices import dataset_name, feature_names, valid_name
 from pipeline.starter.dialects import guess_dialect
 from pipeline.starter.guess import ID, share_of
-from pipeline.starter.page import Page, scalar
+from pipeline.starter.page import Page
 from pipeline.starter.sampling import PIECE_BYTES, SAMPLED_FILES, SampledFiles
 from pipeline.starter.starter import starter, write_new
-from pipeline.tfrecord import frame
-from tests.hand_made import example
+from tests.read_source import FILES, TEXT, read
 
-FILES = BeamFiles()
 WORDS = ("a cat sat on the mat", "two dogs", "one bird sings a song")
 Make = Callable[[Path], None]
 
@@ -95,19 +93,18 @@ def table_of_pictures(folder: Path) -> None:
 
 
 def splits_of_files(folder: Path) -> None:
-    row = "{0},{1},some words {1}"
-    write(
-        folder / "data/train.csv",
-        "id,n,text,target\n" + "".join(f"{row.format(n, n / 2)},{n % 2}\n" for n in range(40)),
-    )
-    write(folder / "data/dev.csv", "id,n,text,target\n" + "".join(f"{row.format(50 + n, '')},1\n" for n in range(5)))
-    write(folder / "data/test.csv", "id,n,text\n" + "".join(f"{row.format(60 + n, n)}\n" for n in range(5)))
+    train = "".join(f"{n},{n / 2},some words {n},{n % 2}\n" for n in range(40))
+    write(folder / "data/train.csv", f"id,n,text,target\n{train}")
+    write(folder / "data/dev.csv", "id,n,text,target\n" + "".join(f"{50 + n},,some words {n},1\n" for n in range(5)))
+    write(folder / "data/test.csv", "id,n,text\n" + "".join(f"{60 + n},1,some words\n" for n in range(5)))
 
 
 def json_rows(folder: Path) -> None:
-    row = {"flag": True, "tags": ["red"], "vector": [1.5, 2, 3], "inner": {"a": 1}, "set": "train", "none": None}
-    rows = [{"uuid": f"u{n}", **row, "flag": n % 2 == 0, "day": f"2026-11-{n % 28 + 1:02}", "mixed": n if n % 2 else "x",
-             "url": f"https://a.b/{n}", "same": "yes", "set": ("train", "TEST")[n % 5 == 0]} for n in range(40)]  # fmt: skip
+    row = {"tags": ["red"], "vector": [1.5, 2, 3], "inner": {"a": 1}, "same": "yes", "none": None}
+    rows: list[Any] = [{"uuid": f"u{n}", "flag": n % 2 == 0, **row} for n in range(40)]
+    for n, one in enumerate(rows):
+        one |= {"day": f"2026-11-{n % 28 + 1:02}", "mixed": n if n % 2 else "x", "url": f"https://a.b/{n}"}
+        one["set"] = ("train", "TEST")[n % 5 == 0]
     rows[3]["tags"] = ["green", "blue"]
     del rows[5]["inner"]
     lines(folder / "data/rows.ndjson", rows)
@@ -142,8 +139,15 @@ def webdataset(folder: Path) -> None:
 
 
 def tfrecord(folder: Path) -> None:
-    rows = [example({"image/encoded": [picture()], "image/class/label": [n % 3], "x": [n / 4]}) for n in range(30)]
-    write(folder / "data/a.tfrecord-00000-of-00001", b"".join(map(frame, rows)))
+    (folder / "data").mkdir()
+    with tf.io.TFRecordWriter(str(folder / "data/a.tfrecord-00000-of-00001")) as writer:
+        for n in range(30):
+            row = {
+                "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[picture()])),
+                "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[n % 3])),
+                "x": tf.train.Feature(float_list=tf.train.FloatList(value=[n / 4])),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=row)).SerializeToString())
 
 
 def different_files(folder: Path) -> None:
@@ -157,22 +161,258 @@ def texts(folder: Path) -> None:
 
 
 IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
-LABELLED: dict[type[Any], Any] = {}
-HASHED = {"train": 80, "validation": 10, "test": 10}
-CASES: list[tuple[Make, dict[str, Any], dict[str, dict[str, Any]], str | None]] = [
-    (class_folders, {"source": [{"format": "image_folder", "path": "data/"}], "splits": HASHED},
-     {"image": IMAGE, "label": {"kind": "category"}}, "label"),
-    (split_folders, {"splits": {"train": 67, "validation": 33},
-                     "split_by": {"column": "split", "values": {"train": ["Train"], "validation": ["val"]}}},
-     {"image": IMAGE, "label": {"kind": "category"}}, "label"),
-    (metadata, {"source": [{"format": "image_folder", "path": "data/images/"}], "name": "data"},
+CATEGORY, NUMBER, RAW = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"}
+TABLE = {"format": "csv", "path": "data/labels.csv", "separator": ";", "images": "data/photos/"}
+BOXES = {"kind": "boxes", "order": "coco", "unit": "absolute"}
+HALF = {"train": 80.0, "validation": 10.0}
+CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
+    (class_folders, {"source": ({"format": "image_folder", "path": "data/"},), "splits": {**HALF, "test": 10.0}},
+     {"image": IMAGE, "label": CATEGORY}, "label"),
+    (split_folders, {"splits": {"train": 67.0, "validation": 33.0},
+                     "split_by": {"column": "split", "values": {"train": ("Train",), "validation": ("val",)}}},
+     {"image": IMAGE, "label": CATEGORY}, "label"),
+    (metadata, {"source": ({"format": "image_folder", "path": "data/"},)},
      {"image": {**IMAGE, "size": (50, 100)}, "text": {"kind": "text", "max_length": 7},
-      "bbox": {"kind": "boxes", "column": "objects.bbox", "image": "image", "order": "corners", "unit": "absolute",},
+      "bbox": {**BOXES, "column": "objects.bbox", "image": "image", "order": "corners"},
       "category": {"kind": "categories", "column": "objects.category", "length": 2}}, None),
     (captions, {}, {"image": {**IMAGE, "size": (224, 224)}, "text": {"kind": "text", "max_length": 7},
-                    "score": {"kind": "number", "optional": True}}, None),
-    (table_of_pictures, {"source": [{"format": "csv", "path": "data/labels.csv", "separator": ";",
-                                     "images": "data/photos/"}]},
-     {"file": {**IMAGE, "size": (32, 64)}, "class_": {"kind": "category", "column": "class"},
-      "bbox": {"kind": "boxes", "image": "file", "order": "coco", "unit": "absolute"}}, "class"),
+                    "score": {**NUMBER, "optional": True}}, None),
+    (table_of_pictures, {"source": (TABLE,)},
+     {"file": {**IMAGE, "size": (32, 64)}, "class": CATEGORY, "bbox": {**BOXES, "image": "file"}}, "class"),
+    (splits_of_files, {"source": ({"format": "csv", "path": "data/train.csv", "split": "train"},
+                                  {"format": "csv", "path": "data/dev.csv", "split": "validation"}),
+                       "key": ("id",), "splits": HALF},
+     {"n": {**NUMBER, "optional": True}, "text": {"kind": "text", "max_length": 3}, "target": CATEGORY}, "target"),
+    (json_rows, {"source": ({"format": "jsonl", "path": "data/rows.ndjson"},), "key": ("uuid",),
+                 "splits": {"train": 80.0, "test": 20.0},
+                 "split_by": {"column": "set", "values": {"train": ("train",), "test": ("TEST",)}}},
+     {"flag": CATEGORY, "tags": {"kind": "categories"}, "vector": {"kind": "numbers", "length": 3},
+      "a": {**NUMBER, "column": "inner.a", "optional": True}, "day": RAW, "url": RAW}, None),
+    (parquet, {"source": ({"format": "parquet", "path": "data/"},)},
+     {"image": IMAGE, "views": {**IMAGE, "kind": "image_sequence"}, "label": CATEGORY,
+      "image_id": {**RAW, "type": "int64"}}, "label"),
+    (webdataset, {}, {"image": {**IMAGE, "column": "jpg;png"}, "cls": CATEGORY,
+                      "caption": {"kind": "text", "column": "json.caption", "max_length": 7}}, "cls"),
+    (tfrecord, {}, {"image_encoded": {**IMAGE, "column": "image/encoded"},
+                    "image_class_label": {**CATEGORY, "column": "image/class/label"}, "x": NUMBER},
+     "image_class_label"),
+    (different_files, {"splits": {"train": 100.0}},
+     {"a": {**NUMBER, "optional": True}, "b": CATEGORY, "zip": {**RAW, "optional": True}}, None),
+    (texts, {"source": ({"format": "text", "path": "data/", "document": "file"},)},
+     {"text": {"kind": "text", "max_length": 7}, "label": CATEGORY}, "label"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "top", "features", "label"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_what_is_guessed(make: Make, top: Any, features: Any, label: str | None, tmp_path: Path) -> None:
+    make(tmp_path)
+    spec, text = guessed(tmp_path)
+    found = spec.model_dump(exclude_unset=True)
+    assert found["features"] == features
+    assert {key: found[key] for key in top} == top
+    assert spec.label == label
+    assert text == guessed(tmp_path)[1]
+    write(tmp_path / "dataset.yaml", text)
+    assert make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES).rows
+
+
+REASONS = [
+    (class_folders, ["The 24 rows, before their pictures are opened: none would be a reject", "the folders: 2 dist"]),
+    (splits_of_files, ["left out: test.csv, which has no column target", "not in 11 % of the 45 rows", "is one split"]),
+    (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "same: always yes",
+                 "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
+    (table_of_pictures, ["order: coco # 20 boxes lie in their pictures so", "in 20 rows: none would be"]),
+    (different_files, ["3 rows: too few to divide", "the files do not all have the same columns", "not in 33 %"]),
+    (split_folders, ["left out: notes.md", "train 67 %, validation 33 % of the 30 rows"]),
+    (captions, ["a usual size; 24 pictures: 300 x 200", "not in 50 % of the 24 rows"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "reasons"), REASONS, ids=[case[0].__name__ for case in REASONS])
+def test_reasons_are_true(make: Make, reasons: list[str], tmp_path: Path) -> None:
+    make(tmp_path)
+    text = re.sub(" +", " ", guessed(tmp_path)[1])
+    assert [reason for reason in reasons if reason not in text] == []
+
+
+def test_pictures_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
+    class_folders(tmp_path)
+    write(tmp_path / "data/cat/broken.png", b"no picture")
+    text = guessed(tmp_path)[1]
+    assert "By the pictures' headers in 25 rows: 1 would be a reject (1 unsupported_format in column image)" in text
+    assert "height, width of 24 pictures" in text
+
+
+def test_large_data_is_sampled(tmp_path: Path) -> None:
+    lines(tmp_path / "data/a.jsonl", [{"label": n // 4_000, "text": "some words " * 30} for n in range(16_000)])
+    spec, text = guessed(tmp_path)
+    assert re.search(r"category *# 4 distinct values in 1,0\d\d sampled rows", text)
+    assert "validation" in spec.splits
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.zip", b"PK\3\4\0", "is a ZIP archive, .*unpack it"),
+        ("a.xlsx", b"PK\3\4\0", "is an Excel workbook, .*save each sheet as CSV"),
+        ("a.pdf", b"%PDF-1.4", "is a PDF, .*pdftotext"),
+        ("a.npy", b"\x93NUMPY\0", "is a NumPy array"),
+        ("a.arrow", b"ARROW1\0\0", r"make Parquet of it: python -c .*open_file\(sys.argv\[1\]\)"),
+        ("a.sqlite", b"SQLite format 3\0", "is an SQLite database, .*sqlite3 -header"),
+        ("a.unknown", b"\1\0\2\0\3\0\4", "is of no format that is known here"),
+        ("a.png", b"\x89PNG", "is one picture: give the folder"),
+        ("a.csv", b"", "is empty"),
+        ("b.csv", b"a,b\n", "holds no row"),
+        ("c.csv.gz", b"no gzip", "cannot be read as gzip"),
+        ("a.json", b'["x", "y"]', r"one JSON array, .*jq -c '.\[\] \| \{text: .\}' \S+/a.json > \S+/a.jsonl"),
+        ("b.json", b'{"info": 1,\n"rows": [{"a": 1}]}', r"one JSON object over .*jq -c '.\[\"rows\"\]\[\]'"),
+        ("c.json", b"{\nbroken", "is no JSON Lines, .*each line must be one JSON object"),
+        ("out/dataset.json", b'{"build_key": 1}', "holds a dataset that is built already"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    write(tmp_path / name, content)
+    with pytest.raises(UserError, match=message):
+        starter(str(tmp_path / name.split("/")[0]), FILES)
+
+
+def test_what_tells_of_data_is_not_taken_for_it(tmp_path: Path) -> None:
+    write(tmp_path / "data/README.md", "# The data")
+    for number in range(3):
+        write(tmp_path / f"data/{number}.pdf", b"%PDF")
+    with pytest.raises(UserError, match="0.pdf is a PDF"):
+        guessed(tmp_path)
+    write(tmp_path / "data/info.json", '{"rows": 1}')
+    write(tmp_path / "data/rows.csv", "a,b\n1,2\n")
+    spec, text = guessed(tmp_path)
+    assert spec.source[0].path == "data/rows.csv"
+    assert "# left out: 5 files (0.pdf, 1.pdf, 2.pdf, …)" in text
+
+
+def test_several_json_texts_are_documents(tmp_path: Path) -> None:
+    for number, text in enumerate(("[1]", "{}", '{"a":\n1}') * 8):
+        write(tmp_path / f"data/{number}.json", text)
+    spec, _ = guessed(tmp_path)
+    assert spec.source[0].model_dump(exclude_unset=True) == {
+        "format": "text",
+        "path": "data/*.json",
+        "document": "file",
+    }
+
+
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        (b"a,b\n1,2\n", {}),
+        (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";"}),
+        (b'"a|x","b"\n"1","2|3"\n', {}),
+        (b'a,b\n"x,1\n2,3\n', {"quote": None}),
+        (b"1,x\n2,y\n", {"header": ["column_1", "column_2"]}),
+        (b"a.png,x\nb.png,y\n", {"header": ["column_1", "column_2"]}),
+        ("a,b\n1,é\n".encode("utf-16"), {"encoding": "utf-16"}),
+        ("a,b\n1,é\n".encode("cp1252"), {"encoding": "cp1252"}),
+        ("a,b\n1,é\n".encode("utf-8-sig") + b"2,\xff\n", {}),
+    ],
+)  # fmt: skip
+def test_how_cells_are_written(head: bytes, options: dict[str, Any]) -> None:
+    assert guess_dialect(head, "csv").options == options
+
+
+@pytest.mark.parametrize("unit", USUAL)
+@pytest.mark.parametrize("order", CORNERS)
+def test_the_order_of_boxes(tmp_path: Path, order: str, unit: str) -> None:
+    corners = [(5 + n, 40 + n, 70 + n, 50 + n) for n in range(20)]
+    made = {
+        "corners": lambda box: box,
+        "coco": lambda box: (box[0], box[1], box[2] - box[0], box[3] - box[1]),
+        "center": lambda box: ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2, box[2] - box[0], box[3] - box[1]),
+        "tensorflow": lambda box: (box[1], box[0], box[3], box[2]),
+    }[order]
+    scale = (100, 80, 100, 80) if unit == "relative" else (1, 1, 1, 1)
+    write(tmp_path / "data/a.png", picture(100, 80))
+    boxes = [made([side / by for side, by in zip(box, scale, strict=True)]) for box in corners]
+    lines(tmp_path / "data/rows.jsonl", [{"picture": "a.png", "boxes": [box]} for box in boxes])
+    found = guessed(tmp_path, "data/rows.jsonl")[0].features["boxes"].model_dump()
+    assert found["unit"] == unit
+    told = CORNERS[found["order"]](tuple(boxes[0]))
+    assert found["order"] == order or all(0 <= side <= 100 for side in told)
+
+
+def test_a_spec_lies_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class_folders(tmp_path)
+    monkeypatch.chdir(tmp_path / "data")
+    file = tmp_path / "specs" / "a.yaml"
+    file.parent.mkdir()
+    write_new(file, lambda: starter(".", FILES, "animals", str(file.parent)))
+    assert "path: ../data/" in file.read_text()
+    assert load_spec(str(file)).name == "animals"
+    with pytest.raises(UserError, match="a.yaml is there already: name another file"):
+        write_new(file, lambda: "")
+    with pytest.raises(UserError, match="--name: '1 a' is no name of a dataset"):
+        starter(".", FILES, "1 a")
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"), [("x [*]", "data*/*.jsonl"), ("x", "data [1]/a #.jsonl"), ("x", "data [1]"), ("x [*]", ".")]
+)
+def test_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, path: str) -> None:
+    lines(tmp_path / folder / "data [1]/a #.jsonl", [{"a": n} for n in range(30)])
+    monkeypatch.chdir(tmp_path / folder if path != "." else tmp_path / folder / "data [1]")
+    Path("dataset.yaml").write_text(starter(path, FILES))
+    assert make_plan(load_spec("dataset.yaml"), FILES).rows == 30
+
+
+@pytest.mark.parametrize("form", ["a.csv", "a.csv.gz", "a.jsonl", "a.jsonl.zst"])
+def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
+    rows = [{"a": "x,\n" * 9, "b": str(n)} for n in range(100_000)]
+    cells = "a,b\n" + "".join(f'"{row["a"]}",{row["b"]}\n' for row in rows)
+    data = (cells if "csv" in form else "".join(json.dumps(row) + "\n" for row in rows)).encode()
+    codec = {".gz": "gzip", ".zst": "zstd"}.get(Path(form).suffix)
+    write(tmp_path / form, data if codec is None else pa.Codec(codec).compress(data, asbytes=True))
+    one = {"path": str(tmp_path / form)}
+    kind = Csv(format="csv", **one) if "csv" in form else JsonLines(format="jsonl", **one)
+    files = SampledFiles(FILES, kind)
+    [part] = files.match(str(tmp_path / form))
+    assert not files.is_whole
+    assert part.bytes <= SAMPLED_FILES * PIECE_BYTES + 200
+    read_back = read(kind, {"a": TEXT, "b": TEXT}, files=files)
+    assert read_back.rejects == []
+    assert all(rows[int(row["b"])] == row for row in read_back.rows)
+    assert len(read_back.rows) > 1_000
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\x85\n", max_size=3), inner)),
+       st.text(st.characters(exclude_categories=["Cs"])))  # fmt: skip
+def test_a_page_says_what_was_meant(value: Any, why: str) -> None:
+    page = Page()
+    page.comment(why, why)
+    page.add("key", value, why)
+    assert len(str(page).split("\n")) == 3
+    assert yaml.safe_load(str(page)) == {"key": value}
+
+
+def test_names() -> None:
+    assert dataset_name("/home/ann/birds of 2024/train/images") == "birds_of_2024"
+    assert dataset_name("gs://bucket/my-data/part-*.csv.gz") == "my_data"
+    assert valid_name("1", "none") == "none"
+    names = feature_names(["key", "a b", "a-b", "box.x", "x", "é", "日本", "text", "text_length"])
+    assert list(names.values()) == ["key_column", "a_b", "a_b_column", "x", "x_column", "e", "column_7", "text",
+                                    "text_length_column"]  # fmt: skip
+    assert [name for name in ("id", "imageId", "user_id", "UUID", "grid", "monkey", "valid") if ID.fullmatch(name)] == [
+        "id", "imageId", "user_id", "UUID",
+    ]  # fmt: skip
+    assert [share_of(part, 1000, "all") for part in (0, 3, 10, 999, 1000)] == [
+        "0 of all", "3 of all", "1 % of all", "99 % of all", "all",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_command_prints_what_builds(tmp_path: Path) -> None:
+    metadata(tmp_path)
+    command = [sys.executable, "-m", "pipeline"]
+    with (tmp_path / "dataset.yaml").open("w") as file:
+        subprocess.run([*command, "init", "data/images"], stdout=file, cwd=tmp_path, check=True, timeout=120)
+    built = subprocess.run([*command, "build", "dataset.yaml", "--output", "out"], cwd=tmp_path, timeout=240,
+                           capture_output=True, text=True)  # fmt: skip
+    assert built.returncode == 0, built.stderr

@@ -1,9 +1,9 @@
-"""Generates `stories.txt`: a small language of stories, one a line.
+"""Generates `stories.txt`: stories in a small language, one a line.
 
 python examples/language_model/generate.py demo/language_model/data
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +15,20 @@ WHERE = ["in the forest", "by the river", "under the bridge", "at the market"]
 
 
 def sentence(random: np.random.Generator) -> str:
-    """One sentence of the language."""
+    """One of the 400 sentences of the language."""
     return " ".join(str(random.choice(part)) for part in (WHO, DOES, WHAT, WHERE)) + "."
 
 
-def generate(folder: Path, stories: int = 2000) -> None:
-    """Writes the file into a new folder; the same number gives the same file."""
-    folder.mkdir(parents=True)
+def generate(folder: Path, stories: int = 1200) -> None:
+    """Writes the file into a folder; the same number gives the same file."""
+    folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
-    lines = [" ".join(sentence(random) for _ in range(random.integers(1, 6))) for _ in range(stories)]
+    lines = [" ".join(sentence(random) for _ in range(random.integers(3, 7))) for _ in range(stories)]
     (folder / "stories.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{folder}: stories.txt with {stories} stories")
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="Generates a file of stories.")
+    parser.add_argument("folder", type=Path)
+    generate(parser.parse_args().folder)

@@ -21,6 +21,7 @@ from pipeline.starter.choices import (
 from pipeline.starter.contents import UnknownDataError
 from pipeline.starter.guess import (
     FEW_ROWS,
+    FITS,
     Guess,
     counted,
     distinct,
@@ -83,7 +84,7 @@ def make_draft(files: Files, path: str) -> Draft:
         if column:
             guesses[column[0]] = useless(column[0], what, column[1])
     label = find_label(guesses)
-    if label:
+    if label and not _is_rare(guesses[label]):
         guesses[label] = as_label(guesses[label])
     names = feature_names([name for name, one in guesses.items() if one.kind])
     if not names:
@@ -96,7 +97,7 @@ def make_draft(files: Files, path: str) -> Draft:
         split_by=_split_by(split),
         features={names[name]: _named(guesses[name], names) for name in names},
         left=[one for one in guesses.values() if not one.kind],
-        label=_label(label and names[label]),
+        label=_label(guesses, label, names),
     )
 
 
@@ -197,12 +198,18 @@ def _split_by(split: tuple[str, Reading] | None) -> Chosen:
     return Chosen({"column": name} if plain else {"column": name, "values": values}, told)
 
 
-def _label(name: str | None) -> Chosen:
-    if name is not None:
-        return Chosen(name, "what a model learns to predict; every other feature is its input")
-    return Chosen(
-        None, "no column is called label, class, category, target, …: name a feature of kind category or number"
-    )
+def _label(guesses: Mapping[str, Guess], column: str | None, names: Mapping[str, str]) -> Chosen:
+    if column is None:
+        missing = "no column is called label, class, category, target, …"
+        return Chosen(None, f"{missing}: name a feature of kind category or number")
+    if _is_rare(guesses[column]):
+        return Chosen(None, f"{names[column]}, which many rows lack, cannot be one: a label is not optional")
+    return Chosen(names[column], "what a model learns to predict; every other feature is its input")
+
+
+def _is_rare(one: Guess) -> bool:
+    """Whether so many rows lack a column that it should be no label: they would be rejects."""
+    return one.reading.missing > (1 - FITS) * one.reading.rows
 
 
 def _no_feature(guesses: Mapping[str, Guess]) -> str:
