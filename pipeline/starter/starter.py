@@ -36,9 +36,9 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
     name = dataset_name(whole) if name is None else _checked(name)
     place = partial(said, folder=os.path.abspath(folder), keep=os.path.isabs(path))
     draft = make_draft(files, whole)
-    trial = try_spec(parse_spec(write_draft(draft, name, place, [])), draft.sample)
+    trial = try_spec(parse_spec(write_draft(draft, name, place)), draft.sample)
     first = f"Guesses by `recordmill init` for {path}; the reasons stand behind them."
-    return write_draft(draft, name, place, [first, *trial.lines()])
+    return write_draft(draft, name, place, [first, *trial.lines()], trial.limit())
 
 
 def said(path: str, folder: str, *, keep: bool = False) -> str:

@@ -1,5 +1,6 @@
 """A spec tried on a sample: which rows would be rejected and why, and which split gets how many."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,6 +28,17 @@ class Trial:
     """How many rows' pictures were looked at, by their headers."""
     bad_pictures: Mapping[tuple[str, str], int]
     """How many of these would be rejected, by reason and column."""
+
+    def limit(self) -> tuple[float, str]:
+        """The share of rejects that a build should take, and why."""
+        share = sum(self.rejects.values()) / max(self.taken.rows, 1)
+        share += sum(self.bad_pictures.values()) / max(self.pictures, 1)
+        if share:
+            why = f"about {share:.1%} of the sample would be rejects; twice that, since a sample sees only some"
+            return min(1.0, math.ceil(200 * share + 5) / 100), why
+        if self.pictures:
+            return 0.05, "none of the sample would be a reject, but damaged pixels show only in a build"
+        return 0.01, "none of the sample would be a reject"
 
     def lines(self) -> list[str]:
         """It all in words, a line each."""

@@ -9,7 +9,13 @@ from pipeline.starter.page import Page
 PATHS = ("path", "images")
 
 
-def write_draft(draft: Draft, name: str, place: Callable[[str], str], notes: Sequence[str]) -> str:
+def write_draft(
+    draft: Draft,
+    name: str,
+    place: Callable[[str], str],
+    notes: Sequence[str] = (),
+    limit: tuple[float, str] | None = None,
+) -> str:
     """Writes a draft.
 
     Args:
@@ -17,6 +23,7 @@ def write_draft(draft: Draft, name: str, place: Callable[[str], str], notes: Seq
         name: the dataset's name.
         place: how the spec says an absolute path, or a URL.
         notes: comments that stand first.
+        limit: the share of rejects that a build takes, and why; None where it is not known yet.
     """
     page = Page()
     for note in notes:
@@ -33,6 +40,9 @@ def write_draft(draft: Draft, name: str, place: Callable[[str], str], notes: Seq
     _add_features(page, draft)
     page.blank()
     _add_choice(page, "label", draft.label.value, draft.label.why, "FEATURE")
+    if limit is not None:
+        page.blank()
+        page.add("rejects", {"max_share": limit[0]}, limit[1])
     return str(page)
 
 
