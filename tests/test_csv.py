@@ -24,6 +24,7 @@ from pipeline.sources import cells, csv_records, csv_rows
 from pipeline.sources.base import Plan, SourceError
 from pipeline.sources.csv_cells import CellReader
 from pipeline.sources.delimited import Csv, Tsv
+from pipeline.sources.encoded import open_utf8
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -307,3 +308,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, content: bytes, options: dic
 def test_options_that_are_wrong(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         source("rows.csv", **options)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-16", "utf-8"])
+def test_letters_of_two_bytes_at_the_very_start(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes("öäü;größe\nß;é\n".encode(encoding))
+    with open_utf8(BeamFiles(), str(path), encoding) as file:
+        assert file.read(100).decode() == "öäü;größe\nß;é\n"

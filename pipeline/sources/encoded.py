@@ -93,9 +93,11 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         return data
 
     def _leave_out_mark(self) -> None:
-        self._waiting = self.read(len(BYTE_ORDER_MARK))
-        if self._waiting == BYTE_ORDER_MARK:
-            self._waiting, self.mark_bytes = b"", len(BYTE_ORDER_MARK)
+        start = self.read(len(BYTE_ORDER_MARK))
+        if start == BYTE_ORDER_MARK:
+            self.mark_bytes = len(BYTE_ORDER_MARK)
+        else:
+            self._waiting = start + self._waiting
 
     def _raw(self, size: int) -> bytes:
         try:

@@ -34,8 +34,8 @@ class Trial:
         share = sum(self.rejects.values()) / max(self.taken.rows, 1)
         share += sum(self.bad_pictures.values()) / max(self.pictures, 1)
         if share:
-            why = f"about {share:.1%} of the sample would be rejects; twice that, since a sample sees only some"
-            return min(1.0, math.ceil(200 * share + 5) / 100), why
+            why = f"about {share:.1%} of the sample would be rejects; three times that and 10 %, since more show in a build"
+            return min(1.0, math.ceil(300 * share + 10) / 100), why
         if self.pictures:
             return 0.05, "none of the sample would be a reject, but damaged pixels show only in a build"
         return 0.01, "none of the sample would be a reject"
