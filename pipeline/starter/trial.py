@@ -34,7 +34,7 @@ class Trial:
         share = sum(self.rejects.values()) / max(self.taken.rows, 1)
         share += sum(self.bad_pictures.values()) / max(self.pictures, 1)
         if share:
-            why = f"about {share:.1%} of the sample would be rejects; three times that and 10 %, since more show in a build"
+            why = f"about {share:.1%} of the sample would be rejects; three times that and 10 %: a build sees more"
             return min(1.0, math.ceil(300 * share + 10) / 100), why
         if self.pictures:
             return 0.05, "none of the sample would be a reject, but damaged pixels show only in a build"
