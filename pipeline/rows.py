@@ -7,7 +7,6 @@ name: binary, float32 or int64, or lists of them. A picture is a reference (`pip
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from pipeline.columns import Columns, ColumnType
 from pipeline.image_refs import parse
-from pipeline.keys import join_key
+from pipeline.keys import content_digest, join_key
 from pipeline.layout import Hashes, Layout, hash_keys, strata_of
 from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk
@@ -144,22 +143,18 @@ def _picture_name(reference: bytes, chunk: Chunk, read_picture: ReadPicture | No
     if found.data is None and found.length is None:
         return found.path
     data = found.data if read_picture is None or found.data is not None else read_picture(chunk.source, reference)
-    return _digest(data or b"").decode()
-
-
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=16).hexdigest().encode()
+    return content_digest(data or b"").decode()
 
 
 def _content_keys(
     column: pa.ChunkedArray, chunk: Chunk, kind: ColumnType, read_picture: ReadPicture | None
 ) -> tuple[list[bytes | None], dict[int, Fault]]:
     if kind is not ColumnType.IMAGE or read_picture is None:
-        return [_digest(value) for value in column.cast(pa.string()).cast(pa.binary()).to_pylist()], {}
+        return [content_digest(value) for value in column.cast(pa.string()).cast(pa.binary()).to_pylist()], {}
     keys, faults = list[bytes | None](), dict[int, Fault]()
     for place, reference in enumerate(column.to_pylist()):
         try:
-            keys.append(_digest(read_picture(chunk.source, reference)))
+            keys.append(content_digest(read_picture(chunk.source, reference)))
         except ImageError:
             keys.append(None)
             faults[place] = UNREADABLE

@@ -6,8 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from transforms.kind import Context, Options, Parts, Prepared
-
-TYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}
+from transforms.raw import TYPES
 
 
 def prepare(options: Options, column: Any, context: Context) -> Prepared:

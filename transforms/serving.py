@@ -23,11 +23,10 @@ Inputs = Mapping[str, tf.TypeSpec]
 class ServingModel(tf.Module):
     """Raw to model-ready for the features given."""
 
-    def __init__(self, export: str, descriptions: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, export: str) -> None:
         """Loads tf.Transform's export from the folder that holds `transform_fn`."""
         super().__init__()
         self._layer = tft.TFTransformOutput(export).transform_features_layer()
-        self._descriptions = descriptions
 
     def signature(self, inputs: Inputs, wanted: Mapping[str, Any]) -> Callable[..., Any]:
         """A concrete function that takes these inputs by name and gives these features.
@@ -48,7 +47,7 @@ def export_serving(
     export: str, descriptions: Mapping[str, Mapping[str, Any]], inputs: Inputs, label: str | None, folder: str
 ) -> None:
     """Writes the SavedModel into a folder that is not there yet."""
-    model = ServingModel(export, descriptions)
+    model = ServingModel(export)
     others = {name: spec for name, spec in inputs.items() if name != label}
     wanted = {name: description for name, description in descriptions.items() if name != label}
     signatures = {"serving_default": model.signature(others, wanted)}

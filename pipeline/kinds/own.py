@@ -3,8 +3,7 @@
 from typing import Any, Literal
 
 from pipeline.kinds.base import Description, Feature, tfds_scalar, tfds_sequence
-
-TFDS_TYPES = {"bytes": "string", "int64": "int64", "float32": "float32"}
+from pipeline.kinds.raw import TFDS_TYPES
 
 
 class Own(Feature):

@@ -7,7 +7,6 @@ header, Python's `csv` reads them one by one: what comes of each is the same.
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from pipeline.keys import content_digest
 from pipeline.sources.cells import strings
 from pipeline.sources.csv_records import Dialect, Places, Records
 from pipeline.sources.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES
@@ -125,4 +125,4 @@ def digests(columns: Sequence[pa.Array]) -> pa.Array:
     """
     parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]
     joined = pc.binary_join_element_wise(*(part.cast(pa.binary()) for part in parts), b":")
-    return pa.array([blake2b(row, digest_size=16).hexdigest().encode() for row in joined.to_pylist()], pa.binary())
+    return pa.array([content_digest(row) for row in joined.to_pylist()], pa.binary())

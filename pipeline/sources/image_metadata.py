@@ -24,7 +24,7 @@ from pipeline.sources.jsonl import JsonLines
 from pipeline.sources.named_rows import NamedRows, with_paths
 from pipeline.sources.parquet import Parquet
 from pipeline.sources.paths import check_names, is_image, join
-from pipeline.sources.tables import Table, _unused
+from pipeline.sources.tables import Table, unused
 
 FORMATS: Mapping[str, type[Table]] = {"csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
 NAMES = tuple(f"metadata.{name}" for name in FORMATS)
@@ -87,7 +87,7 @@ def plan_metadata(
     used = {file.path for file in metadata} | paths.keys()
     inputs = [file for file in found if file.path in used]
     left = [file.path for file in found if file.path not in used]
-    notes = _used(paths) + _left_out(left, metadata) + _unused(every, _read(fields, columns))
+    notes = _used(paths) + _left_out(left, metadata) + unused(every, _read(fields, columns))
     return Plan(chunks, count, sum(file.bytes for file in inputs), inputs, notes)
 
 

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import islice
 from typing import BinaryIO
 
 import pyarrow as pa
 
 from pipeline.columns import Columns
+from pipeline.keys import content_digest
 from pipeline.rejects import Reject
 from pipeline.sources.base import Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows
@@ -170,15 +170,11 @@ def _unparsed(chunk: Chunk, first: int, lines: Lines, parsed: Parsed, with_key: 
 
 def _reject_key(lines: Lines, line: int, with_key: bool) -> str | None:
     """No digest where the line may be cut."""
-    return _digest(lines[line]) if with_key and line not in lines.too_long else None
+    return content_digest(lines[line]).decode() if with_key and line not in lines.too_long else None
 
 
 def _digests(lines: Lines, parsed: Parsed) -> pa.Array:
-    return pa.array([_digest(line).encode() for line in lines.each(parsed.rows)], pa.binary())
-
-
-def _digest(line: bytes) -> str:
-    return blake2b(line, digest_size=16).hexdigest()
+    return pa.array([content_digest(line) for line in lines.each(parsed.rows)], pa.binary())
 
 
 def _filled(lines: Lines) -> Iterator[bytes]:

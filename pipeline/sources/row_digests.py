@@ -7,12 +7,12 @@ So the key does not depend on the file, nor on the types that the values had the
 """
 
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from pipeline.keys import content_digest
 from pipeline.sources.checks import Mask
 from pipeline.sources.values import as_lists
 
@@ -31,7 +31,7 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
     """
     parts = [_parts(columns[name]) for name in sorted(columns)]
     rows = pc.binary_join_element_wise(*parts, b"").to_pylist()
-    keys: list[bytes | None] = [blake2b(row, digest_size=16).hexdigest().encode() for row in rows]
+    keys: list[bytes | None] = [content_digest(row) for row in rows]
     for row in unknown:
         keys[row] = None
     return pa.array(keys, pa.binary())

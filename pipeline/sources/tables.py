@@ -91,7 +91,7 @@ class Table(Source):
             empty = [file.path for file in relative if not file.bytes]
             for path in empty:
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
-            notes = cut.notes + _empty(empty) + _unused(cut.names, columns)
+            notes = cut.notes + _empty(empty) + unused(cut.names, columns)
             total = sum(file.bytes for file in inputs)
             return Plan(cut.chunks, cut.rows, total, inputs + self._pictures(files, columns), notes)
 
@@ -120,10 +120,10 @@ def _empty(paths: list[str]) -> list[str]:
     return [f"left out, because empty: {len(paths)} ({', '.join(paths[:3])})"] if paths else []
 
 
-def _unused(names: list[str], columns: Columns) -> list[str]:
+def unused(names: list[str], columns: Columns) -> list[str]:
     """The columns that nothing reads; of one that nothing reads, its own parts are not told."""
-    unused = {name for name in names if not any(_overlap(name, one) for one in columns)}
-    told = [name for name in names if name in unused and name.rpartition(".")[0] not in unused]
+    unread = {name for name in names if not any(_overlap(name, one) for one in columns)}
+    told = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
     return [f"columns that nothing reads: {listed(told, SHOWN_COLUMNS)}"] if told else []
 
 

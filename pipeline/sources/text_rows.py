@@ -4,12 +4,12 @@ import posixpath
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.columns import Columns, ColumnType
+from pipeline.keys import content_digest
 from pipeline.rejects import Reject
 from pipeline.sources.absent_files import why_absent
 from pipeline.sources.base import Chunk, Files, SourceError
@@ -177,4 +177,4 @@ def _keys(texts: Texts) -> list[bytes]:
     """Of lines the digests of their texts (BLAKE2b, 16 bytes in hexadecimal), of files their paths."""
     if texts.lines is None:
         return [path_key(name) for name in texts.names]
-    return [blake2b(text, digest_size=16).hexdigest().encode() for text in texts.texts]
+    return [content_digest(text) for text in texts.texts]

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.columns import Columns, ColumnType
+from pipeline.keys import content_digest
 from pipeline.rejects import Reject
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows, check_columns, make_block
@@ -234,4 +234,4 @@ def _raw_rows(records: Iterator[Record], chunk: Chunk, columns: Columns, with_ke
 
 
 def _digest(record: bytes) -> bytes:
-    return blake2b(record, digest_size=16).hexdigest().encode()
+    return content_digest(record)
