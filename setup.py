@@ -7,6 +7,48 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
+# Which extra is for what: docs/install.md. The base reads datasets, and does nothing else.
+BASE = ["google-crc32c>=1.5", "numpy>=1.26", "pillow>=12"]
+# JPEG into the batch's own memory, quick resizing; batches in bfloat16, a type that NumPy lacks.
+FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", "simplejpeg>=1.8"]
+TENSORFLOW = ["tensorflow>=2.21,<2.22"]
+BUILD = [
+    *TENSORFLOW,
+    "apache-beam>=2.77,<2.78",
+    "protobuf>=5",
+    "psutil>=6",
+    "pyarrow>=16",
+    "pydantic>=2.9",
+    "PyYAML>=6",
+    "rich>=13",
+    "sentencepiece>=0.2.1",
+    "tensorflow-metadata>=1.21,<1.22",
+    "tensorflow-text>=2.21,<2.22",
+    "tensorflow-transform>=1.21,<1.22",
+    "tfx-bsl>=1.21,<1.22",
+    "typer>=0.15",
+]
+# The reader opens URLs through fsspec; a build through Beam, which needs boto3 for s3:// and has all that gs:// needs.
+AWS = ["boto3", "fsspec", "s3fs"]
+GCP = ["fsspec", "gcsfs"]
+TOOLS = [
+    "build",
+    "flask-cors",  # of moto's server
+    "gcp-storage-emulator",
+    "hypothesis",
+    "moto[s3]",
+    "mypy",
+    "pre-commit",
+    "pytest",
+    "pytest-timeout",
+    "ruff",
+    "setuptools",
+    "tensorflow-datasets",
+    "types-PyYAML",
+    "types-psutil",
+    "wheel",
+]
+
 setup(
     name="recordmill",
     version=re.search(r'VERSION = "(.+)"', (HERE / "pipeline/version.py").read_text())[1],
@@ -17,43 +59,15 @@ setup(
     python_requires=">=3.11,<3.12",
     packages=find_packages(include=["pipeline", "pipeline.*", "transforms", "transforms.*"]),
     package_data={"pipeline": ["py.typed"], "transforms": ["py.typed"]},
-    install_requires=[
-        "apache-beam>=2.77,<2.78",
-        "google-crc32c>=1.5",
-        "numpy>=1.26",
-        "pillow>=12",
-        "protobuf>=5",
-        "psutil>=6",
-        "pyarrow>=16",
-        "pydantic>=2.9",
-        "PyYAML>=6",
-        "rich>=13",
-        "sentencepiece>=0.2.1",
-        "tensorflow>=2.21,<2.22",
-        "tensorflow-text>=2.21,<2.22",
-        "tensorflow-transform>=1.21,<1.22",
-        "typer>=0.15",
-    ],
+    install_requires=BASE,
     extras_require={
-        "s3": ["boto3"],
-        "dev": [
-            "boto3",
-            "build",
-            "flask-cors",  # of moto's server
-            "gcp-storage-emulator",
-            "hypothesis",
-            "moto[s3]",
-            "mypy",
-            "pre-commit",
-            "pytest",
-            "pytest-timeout",
-            "ruff",
-            "setuptools",
-            "tensorflow-datasets",
-            "types-PyYAML",
-            "types-psutil",
-            "wheel",
-        ],
+        "fast": FAST,
+        "tf": TENSORFLOW,
+        "build": BUILD,
+        "gcp": GCP,
+        "aws": AWS,
+        "s3": AWS,  # as it was called first
+        "dev": [*FAST, *BUILD, *GCP, *AWS, *TOOLS],
     },
-    entry_points={"console_scripts": ["recordmill = pipeline.cli:main"]},
+    entry_points={"console_scripts": ["recordmill = pipeline.__main__:main"]},
 )

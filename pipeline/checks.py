@@ -22,19 +22,26 @@ def expected_rows(chunks: Sequence[Report]) -> dict[int, int]:
 
 
 def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None:
-    """Every row that was packed for a shard is one of its records or one of its rejects.
+    """Every row that was packed for a shard is one of its records, or of the documents in these, or of its rejects.
 
     Raises:
-        ReconcileError: a shard is missing, or holds more or fewer rows.
+        ReconcileError: a shard is missing, or holds more or fewer rows, or not all ids of documents that share records.
     """
     for group, rows in expected_rows(chunks).items():
         if group not in shards:
             raise ReconcileError(f"{rows} rows were read for shard group {group}, and the shard was not built")
-        found = shards[group]["records"] + shards[group]["rejected"]
+        shard = shards[group]
+        where = f"shard {shard['shard']} of {shard['split']}"
+        packed = shard.get("packed")
+        found = (packed["documents"] if packed else shard["records"]) + shard["rejected"]
         if found != rows:
             raise ReconcileError(
-                f"{rows} rows were read for shard {shards[group]['shard']} of {shards[group]['split']}, "
-                f"{found} came out of it: the runner lost or repeated rows"
+                f"{rows} rows were read for {where}, {found} came out of it: the runner lost or repeated rows"
+            )
+        ids = sum(lengths["ids"] for lengths in shard.get("lengths", {}).values())
+        if packed and packed["ids"] != ids:
+            raise ReconcileError(
+                f"the documents of {where} have {ids} ids, its records hold {packed['ids']}: build again"
             )
 
 

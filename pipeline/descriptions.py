@@ -12,8 +12,8 @@ from pipeline.kinds.text import Text
 from pipeline.names import vocabulary_name
 from pipeline.results import Results
 from pipeline.tokenizer_models import tokenizer
-from transforms.kind import part_name
-from transforms.kinds import KINDS
+from transforms.finish import parse_spec
+from transforms.stored import stored_features
 
 ASSETS = "transform_fn/assets"
 STORED: Mapping[tf.DType, Literal["bytes", "int64", "float32"]] = {
@@ -48,17 +48,13 @@ def with_own_features(export: str, built_in: Described) -> Described:
     """
     stored = tft.TFTransformOutput(export).transformed_feature_spec()
     kept = {name: one for name, one in built_in.items() if _is_stored(name, one[1], stored)}
-    known = {part_name(name, part) for name, (_, described) in kept.items() for part in _parts(described)}
+    known = stored_features({name: described for name, (_, described) in kept.items()})
     own = {name: _own(spec) for name, spec in stored.items() if name not in known}
     return kept | {name: (feature, feature.describe({})) for name, feature in own.items()}
 
 
-def _parts(description: Description) -> Mapping[str, Any]:
-    return KINDS[description["kind"]].stored_spec(description)
-
-
 def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -> bool:
-    return all(_form(stored.get(part_name(name, part))) == _form(spec) for part, spec in _parts(description).items())
+    return all(_form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description}).items())
 
 
 def _form(spec: Any) -> tuple[Any, ...]:

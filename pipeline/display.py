@@ -183,7 +183,8 @@ def print_published(console: Console, folder: str, manifest: Manifest, is_new: b
     total = sum(split.bytes for split in manifest.splits.values())
     console.print(f"Published {manifest.name} {manifest.version} in {seconds:.1f} s, {_size(total)}", soft_wrap=True)
     for name, split in manifest.splits.items():
-        console.print(f"  {name:<12} {split.records:>10,} records in {_count(len(split.shards), 'shard')}")
+        documents = "" if split.documents is None else f" of {_count(split.documents, 'document')}"
+        console.print(f"  {name:<12} {split.records:>10,} records{documents} in {_count(len(split.shards), 'shard')}")
     reasons = manifest.rejects.get("by_reason", {})
     console.print(f"  {'rejected':<12} {sum(reasons.values()):>10,} of {manifest.rows['read']:,} rows")
     for reason, count in reasons.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from transforms.finish import KEY
+from transforms.stored import KEY
 
 
 def to_lists(stored: Any) -> list[list[Any]]:

@@ -62,6 +62,8 @@ class Split:
 
     shards: tuple[Shard, ...]
     label_counts: tuple[int, ...] | None = None
+    documents: int | None = None
+    """How many rows of the source the records hold, where several share one (a text's `pack`)."""
 
     @property
     def records(self) -> int:
@@ -80,6 +82,7 @@ class Split:
             "bytes": self.bytes,
             "shards": [asdict(shard) for shard in self.shards],
             "label_counts": None if self.label_counts is None else list(self.label_counts),
+            **({} if self.documents is None else {"documents": self.documents}),
         }
 
     @classmethod
@@ -89,6 +92,7 @@ class Split:
         read = cls(
             tuple(Shard.from_json(shard) for shard in _take(split, "shards", list)),
             None if counts is None else tuple(counts),
+            _take(split, "documents", int, default=None),
         )
         if read.records != _take(split, "records", int):
             raise DatasetError(f"the shards of a split hold {read.records} records, not {split['records']}")

@@ -75,16 +75,18 @@ def _move_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
     splits = {}
     for place, split in enumerate(layout.splits):
         labels: Counter[int] = Counter()
-        shards = []
+        shards, documents = [], 0
         for shard in range(layout.shards[split]):
             report = results.shards.get(int(layout.first_group[place]) + shard)
             shards.append(_move_shard(results.work, assembled, split, shard, report))
+            documents += (report or {}).get("packed", {}).get("documents", 0)
             labels.update({int(label): count for label, count in (report or {}).get("label_counts", {}).items()})
         if classes and labels and not labels.keys() <= set(range(classes)):
             raise UserError(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
-        splits[split] = Split(tuple(shards), tuple(labels[label] for label in range(classes)) if classes else None)
+        counts = tuple(labels[label] for label in range(classes)) if classes else None
+        splits[split] = Split(tuple(shards), counts, documents if results.work.packed() else None)
     return splits
 
 

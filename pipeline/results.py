@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +14,7 @@ from pipeline.reject_files import read_rejects
 from pipeline.rejects import Reject
 from pipeline.reports import read_report
 from pipeline.steps import chunk_step, shard_step
+from pipeline.text_lengths import Lengths, add_up
 from pipeline.work import Work
 
 Report = dict[str, Any]
@@ -130,6 +131,7 @@ def collect(plan: BuildPlan, work: Work) -> Results:
     export = os.path.join(work.path("analysis"), _needed(folder, "analysis")["export"])
     statistics = _statistics(work, _train_rows(work, expected))
     _add_transcoded(statistics, shards.values())
+    _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
     results = Results(plan, work, chunks, shards, export, statistics)
     check_sources(results.by_source())
     _check_rejects(results)
@@ -168,6 +170,18 @@ def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> 
         statistics.setdefault(feature, {}).setdefault("transcoded", {})[form] = count
 
 
+def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
+    """Notes with each text how long those of the train split are."""
+    measured: dict[str, list[Lengths]] = {}
+    for shard in shards:
+        for feature, lengths in shard["lengths"].items():
+            measured.setdefault(feature, []).append(lengths)
+    packed = [shard["records"] for shard in shards if "packed" in shard]
+    for feature, several in measured.items():
+        rows = {"packed_rows": sum(packed)} if packed else {}
+        statistics.setdefault(feature, {})["lengths"] = add_up(several) | rows
+
+
 def _check_rejects(results: Results) -> None:
     """Refuses to publish where more rows were rejected than the spec allows."""
     limit, read = results.plan.spec.rejects.max_share, sum(report["read"] for report in results.chunks)
@@ -194,6 +208,13 @@ def _why_nothing(results: Results) -> str:
     read = sum(report["read"] for report in results.chunks)
     if not read:
         return "the source holds no rows"
+    empty = sum(
+        shard["packed"]["documents"]
+        for shard in results.shards.values()
+        if shard["split"] == "train" and "packed" in shard
+    )
+    if empty:
+        return f"no row of the split 'train' became a record: its {empty} documents have no ids, and nothing to pack"
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
     return (

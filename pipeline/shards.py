@@ -23,12 +23,14 @@ from pipeline.examples import encode
 from pipeline.graph_inputs import input_specs
 from pipeline.images import Loaded, PixelMeter, kept, pictures_of
 from pipeline.names import index_name, shard_name
+from pipeline.packed_records import PackedRecords
 from pipeline.packing import Packed, unpack
 from pipeline.progress import Progress
 from pipeline.reject_files import write_rejects
 from pipeline.rejects import Reject
 from pipeline.reports import write_report
 from pipeline.steps import shard_step
+from pipeline.text_lengths import measure
 from pipeline.tfrecord import ShardWriter
 from pipeline.work import CLASSES, Work
 from transforms.image import ImageError
@@ -43,9 +45,13 @@ class Built:
     """A batch of rows that became records, and those that did not."""
 
     records: list[bytes]
+    """Of each row one; none where documents share records."""
+    keys: list[bytes]
+    texts: Mapping[str, tf.RaggedTensor]
+    """The rows' ids of each text, int64 [rows, None]."""
     rejects: list[Reject]
     sources: list[int]
-    """The source of each record."""
+    """The source of each row."""
     labels: list[int]
     transcoded: Counter[str]
     """Of the pictures that were transcoded, how many of each feature and format: `image TIFF`."""
@@ -74,13 +80,18 @@ class ShardBuilder:
         count = self._work.layout.shards[split]
         path = os.path.join(self._work.path("data"), shard_name(self._work.name, split, shard, count))
         index = os.path.join(self._work.path("data"), index_name(self._work.name, split, shard, count))
+        packing = self._packing()
         with ShardWriter(path, index) as writer:
             for built in in_order(self._batch, batches, self._work.threads):
-                writer.write(built.records)
+                writer.write(packing.add(built.keys, built.texts) if packing else built.records)
                 tally.add(built)
-                progress.add(written=len(built.records), dropped=len(built.rejects))
+                progress.add(written=len(built.sources), dropped=len(built.rejects))
+            if packing:
+                writer.write(packing.rest())
         progress.write()
         report = {"split": split, "shard": shard, **writer.report(), **tally.report(group)}
+        if packing:
+            report["packed"] = packing.report()
         write_report(self._work.path("reports"), shard_step(group), report)
         return report
 
@@ -97,7 +108,18 @@ class ShardBuilder:
             stored = self._transform(batch)
         keys = batch.rows["@key"].to_pylist()
         sources = batch.rows["@source"].to_pylist()
-        return Built(encode(keys, stored), rejects, sources, self._labels(stored), transcoded, batch.digest(keys))
+        records = [] if self._work.packed() else encode(keys, stored)
+        labels, digest = self._labels(stored), batch.digest(keys)
+        return Built(records, keys, self._texts(stored), rejects, sources, labels, transcoded, digest)
+
+    def _packing(self) -> PackedRecords | None:
+        packed = self._work.packed()
+        return None if packed is None else PackedRecords(*packed)
+
+    def _texts(self, stored: Mapping[str, Any]) -> dict[str, tf.RaggedTensor]:
+        """The texts' ids; without what a function of the user's left out or made no list."""
+        names = [name for name, options in self._work.features.items() if options["kind"] == "text"]
+        return {name: stored[name] for name in names if isinstance(stored.get(name), tf.RaggedTensor)}
 
     def _labels(self, stored: Mapping[str, Any]) -> list[int]:
         """The label's ids, of all rows; none where it is no category, or a function of the user's made it another."""
@@ -232,6 +254,7 @@ class Tally:
         self._written: Counter[int] = Counter()
         self._labels: Counter[int] = Counter()
         self._transcoded: Counter[str] = Counter()
+        self._lengths: dict[str, list[npt.NDArray[np.int64]]] = {}
         self._digest = hashlib.sha256()
 
     def add(self, built: Built) -> None:
@@ -240,6 +263,8 @@ class Tally:
         self._written.update(built.sources)
         self._labels.update(built.labels)
         self._transcoded.update(built.transcoded)
+        for name, ids in built.texts.items():
+            self._lengths.setdefault(name, []).append(ids.row_lengths().numpy())
         self._digest.update(built.digest)
 
     def report(self, group: int) -> dict[str, Any]:
@@ -248,6 +273,7 @@ class Tally:
             "written_by_source": {str(source): count for source, count in sorted(self._written.items())},
             "label_counts": {str(label): count for label, count in sorted(self._labels.items())},
             "transcoded": dict(sorted(self._transcoded.items())),
+            "lengths": {name: measure(np.concatenate(lengths)) for name, lengths in self._lengths.items()},
             "rejected": len(self._rejects),
             "rejects": write_rejects(self._work.path("rejects"), shard_step(group), self._rejects),
             "inputs_sha256": self._digest.hexdigest(),

@@ -13,6 +13,7 @@ from rich.table import Table
 from pipeline.manifest import MANIFEST_FILE, Json, Manifest
 from pipeline.names import vocabulary_name
 from pipeline.reader.words import read_vocabulary
+from pipeline.text_lengths import describe
 
 SHOWN_CLASSES = 10
 SHOWN_BOUNDARIES = 3
@@ -25,6 +26,7 @@ def print_dataset(manifest: Manifest, folder: Path, live: str | None) -> None:
     console.print(f"{folder}\n", markup=False, soft_wrap=True)
     console.print(_splits(manifest))
     console.print(_features(manifest))
+    _print_lengths(console, manifest)
     _print_classes(console, manifest, folder)
     _print_rows(console, manifest)
     if live is not None:
@@ -40,9 +42,11 @@ def _table(*headers: str, numbers: bool = False) -> Table:
 
 
 def _splits(manifest: Manifest) -> Table:
-    table = _table("split", "records", "shards", "bytes", numbers=True)
+    packed = any(split.documents is not None for split in manifest.splits.values())
+    table = _table("split", "records", *(["documents"] if packed else []), "shards", "bytes", numbers=True)
     for name, split in manifest.splits.items():
-        table.add_row(name, f"{split.records:,}", str(len(split.shards)), f"{split.bytes:,}")
+        documents = [f"{split.documents or 0:,}"] if packed else []
+        table.add_row(name, f"{split.records:,}", *documents, str(len(split.shards)), f"{split.bytes:,}")
     return table
 
 
@@ -73,6 +77,8 @@ def _how_many(description: Json) -> str:
         return ""
     if description["length"] != "varying":
         return f", {description['length']:,} each"
+    if "packed" in description:
+        return f", packed in rows of {description['packed']:,}"
     limit = description.get("max_length")
     return ", any number" if limit is None else f", at most {limit:,}"
 
@@ -173,6 +179,15 @@ def _shortened(values: list[float]) -> str:
     if len(values) <= SHOWN_BOUNDARIES + 1:
         return _numbers(values)
     return f"{_numbers(values[:SHOWN_BOUNDARIES])} … {_numbers(values[-1])}"
+
+
+def _print_lengths(console: Console, manifest: Manifest) -> None:
+    """Of each text, a line on its length and on what padding wastes."""
+    texts = [name for name, description in manifest.features.items() if description["kind"] == "text"]
+    found = {name: manifest.statistics.get(name, {}).get("lengths") for name in texts}
+    lines = [f"{name}: {describe(manifest.features[name], lengths)}" for name, lengths in found.items() if lengths]
+    if lines:
+        console.print("", *lines, sep="\n", markup=False, soft_wrap=True)
 
 
 def _print_classes(console: Console, manifest: Manifest, folder: Path) -> None:

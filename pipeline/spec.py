@@ -27,6 +27,7 @@ from pipeline.globs import escape, is_glob
 from pipeline.keys import split_bounds
 from pipeline.kinds import AnyFeature
 from pipeline.kinds.category import Category, NamedClasses, check_not_crossed
+from pipeline.kinds.text_rules import check_packed
 from pipeline.options import Options
 from pipeline.sources import AnySource
 from pipeline.spec_errors import WrongValueError, explain
@@ -140,6 +141,7 @@ class Spec(Options):
         self._check_splits()
         self._check_split_by()
         self._check_label()
+        check_packed(self.features, self.label, self.preprocessing)
         self._check_columns()
         return self
 

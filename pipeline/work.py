@@ -66,6 +66,10 @@ class Work:
         """How many rows go through the transform graph at once."""
         return IMAGE_BATCH if self.images() else ROW_BATCH
 
+    def packed(self) -> tuple[str, int] | None:
+        """The text whose documents share records, and how many ids a record holds."""
+        return next(((name, one["pack"]) for name, one in self.features.items() if one.get("pack")), None)
+
     def trained(self) -> dict[str, str]:
         """Of `models`, those that are trained from the data."""
         return {name: owner for name, owner in self.models.items() if self.features[owner]["model"] is None}

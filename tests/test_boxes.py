@@ -22,6 +22,7 @@ from pipeline.kinds.image import Image
 from pipeline.spec_errors import WrongValueError
 from tests.running import BOTH_WAYS, Run
 from transforms import boxes, image
+from transforms.finish import parse_spec
 from transforms.geometry import placement
 from transforms.kind import Context, Found
 
@@ -227,7 +228,7 @@ def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) 
     description = feature(**keys).describe({})
     lists = [TWO, [], TWO[4:]]
     serialized = tf.constant(encode([b"a", b"b", b"c"], {"x": ragged(lists)}))
-    spec = {"x": boxes.stored_spec(description)[""]}
+    spec = parse_spec({"x": description})
     read = run(lambda each: boxes.finish(description, {"": tf.io.parse_example(each, spec)["x"]}), serialized)
     expected = [np.reshape(one + [0.0] * (4 * wide - len(one)), [wide, 4]) for one in lists]
     np.testing.assert_array_equal(read[""], np.float32(expected))

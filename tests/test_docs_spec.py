@@ -16,6 +16,7 @@ from pydantic_core import to_jsonable_python
 
 from pipeline.kinds import AnyFeature
 from pipeline.kinds.base import Feature
+from pipeline.kinds.text import Text
 from pipeline.rejects import REASONS
 from pipeline.sources import AnySource
 from pipeline.sources.base import Source
@@ -190,7 +191,8 @@ def test_every_part_stands_in_the_table_of_what_is_stored() -> None:
         kind = first.strip() or kind
         listed.setdefault(kind, set()).add(name)
     found = dict[str, set[str]]()
-    for feature in every_kind.spec(ROOT, more_images=True).features.values():
+    packed = Text(kind="text", pack=8)  # which must be a dataset's only feature
+    for feature in [*every_kind.spec(ROOT, more_images=True).features.values(), packed]:
         parts = [f"x_{part}" for part in (*feature.parts(), *feature.read_parts())]
         found.setdefault(f"`{feature.kind}`", set()).update(["x", *parts])
     assert {kind: names for kind, names in listed.items() if kind.startswith("`")} == found

@@ -11,8 +11,9 @@ from pipeline.kinds.image import Image
 from pipeline.spec import SpecError, parse_spec
 from pipeline.transcode import decodable
 from tests.pictures import BACKGROUND, PIXELS, opened, options, saved, turned
-from transforms import image
+from transforms import finish, image
 from transforms.kind import Context, Found
+from transforms.stored import part_name
 
 CONTEXT = Context(tf.constant([True]))
 
@@ -233,8 +234,8 @@ def test_a_stored_picture_of_another_size_is_an_error(how):
 )
 def test_a_stored_picture_is_a_string_and_its_parts(keys, parts):
     feature = Image(kind="image", size=(8, 8), **keys)
-    assert image.stored_spec(feature.describe({})) == {
-        part: tf.io.FixedLenFeature([], dtype) for part, dtype in parts.items()
+    assert finish.parse_spec({"x": feature.describe({})}) == {
+        part_name("x", part): tf.io.FixedLenFeature([], dtype) for part, dtype in parts.items()
     }
     assert {"", *feature.parts()} == parts.keys()
     assert feature.read_parts() == ()

@@ -17,6 +17,7 @@ from pipeline.kinds.image import Image
 from pipeline.kinds.image_sequence import ImageSequence
 from tests.running import BOTH_WAYS, Run
 from transforms import image, image_sequence
+from transforms.finish import parse_spec
 from transforms.kind import Context, Found
 
 
@@ -71,9 +72,9 @@ def test_every_picture_is_an_images_with_zeros_after_the_last(run: Run, keys: di
     stored, pixels = one_by_one({key: value for key, value in keys.items() if key != "optional"}, FILES, statistics)
     lists = store(options, LISTS)
     assert lists.to_list() == [stored[:2], [], stored[2:]]
-    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), image_sequence.stored_spec(description)
+    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), parse_spec({"x": description})
     ready = run(
-        lambda each: image_sequence.finish(description, {"": tf.io.parse_example(each, {"x": spec[""]})["x"]}),
+        lambda each: image_sequence.finish(description, {"": tf.io.parse_example(each, spec)["x"]}),
         serialized,
     )
     nothing = np.zeros_like(pixels[0])

@@ -14,6 +14,7 @@ from pipeline.kinds.number import Number
 from tests.running import BOTH_WAYS, Run
 from transforms import number
 from transforms.kind import Context, Found, Parts, Prepared, Wanted
+from transforms.stored import stored_parts
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 EDGES = [0.0, -0.0, 1.0, 0.1, -3.4028235e38, 3.4028235e38, 1.17549435e-38, 16777217.0]
@@ -206,6 +207,6 @@ def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: d
     description = feature.describe({"boundaries": [0.5], "mean": 0.0})
     assert description == {"kind": "number", **expected}
     assert Number.model_validate(feature.model_dump(mode="json")) == feature
-    spec = number.stored_spec(description)
+    spec = stored_parts(description)
     assert tuple(spec) == ("", *feature.parts())
-    assert feature.tfds(description)["tensor"]["dtype"] == spec[""].dtype.name == expected["stored"]
+    assert feature.tfds(description)["tensor"]["dtype"] == spec[""].dtype == expected["stored"]

@@ -11,6 +11,7 @@ from pipeline.columns import Column, ColumnType
 from pipeline.kinds.raw import Raw
 from tests.running import BOTH_WAYS, Run
 from transforms import raw
+from transforms.finish import TYPES, parse_spec
 from transforms.kind import Context, Found
 
 VALUES: list[Any] = [
@@ -29,7 +30,7 @@ def read(column: Any, **given: Any) -> dict[str, tf.Tensor]:
 @BOTH_WAYS
 @pytest.mark.parametrize(("type_", "values", "padding", "column"), VALUES)
 def test_a_value_is_itself(type_: str, values: list[Any], padding: Any, column: ColumnType, run: Run) -> None:
-    parts = run(lambda raw_column: read(raw_column, type=type_), tf.constant(values, raw.TYPES[type_]))
+    parts = run(lambda raw_column: read(raw_column, type=type_), tf.constant(values, TYPES[type_]))
     assert list(parts) == [""]
     np.testing.assert_array_equal(parts[""], values)
     assert Raw(kind="raw", type=type_, optional=True).raw_column() == Column(column, optional=True)
@@ -38,7 +39,7 @@ def test_a_value_is_itself(type_: str, values: list[Any], padding: Any, column: 
 @BOTH_WAYS
 @pytest.mark.parametrize(("type_", "values", "padding", "column"), VALUES)
 def test_a_list_is_padded(type_: str, values: list[Any], padding: Any, column: ColumnType, run: Run) -> None:
-    rows = tf.RaggedTensor.from_row_lengths(tf.constant(values, raw.TYPES[type_]), tf.constant([0, 2, 1], tf.int64))
+    rows = tf.RaggedTensor.from_row_lengths(tf.constant(values, TYPES[type_]), tf.constant([0, 2, 1], tf.int64))
     first, second, third = values
     full = [[padding, padding], [first, second], [third, padding]]
     for given, width, lengths in (({}, 2, [0, 2, 1]), ({"max_length": 1}, 1, [0, 1, 1]), ({"length": 2}, 2, None)):
@@ -61,10 +62,10 @@ def test_the_description_tells_what_is_stored(type_: str, values: Any, padding: 
     lengths = {"length": "varying", "max_length": None} if many else {}
     assert feature.describe({}) == {"kind": "raw", "stored": type_, **lengths}
     kind = tf.io.RaggedFeature if many else tf.io.FixedLenFeature
-    assert isinstance(raw.stored_spec(feature.describe({}))[""], kind)
+    assert isinstance(parse_spec({"x": feature.describe({})})["x"], kind)
     tfds = feature.tfds({})
     scalar = tfds["sequence"]["feature"] if many else tfds
-    assert scalar["tensor"]["dtype"] == raw.TYPES[type_].name
+    assert scalar["tensor"]["dtype"] == TYPES[type_].name
     assert feature.read_parts() == (("length",) if many else ())
 
 

@@ -9,6 +9,7 @@ from pipeline.kinds.text import Text
 from tests.running import BOTH_WAYS, Run, lookup_of
 from transforms import text
 from transforms.kind import Context, Found, Parts, Prepared
+from transforms.stored import stored_parts
 
 TEXTS = ["The cat sat, the", "", "İ"]
 
@@ -82,8 +83,8 @@ def test_true_lengths_are_kept(run: Run, given: dict[str, Any], lengths: list[in
     parts = stored(run, TEXTS, keep_length=True, **given)
     assert parts["length"].dtype == tf.int64
     assert parts["length"].numpy().tolist() == lengths
-    description = {"max_length": None, "padding_id": 0, "keep_length": True}
-    assert list(text.stored_spec(description)) == ["", "length"]
+    description = {"kind": "text", "max_length": None, "padding_id": 0, "keep_length": True}
+    assert list(stored_parts(description)) == ["", "length"]
     assert text.finish(description, parts)["length"].numpy().tolist() == lengths
 
 
@@ -97,10 +98,10 @@ def test_true_lengths_are_kept(run: Run, given: dict[str, Any], lengths: list[in
     ],
 )
 def test_padding(run: Run, max_length: int | None, padding_id: int, padded: list[list[int]]) -> None:
-    description = {"max_length": max_length, "padding_id": padding_id}
+    description = {"kind": "text", "max_length": max_length, "padding_id": padding_id}
     ids = tf.ragged.constant([[5, 6, 7], []], tf.int64)
     ready = run(lambda ragged: text.finish(description, {"": ragged}), ids)
-    assert list(ready) == list(text.stored_spec(description)) == [""]
+    assert list(ready) == list(stored_parts(description)) == [""]
     assert (ready[""].dtype, ready[""].numpy().tolist()) == (tf.int64, padded)
 
 

@@ -9,13 +9,13 @@ picture has no area; nor has a box whose end is before its beginning; what is no
 without a picture, are zeros.
 """
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
+from transforms.augment_tensorflow import move_boxes
+from transforms.finish_options import Augment
 from transforms.geometry import placement, upright
 from transforms.kind import Context, Found, Options, Parts, Prepared
-from transforms.lists import cut, padded, ragged_spec
+from transforms.lists import cut, padded
 
 NUMBERS = 4  # of a box
 LEAST = 2.0**-100  # what is smaller is 0: TensorFlow may, or may not, take what is below 2**-126 for 0
@@ -97,9 +97,24 @@ def _placed(points: tf.Tensor, sides: tf.Tensor, picture: Options) -> tf.Tensor:
     return tf.clip_by_value(there, least * box, most * box) / (output * box)
 
 
-def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature]:
-    """A list of float32, four a box."""
-    return {"": ragged_spec(tf.float32)}
+def augmented(stored: Parts, sides: tf.Tensor, augment: Augment) -> Parts:
+    """Moves stored boxes as their pictures are augmented.
+
+    Args:
+        stored: the part "": four numbers a box, ragged [rows, None].
+        sides: height and width of each row's picture before: int64 [rows, 2].
+        augment: what is done to the pictures.
+    """
+    numbers = stored[""]
+    rows = tf.RaggedTensor.from_row_splits(
+        tf.reshape(numbers.flat_values, [-1, NUMBERS]), numbers.row_splits // NUMBERS, validate=False
+    )
+    moved = tf.map_fn(
+        lambda one: move_boxes(one[0], one[1], augment.changes, one[2]),
+        (rows, tf.cast(sides, tf.float64), augment.parameters),
+        fn_output_signature=tf.RaggedTensorSpec([None, NUMBERS], tf.float32, ragged_rank=0, row_splits_dtype=tf.int64),
+    )
+    return {"": numbers.with_flat_values(tf.reshape(moved.flat_values, [-1]))}
 
 
 def finish(description: Options, stored: Parts) -> Parts:

@@ -3,13 +3,11 @@
 Ids are those of `transforms.category`, but that unknown names have an id of their own, 1, because 0 pads.
 """
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from transforms.category import ids, tokens
 from transforms.kind import Context, Found, Options, Parts, Prepared
-from transforms.lists import cut, of_train, padded, ragged_spec
+from transforms.lists import cut, of_train, padded
 
 
 def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
@@ -21,11 +19,6 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
         return {"": names.with_flat_values(ids(options, names.flat_values, found))}
 
     return Prepared(store, tokens=tokens(options, learned))
-
-
-def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature]:
-    """A list of int64."""
-    return {"": ragged_spec(tf.int64)}
 
 
 def finish(description: Options, stored: Parts) -> Parts:

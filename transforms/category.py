@@ -4,8 +4,6 @@ A label's ids are the places themselves, from 0. Of any other feature 0 is what 
 `oov_buckets` that unknown names share, then the vocabulary. With `hash_buckets` there is no vocabulary: ids are 1 to n.
 """
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from transforms.kind import Context, Found, Options, Parts, Prepared
@@ -55,11 +53,6 @@ def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
     """The names of several columns, each of shape [rows], as one; none where one of them is missing."""
     missing = tf.reduce_any([column == "" for column in columns], axis=0)
     return tf.where(missing, "", tf.strings.join(columns, separator="\n"))  # which no name holds
-
-
-def stored_spec(description: Options) -> Mapping[str, tf.io.FixedLenFeature]:
-    """One int64 a row."""
-    return {"": tf.io.FixedLenFeature([], tf.int64)}
 
 
 def finish(description: Options, stored: Parts) -> Parts:

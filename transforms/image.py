@@ -11,13 +11,16 @@ the part `shape` tells each one's sides. With `optional`, an empty string is no 
 `missing`. `store: original` keeps the part `orientation`, what EXIF says, for the reader.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
+from transforms.augment import output_shape
+from transforms.augment_tensorflow import apply
 from transforms.exif import orientation
+from transforms.finish_options import Augment
 from transforms.geometry import placement, upright
 from transforms.image_decode import decode as decode
 from transforms.image_decode import is_jpeg, libjpeg
@@ -115,29 +118,22 @@ def pixel_sums(encoded: tf.Tensor, options: Options) -> tuple[tf.Tensor, tf.Tens
     return tf.map_fn(way, encoded, fn_output_signature=signature, parallel_iterations=1)
 
 
-def stored_spec(description: Options) -> Mapping[str, Any]:
-    """One string a row; an int64 for each other part."""
-    spec = {"": tf.io.FixedLenFeature([], tf.string)}
-    if description["encoding"] == "original":
-        spec["orientation"] = tf.io.FixedLenFeature([], tf.int64)
-    if description.get("optional"):
-        spec["missing"] = tf.io.FixedLenFeature([], tf.int64)
-    return spec
-
-
-def finish(description: Options, stored: Parts) -> Parts:
+def finish(description: Options, stored: Parts, augment: Augment | None = None) -> Parts:
     """Decodes stored pictures, strings of shape [rows]; see `pictures`. The part `missing` stays as it is."""
-    ready = pictures(description, stored[""], stored.get("orientation"))
+    ready = pictures(description, stored[""], stored.get("orientation"), augment)
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
 
 
-def pictures(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+def pictures(
+    description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None, augment: Augment | None = None
+) -> dict[str, tf.Tensor]:
     """Decodes stored pictures, strings of shape [n], and normalizes them.
 
     Args:
         description: the feature's.
         stored: what `stored_picture` gave; empty for no picture.
         turns: their orientations, int64 [n], where the originals are stored.
+        augment: what is done to each picture's pixels before they are normalized.
 
     Returns:
         The part "": uint8 as they are, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels];
@@ -147,54 +143,90 @@ def pictures(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = 
     Raises:
         tf.errors.InvalidArgumentError: for bytes that are not what was stored.
     """
+    reader = _Pictures(description, augment)
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
+    if None in reader.shape:
+        return reader.of_any_size(stored, turns)
+    pixels = _normalized(reader.of_one_size(stored, turns), description)
+    ready = {"": pixels}
+    is_there = stored != ""
+    if description.get("optional"):
+        ready = {"": tf.where(tf.reshape(is_there, [-1, 1, 1, 1]), pixels, tf.zeros([], pixels.dtype))}
     if None in description["shape"]:
-        return _of_any_size(description, stored, turns)
-    pixels = _normalized(_of_one_size(description, stored, turns), description)
-    if not description.get("optional"):
-        return {"": pixels}
-    is_there = tf.reshape(stored != "", [-1, 1, 1, 1])
-    return {"": tf.where(is_there, pixels, tf.zeros([], pixels.dtype))}
+        ready["shape"] = tf.cast(is_there, tf.int64)[:, tf.newaxis] * tf.constant(reader.shape[:2], tf.int64)
+    return ready
 
 
-def _of_one_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """The pixels, uint8 [n, height, width, channels]."""
-    shape = list(description["shape"])
-    if description["encoding"] == "raw":
-        # With a fixed length, what is missing reads as zeros.
-        length = shape[0] * shape[1] * shape[2] if description.get("optional") else None
-        return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
+def sides(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None) -> tf.Tensor:
+    """Height and width of stored pictures, strings of shape [n], as they are read: int64 [n, 2]; zeros of none.
 
-    def pixels(one: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        return tf.ensure_shape(_or_nothing(description, one[0], shape, lambda: _pixels(description, *one)), shape)
+    `turns` are the orientations of originals. Nothing is decoded.
+    """
+    if None not in description["shape"]:
+        size = tf.constant(description["shape"][:2], tf.int64)
+        return tf.cast(stored != "", tf.int64)[:, tf.newaxis] * size
+    turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
 
-    return tf.map_fn(pixels, (stored, turns), fn_output_signature=tf.TensorSpec(shape, tf.uint8))
-
-
-def _of_any_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Pads the pictures to the largest of them; their sizes are known before they are decoded."""
-    channels = description["shape"][2]
-
-    def sides(one: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        of = stored_sides(one[0])
+    def one(picture: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        of = stored_sides(picture[0])
         if description["encoding"] == "original":
-            of = placement(upright(of, one[1]), description["options"]).output
-        return tf.where(one[0] == "", tf.zeros([2], tf.int64), of)
+            of = placement(upright(of, picture[1]), description["options"]).output
+        return tf.where(picture[0] == "", tf.zeros([2], tf.int64), of)
 
-    def padded(one: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        own = _or_nothing(description, one[0], [0, 0, channels], lambda: _pixels(description, *one))
-        after = tf.concat([largest - tf.shape(own, tf.int64)[:2], [0]], 0)
-        return tf.pad(_normalized(own, description), tf.stack([tf.zeros_like(after), after], 1))
+    return tf.map_fn(one, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))
 
-    shape = tf.map_fn(sides, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))
-    largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
-    one = tf.TensorSpec([None, None, channels], description["dtype"])
-    batch = tf.cond(
-        tf.size(stored) > 0,  # no pictures of no known size cannot be stacked
-        lambda: tf.map_fn(padded, (stored, turns), fn_output_signature=one),
-        lambda: tf.zeros([0, 0, 0, channels], description["dtype"]),
-    )
-    return {"": batch, "shape": shape}
+
+class _Pictures:
+    """How the pictures of a feature are read."""
+
+    def __init__(self, description: Options, augment: Augment | None) -> None:
+        self._description, self._augment = description, augment
+        self.shape = tuple(description["shape"])
+        if augment is not None:
+            self.shape = output_shape(augment.changes, self.shape)
+
+    def of_one_size(self, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
+        """The pixels, uint8 [n, height, width, channels]."""
+        description, shape = self._description, list(self.shape)
+        if description["encoding"] == "raw" and self._augment is None:
+            # With a fixed length, what is missing reads as zeros.
+            length = shape[0] * shape[1] * shape[2] if description.get("optional") else None
+            return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
+
+        def pixels(one: tuple[tf.Tensor, ...]) -> tf.Tensor:
+            return tf.ensure_shape(_or_nothing(description, one[0], shape, lambda: self._pixels(*one)), shape)
+
+        spec = tf.TensorSpec(shape, tf.uint8)
+        return tf.map_fn(pixels, self._elements(stored, turns), fn_output_signature=spec)
+
+    def of_any_size(self, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Pads the pictures to the largest of them; their sizes are known before they are decoded."""
+        description, channels = self._description, self.shape[2]
+
+        def padded(one: tuple[tf.Tensor, ...]) -> tf.Tensor:
+            own = _or_nothing(description, one[0], [0, 0, channels], lambda: self._pixels(*one))
+            after = tf.concat([largest - tf.shape(own, tf.int64)[:2], [0]], 0)
+            return tf.pad(_normalized(own, description), tf.stack([tf.zeros_like(after), after], 1))
+
+        shape = sides(description, stored, turns)
+        largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
+        one = tf.TensorSpec([None, None, channels], description["dtype"])
+        batch = tf.cond(
+            tf.size(stored) > 0,  # no pictures of no known size cannot be stacked
+            lambda: tf.map_fn(padded, self._elements(stored, turns), fn_output_signature=one),
+            lambda: tf.zeros([0, 0, 0, channels], description["dtype"]),
+        )
+        return {"": batch, "shape": shape}
+
+    def _elements(self, stored: tf.Tensor, turns: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return (stored, turns) if self._augment is None else (stored, turns, self._augment.parameters)
+
+    def _pixels(self, stored: tf.Tensor, turn: tf.Tensor, parameters: tf.Tensor | None = None) -> tf.Tensor:
+        """One picture, uint8 [height, width, channels]."""
+        pixels = _decoded(self._description, stored, turn)
+        if self._augment is None:
+            return pixels
+        return apply(pixels, None, self._augment.changes, parameters, mask=self._augment.mask)[0]
 
 
 def _or_nothing(
@@ -206,10 +238,13 @@ def _or_nothing(
     return tf.cond(stored == "", lambda: tf.zeros(shape, tf.uint8), pixels)
 
 
-def _pixels(description: Options, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """One picture, uint8 [height, width, channels]."""
-    if description["encoding"] != "original":
-        return libjpeg(stored, description["shape"][2])  # TensorFlow's operation takes PNG too
+def _decoded(description: Options, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+    """One picture as it was stored, uint8 [height, width, channels]."""
+    shape, encoding = description["shape"], description["encoding"]
+    if encoding == "raw":
+        return tf.reshape(tf.io.decode_raw(stored, tf.uint8), shape)
+    if encoding != "original":
+        return tf.ensure_shape(libjpeg(stored, shape[2]), shape)  # TensorFlow's operation takes PNG too
     options = description["options"]
     return resize(decode(stored, options, tf.cast(turn, tf.int32)), options)
 

@@ -10,7 +10,6 @@ DCT), where that many of its pixels make a whole one everywhere.
 """
 
 from functools import partial
-from typing import Any
 
 import tensorflow as tf
 
@@ -18,6 +17,7 @@ from transforms.exif import APART, contains, jpeg_orientation, orient, other_ori
 from transforms.geometry import placement, upright
 from transforms.image_header import PNG
 from transforms.kind import Options
+from transforms.luma import luma
 
 PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
 RATIOS = (1, 2, 4, 8)
@@ -194,8 +194,3 @@ def _on_background(rgba: list[tf.Tensor], background: tuple[int, int, int]) -> t
 
 def _grey(rgb: tf.Tensor) -> tf.Tensor:
     return tf.cast(luma(*tf.split(tf.cast(rgb, tf.int32), 3, -1)), tf.uint8)
-
-
-def luma(red: Any, green: Any, blue: Any) -> Any:
-    """Grey of ITU-R BT.601 in 16 bits, as Pillow rounds it; of integers or integer tensors of 0..255."""
-    return (19_595 * red + 38_470 * green + 7_471 * blue + 32_768) // 65_536

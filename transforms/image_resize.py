@@ -7,8 +7,8 @@ the nearest whole number, half to even, and keeps them in 0..255.
 import tensorflow as tf
 
 from transforms.geometry import placement
-from transforms.image_decode import luma
 from transforms.kind import Options
+from transforms.luma import luma
 
 MEANS = ("area", "bilinear", "nearest")  # of bytes: never beyond 0..255, as the other methods are beside an edge
 

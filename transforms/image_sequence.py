@@ -3,13 +3,12 @@
 A row may have none. Read, a batch's rows are as long as its longest, or `max_length`, with zeros after their end.
 """
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from transforms import image
+from transforms.finish_options import Augment
 from transforms.kind import Context, Found, Options, Parts, Prepared
-from transforms.lists import cut, padded, ragged_spec
+from transforms.lists import cut, padded
 
 
 def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
@@ -26,17 +25,13 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     return Prepared(store)
 
 
-def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature]:
-    """A list of strings."""
-    return {"": ragged_spec(tf.string)}
-
-
-def finish(description: Options, stored: Parts) -> Parts:
+def finish(description: Options, stored: Parts, augment: Augment | None = None) -> Parts:
     """Decodes and normalizes each picture, then pads with zeros.
 
     Args:
         description: the feature's.
         stored: the part "", strings, ragged [rows, None].
+        augment: what is done to the pictures; all of a row are changed alike.
 
     Returns:
         uint8 as they are, or float32, shape [rows, pictures, height, width, channels], and the part `length`, as
@@ -46,5 +41,7 @@ def finish(description: Options, stored: Parts) -> Parts:
         tf.errors.InvalidArgumentError: for bytes that are not what was stored.
     """
     encoded = stored[""]
-    pixels = image.pictures(description, encoded.flat_values)[""]
+    if augment is not None:
+        augment = augment._replace(parameters=tf.gather(augment.parameters, encoded.value_rowids()))
+    pixels = image.pictures(description, encoded.flat_values, augment=augment)[""]
     return padded(description, encoded.with_flat_values(pixels))

@@ -1,11 +1,8 @@
 """What the graph half of a kind is: raw to stored in two steps around the analysis, stored to model-ready in one.
 
 `prepare` gives what the analysis must see and a function that, given what the analysis found, makes the stored
-tensors. `stored_spec` tells how they are parsed, `finish` makes them model-ready. Descriptions are the manifest's
+tensors, by part (`transforms.stored`); `finish` makes them model-ready. Descriptions are the manifest's
 (`dataset.json`), options the spec's as a plain mapping.
-
-A kind stores one tensor or several parts: the part "" is the feature itself, any other, such as `length`, is stored and
-read under the name `part_name(feature, part)`.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +15,6 @@ Options = Mapping[str, Any]
 Stored: TypeAlias = tf.Tensor | tf.RaggedTensor
 Parts = Mapping[str, Stored]
 """Tensors by part."""
-
-
-def part_name(feature: str, part: str) -> str:
-    """The name of a part in a record: `caption` itself, `caption_length`."""
-    return f"{feature}_{part}" if part else feature
 
 
 @dataclass(frozen=True)
@@ -93,9 +85,6 @@ class Kind(Protocol):
 
         What a row lacks, where `optional` allows it, comes as `""`, as NaN, or as an empty list.
         """
-
-    def stored_spec(self, description: Options) -> Mapping[str, Any]:
-        """How `tf.io.parse_example` reads each part."""
 
     def finish(self, description: Options, stored: Parts) -> Mapping[str, Any]:
         """Makes a batch of stored values model-ready, by part."""

@@ -17,11 +17,6 @@ def of_train(column: tf.RaggedTensor, train: tf.Tensor) -> tf.Tensor:
     return tf.boolean_mask(column.flat_values, tf.gather(train, column.value_rowids()))
 
 
-def ragged_spec(kind: tf.DType) -> tf.io.RaggedFeature:
-    """How a list is read."""
-    return tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
-
-
 def padded(description: Options, values: tf.RaggedTensor, padding: Any = None) -> Parts:
     """Pads lists at the end.
 

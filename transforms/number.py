@@ -12,7 +12,6 @@ from transforms.kind import Context, Found, Options, Parts, Prepared, Wanted
 from transforms.logarithm import log, log1p
 
 TRANSFORMS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {"log": log, "log1p": log1p}
-TYPES = {"float32": tf.float32, "int64": tf.int64}
 
 
 def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
@@ -86,12 +85,6 @@ def wanted(options: Options) -> Wanted:
         median=bool(options.get("optional")) and options.get("impute") == "median",
         buckets=options["quantiles"] or 1,
     )
-
-
-def stored_spec(description: Options) -> Mapping[str, tf.io.FixedLenFeature]:
-    """One float32 or int64 a row, and the part `missing` where there is one."""
-    spec = {"": tf.io.FixedLenFeature([], TYPES[description["stored"]])}
-    return spec | {"missing": tf.io.FixedLenFeature([], tf.int64)} if description.get("indicator") else spec
 
 
 def finish(description: Options, stored: Parts) -> Parts:

@@ -1,12 +1,10 @@
 """Lists of numbers: each as `transforms.number` makes it, by all numbers of the train split's lists."""
 
-from collections.abc import Mapping
-
 import tensorflow as tf
 
 from transforms.kind import Context, Found, Options, Parts, Prepared
-from transforms.lists import cut, of_train, padded, ragged_spec
-from transforms.number import TYPES, is_learned, normalized, transformed, wanted
+from transforms.lists import cut, of_train, padded
+from transforms.number import is_learned, normalized, transformed, wanted
 
 
 def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
@@ -20,11 +18,6 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     if not is_learned(options):
         return Prepared(store)
     return Prepared(store, values=of_train(values, context.train), wanted=wanted(options))
-
-
-def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature]:
-    """A list of float32 or int64."""
-    return {"": ragged_spec(TYPES[description["stored"]])}
 
 
 def finish(description: Options, stored: Parts) -> Parts:

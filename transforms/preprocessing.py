@@ -13,8 +13,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from transforms.kind import Context, Found, Prepared, Stored, Wanted, part_name
+from transforms.kind import Context, Found, Prepared, Stored, Wanted
 from transforms.kinds import KINDS
+from transforms.stored import part_name
 from transforms.text_options import vocabulary_owner
 
 PICTURES = ("image", "image_sequence")

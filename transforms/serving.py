@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from transforms.finish import finish
-from transforms.kind import part_name
+from transforms.stored import part_name
 
 LENGTHS = "lengths"
 Inputs = Mapping[str, tf.TypeSpec]

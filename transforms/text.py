@@ -1,6 +1,6 @@
 """Text: cleaned, cut into tokens, stored as ids, padded when it is read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import tensorflow as tf
@@ -14,7 +14,8 @@ from transforms.tokenizers import tokenize
 def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
     """Counts the tokens of the train split (other rows come empty); stores int64 ids, ragged, cut at `max_length`.
 
-    The part `length` is the number of ids before the cut. A missing text is `""`.
+    The part `length` is the number of ids before the cut. A missing text is `""`. With `pack` each row is one document,
+    and the part `lengths` says so: documents get together where a shard is built (`pipeline.text_packing`).
     """
     tokens = tokenize(clean(column, options), options)
     if not has_vocabulary(options):
@@ -58,8 +59,11 @@ def _stored(tokens: tf.RaggedTensor, options: Options, ids_of: Callable[[tf.Tens
     if options["max_length"] is not None:
         limit = options["max_length"] - special.added
         kept = tokens[:, :limit] if options["truncate"] == "end" else tokens[:, -limit:]
-    parts = {"": surround(kept.with_flat_values(ids_of(kept.flat_values)), special)}
-    return parts | ({"length": tokens.row_lengths() + special.added} if options["keep_length"] else {})
+    ids = surround(kept.with_flat_values(ids_of(kept.flat_values)), special)
+    if options["pack"] is not None:
+        lengths = tf.RaggedTensor.from_row_splits(ids.row_lengths(), tf.range(ids.nrows() + 1), validate=False)
+        return {"": ids, "lengths": lengths}
+    return {"": ids} | ({"length": tokens.row_lengths() + special.added} if options["keep_length"] else {})
 
 
 def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
@@ -81,16 +85,28 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(stitched, splits, validate=False)
 
 
-def stored_spec(description: Options) -> Mapping[str, tf.io.RaggedFeature | tf.io.FixedLenFeature]:
-    """A ragged row of int64, and its true length where that is kept."""
-    ids = {"": tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64)}
-    return ids | ({"length": tf.io.FixedLenFeature([], tf.int64)} if description.get("keep_length") else {})
-
-
 def finish(description: Options, stored: Parts) -> Parts:
     """Pads: int64 ids of shape [rows, max_length], or as long as the longest row where there is no limit.
 
-    The part `length` (int64, shape [rows]) is as it was stored.
+    The part `length` (int64, shape [rows]) is as it was stored. Packed rows are [rows, packed] wide; their parts
+    `segments` (1 for a row's first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same
+    shape and 0 where the row is padding. What of a longer row is beyond that, which only serving meets, is left out.
     """
-    padded = stored[""].to_tensor(default_value=description["padding_id"], shape=[None, description["max_length"]])
-    return {**stored, "": padded}
+    wide = description.get("packed", description["max_length"])
+    padded = stored[""].to_tensor(default_value=description["padding_id"], shape=[None, wide])
+    if "packed" not in description:
+        return {**stored, "": padded}
+    inner = {part: values.to_tensor(shape=[None, wide]) for part, values in _inside(stored["lengths"]).items()}
+    return {"": padded, **inner}
+
+
+def _inside(lengths: tf.RaggedTensor) -> Parts:
+    """Of each id of packed rows: which of the row's documents it belongs to, from 1, and its place there, from 0."""
+    each = lengths.flat_values
+    splits = tf.gather(tf.concat([[0], tf.cumsum(each)], axis=0), lengths.row_splits)
+    numbers = tf.range(1, tf.size(each, tf.int64) + 1) - tf.gather(lengths.row_starts(), lengths.value_rowids())
+    flat = {"segments": tf.repeat(numbers, each), "positions": tf.ragged.range(each).flat_values}
+    return {
+        part: tf.RaggedTensor.from_row_splits(tf.cast(values, tf.int32), splits, validate=False)
+        for part, values in flat.items()
+    }

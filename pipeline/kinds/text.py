@@ -85,6 +85,8 @@ class Text(Feature):
     """Which side of a long text is cut off."""
     keep_length: bool = False
     """Whether `<feature>_length` is stored: the number of ids before the cut."""
+    pack: int | None = Field(default=None, ge=1, le=1 << 20, strict=True)
+    """How many ids a record holds, of several documents; none: each document is a record."""
 
     @model_validator(mode="after")
     def _check(self) -> "Text":
@@ -134,8 +136,14 @@ class Text(Feature):
         return Column(ColumnType.TEXT, optional=self.optional)
 
     def parts(self) -> tuple[str, ...]:
-        """The true length, where it is kept."""
+        """The true length, where it is kept; of packed documents the length of each."""
+        if self.pack is not None:
+            return ("lengths",)
         return ("length",) if self.keep_length else ()
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Of packed documents, which one an id is of, and its place in it."""
+        return ("segments", "positions") if self.pack is not None else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Where the words lie, and the special ids. Beside what every text has stands only what the spec asks for.
@@ -167,9 +175,14 @@ class Text(Feature):
             "oov_buckets": self.oov_buckets if self.oov_buckets > 1 else None,
             "hash_buckets": self.hash_buckets,
             "keep_length": self.keep_length or None,
+            "packed": self.pack,
         }
         return {key: value for key, value in (ids | asked).items() if value is not None}
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A sequence of int64."""
         return tfds_sequence("int64")
+
+    def tfds_part(self, part: str, description: Description) -> dict[str, Any]:
+        """The true length is one number, the lengths of packed documents are any number."""
+        return tfds_sequence("int64") if part == "lengths" else super().tfds_part(part, description)

@@ -37,6 +37,8 @@ def _wrong(text: "Text") -> Iterator[tuple[str, str]]:
         yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
     if "truncate" in set_ and text.max_length is None:
         yield "truncate", "nothing is cut without `max_length`: give one, or leave `truncate` out"
+    if text.pack is not None and text.keep_length:
+        yield "keep_length", "with `pack` the length of each document is stored: leave `keep_length` out"
     if list(text.ngrams) != sorted(set(text.ngrams)):
         yield "ngrams", f"should be widths that ascend, such as [1, 2], got {list(text.ngrams)}"
 
@@ -72,6 +74,20 @@ def _wrong_model(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
             yield option, "a given `model` has its own pieces: leave it out"
     if "case" not in text.model_fields_set:
         yield "model", "was made of text of one case: say which, `case: keep` or `case: lower`"
+
+
+def check_packed(features: Mapping[str, Any], label: str | None, preprocessing: str | None) -> None:
+    """Checks that a packed text is all that a record holds: one document's label has no place in a row of several.
+
+    Raises:
+        WrongValueError: something stands beside it; its path begins at the spec.
+    """
+    for name in [name for name, feature in features.items() if getattr(feature, "pack", None) is not None]:
+        others = [f"the feature '{other}'" for other in features if other != name]
+        beside = [*others, *(["`label`"] if label else []), *(["`preprocessing`"] if preprocessing else [])]
+        if beside:
+            message = f"packed rows hold several documents, and nothing can stand beside them: leave {beside[0]} out"
+            raise WrongValueError(f"{message}, or `pack`", "features", name, "pack")
 
 
 def check_shared(text: "Text", owner: str, features: Mapping[str, Any]) -> None:

@@ -1,12 +1,10 @@
-"""A published dataset, opened: what is in it, and its splits as input of a model. Imports TensorFlow for inputs only.
+"""A published dataset, opened: what is in it, and its splits as input of a model.
 
 The version is fixed when the dataset is opened: a build that is published meanwhile changes nothing for this object.
 """
 
-import importlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pipeline.manifest import (
@@ -20,7 +18,21 @@ from pipeline.manifest import (
     version_folder,
 )
 from pipeline.reader import words
-from pipeline.reader.request import check_batch_size, find_feature, find_split, make_request
+from pipeline.reader.input import Input
+from pipeline.reader.records import Records
+from pipeline.reader.request import (
+    EVALUATION_OPTIONS,
+    THE_LABEL,
+    Arguments,
+    check_batch_size,
+    check_names,
+    find_feature,
+    find_split,
+    make_request,
+)
+from pipeline.reader.split_source import SplitSource
+from pipeline.reader.splits import ranges
+from pipeline.reader.steps import Steps
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -168,15 +180,17 @@ class Dataset:
             raise DatasetError(f"{self.folder / MANIFEST_FILE} has no count for each class of '{split}': build again")
         return dict(zip(classes, counts, strict=True))
 
-    def batches_per_epoch(self, split: str, batch_size: int, *, drop_remainder: bool = True) -> int:
-        """The number of batches that `training_input` gives; without `drop_remainder`, that `evaluation_input` gives.
+    def batches_per_epoch(
+        self, split: str, batch_size: int, *, drop_remainder: bool = True, host_count: int = 1
+    ) -> int:
+        """The batches that `training_input` gives each host; without `drop_remainder`, that `evaluation_input` gives.
 
         Raises:
             DatasetError: there is no such split, or `batch_size` is below 1.
         """
         check_batch_size(batch_size)
-        records = find_split(self.manifest, split).records
-        return records // batch_size if drop_remainder else -(-records // batch_size)
+        records = sum(end - first for _, first, end in ranges(split, self.splits))
+        return Steps(records, batch_size, host_count=host_count, drop_remainder=drop_remainder).of_epoch
 
     def training_input(
         self,
@@ -184,57 +198,150 @@ class Dataset:
         *,
         batch_size: int,
         seed: int = 0,
+        epochs: int | None = None,
+        shuffle: str = "global",
+        balance: bool = False,
         drop_remainder: bool = True,
+        augment: Sequence[Any] | Mapping[str, Sequence[Any]] = (),
+        dtype: str | None = None,
+        label: str | None = THE_LABEL,
         features: Collection[str] | None = None,
         with_key: bool = False,
-    ) -> "tf.data.Dataset":
+        text: str = "padded",
+        text_length: int | str | None = None,
+        masks: bool = False,
+        host_index: int = 0,
+        host_count: int = 1,
+        input_context: "tf.distribute.InputContext | None" = None,
+        start_step: int = 0,
+        threads: int | None = None,
+        workers: int = 0,
+        on_error: str = "raise",
+        max_skipped: int = 100,
+        verify: bool = False,
+    ) -> Input:
         """Gives a split in an order that each epoch shuffles anew.
 
-        An epoch is one iteration. The order is a function of the data, `seed`, the number of the iteration over the
-        object returned, and TensorFlow's global seed where the program sets one (`tf.random.set_seed`); it does not
-        depend on the machine. Shards are read in a shuffled order, and records shuffled in a buffer of at most 10,000
-        records and 256 MiB.
+        The order and every random change are functions of the dataset, `seed`, the epoch and the position alone: any
+        step can be asked for at once, and no buffer is kept. Each iteration over the input is the next epoch.
 
         Args:
-            split: its name.
-            batch_size: records in a batch, at least 1.
+            split: a split's name, a slice (`train[:80%]`, `train[100:]`), or several (`train+validation`).
+            batch_size: records in a batch of this host, at least 1.
             seed: any whole number.
-            drop_remainder: leaves out the records that do not fill a batch, so that all shapes are static.
+            epochs: None: an iteration is one epoch; n: it is the epochs 0 to n - 1; -1: it has no end.
+            shuffle: `global` permutes all records; `blocks` permutes blocks of neighbours, and the records of each
+                64 MiB of them, for files that are read by ranges; `none` is the dataset's own order.
+            balance: every class of the label as often as any other; rare ones come again.
+            drop_remainder: leaves out the records at an epoch's end that fill no batch on all hosts.
+            augment: what is done to pictures at random (`transforms.augment`): a list, for all pictures alike, or a
+                dictionary of lists by feature; also MixUp and CutMix of whole batches.
+            dtype: of pictures: `uint8` as stored, `float32` or `bfloat16` normalized; None as the spec says.
+            label: the target, None for none; the dataset's where it is not given.
             features: the features to read beside the label; all where they are not given.
-            with_key: adds `key`, the rows' keys (string, [batch_size]), to the features.
+            with_key: adds `key`, the rows' keys (bytes, [batch]), to the features.
+            text: `padded` to one length; `bucketed` too, in batches of like sizes; `ragged`; `packed`: the batch's
+                documents in the fewest rows of `text_length` ids.
+            text_length: of padded texts: a number, or `longest` for the batch's longest; by default the feature's
+                `max_length`, else the batch's longest.
+            masks: adds `<feature>_mask` to padded texts: bool, True where there is a token.
+            host_index: which of the hosts this is, from 0. Each reads a part of its own.
+            host_count: how many hosts there are; all have the same number of batches.
+            input_context: gives `host_index` and `host_count` where `tf.distribute` makes the input.
+            start_step: the step to begin with, counted from the first of epoch 0 on.
+            threads: how many make batches; all cores by default.
+            workers: processes that make them instead, where Python's lock is the limit; 0 for none.
+            on_error: `raise` for a record that cannot be read; `skip` leaves out exactly that record.
+            max_skipped: how many records may be left out.
+            verify: compares every shard's sha256 first.
 
         Returns:
-            A `tf.data.Dataset` of known cardinality: `(features, label)`, or `features` alone where the dataset has no
-            label. `features` maps names to tensors of shape [batch_size, …]. A split of no records gives no batch.
+            An `Input` of `(features, label)`, or of `features` alone where there is no label: `as_numpy()` iterates
+            over NumPy arrays, `as_tf_data()` is a `tf.data.Dataset`. `features` maps names to arrays of shape
+            [batch, …]. A split of no records gives no batch.
 
         Raises:
             DatasetError: a wrong argument, a split smaller than a batch that must be full, or a shard that is missing
                 or not of its size.
         """
-        request = make_request(self.folder, self.manifest, split, batch_size, features, with_key)
-        if drop_remainder and 0 < request.records < batch_size:
-            raise DatasetError(
-                f"'{split}' holds {request.records} records, which is no full batch of {batch_size}: "
-                "take a smaller batch_size, or drop_remainder=False"
+        if input_context is not None:
+            host_index, host_count = input_context.input_pipeline_id, input_context.num_input_pipelines
+        return self._input(
+            Arguments(
+                split=split,
+                batch_size=batch_size,
+                seed=seed,
+                epochs=epochs,
+                shuffle=shuffle,
+                balance=balance,
+                drop_remainder=drop_remainder,
+                augment=augment,
+                dtype=dtype,
+                label=label,
+                features=features,
+                with_key=with_key,
+                text=text,
+                text_length=text_length,
+                masks=masks,
+                host_index=host_index,
+                host_count=host_count,
+                start_step=start_step,
+                threads=threads,
+                workers=workers,
+                on_error=on_error,
+                max_skipped=max_skipped,
+                verify=verify,
             )
-        return _tf_input().training_input(request, seed, drop_remainder)
+        )
 
     def evaluation_input(
         self,
         split: str,
         *,
         batch_size: int,
-        features: Collection[str] | None = None,
-        with_key: bool = False,
-    ) -> "tf.data.Dataset":
-        """Gives every record of a split once, in the dataset's own order; the last batch may be short.
+        pad: bool | None = None,
+        host_index: int = 0,
+        host_count: int = 1,
+        **options: Any,
+    ) -> Input:
+        """Gives every record of a split once, in the dataset's own order.
 
-        The arguments, the result and the errors are those of `training_input`; the number of rows is not static.
+        Args:
+            split: as in `training_input`.
+            batch_size: records in a batch of this host, at least 1.
+            pad: fills short batches up to `batch_size` with rows of weight 0, and adds the rows' weights, float32
+                [batch]: `(features, label, weight)`, which Keras takes. Without it the last batch may be short. By
+                default where there are several hosts, which all get the same number of batches.
+            host_index: which of the hosts this is, from 0.
+            host_count: how many hosts there are.
+            **options: `augment` (such as a crop of the centre), `dtype`, `label`, `features`, `with_key`, `text`,
+                `text_length`, `masks`, `threads`, `workers`, `on_error`, `max_skipped`, `verify` of `training_input`.
+
+        Returns:
+            An `Input`, each iteration over which gives the whole split.
+
+        Raises:
+            DatasetError: as `training_input`.
         """
-        request = make_request(self.folder, self.manifest, split, batch_size, features, with_key)
-        return _tf_input().evaluation_input(request)
+        check_names(options, EVALUATION_OPTIONS)
+        pad = host_count > 1 if pad is None else pad
+        fixed: dict[str, Any] = {"shuffle": "none", "epochs": 1, "drop_remainder": False}
+        return self._input(
+            Arguments(
+                split=split,
+                batch_size=batch_size,
+                pad=pad,
+                host_index=host_index,
+                host_count=host_count,
+                **fixed,
+                **options,
+            )
+        )
 
-
-def _tf_input() -> ModuleType:
-    # Imported here and nowhere else: all other questions are answered without the seconds that TensorFlow takes.
-    return importlib.import_module("pipeline.reader.tf_input")
+    def _input(self, given: Arguments) -> Input:
+        request = make_request(str(self.folder), self.manifest, given)
+        with Records(request.shards) as records:
+            records.check()
+            if given.verify:
+                records.verify()
+        return Input(SplitSource(request))

@@ -1,69 +1,109 @@
-"""A split as `tf.data`: read in parallel, shuffled, parsed a batch at a time, decoded in parallel, prefetched.
+"""An input as `tf.data`: the batches of the NumPy reader as they are, or records that TensorFlow decodes.
 
-Only the files of the request are opened; the same request and seed give the same batches on any machine.
+Both are made in the same order, of the same bytes, with the same random numbers.
 """
 
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import tensorflow as tf
 
-from pipeline.reader.request import Request
-from transforms.finish import parse
+from pipeline.manifest import DatasetError
+from pipeline.reader.input import NumpyBatches, Source
+from pipeline.reader.request import pictures_of
+from pipeline.reader.specs import ArraySpec
+from pipeline.reader.split_source import SplitSource
+from pipeline.reader.steps import Passes
+from pipeline.reader.tf_records import SerializedSource, model_ready
 
-OPEN_SHARDS = 16  # not AUTOTUNE: the order of interleaved records follows from how many shards are open
-BLOCK_LENGTH = 16  # records in a row from one shard: fewer switches between files; the shuffle mixes them
-SHUFFLE_RECORDS = 10_000
-SHUFFLE_BYTES = 256 << 20  # 256 MiB: what the records in the shuffle's buffer may weigh
+AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
+ENGINES = ("numpy", "tensorflow")
+FAST = ("simplejpeg", "cv2")
 
 
-def training_input(request: Request, seed: int, drop_remainder: bool) -> tf.data.Dataset:
-    """Gives batches in an order that each iteration shuffles anew.
+def as_tf_data(source: Source, passes: Passes, engine: str | None) -> tf.data.Dataset:
+    """Gives an input's batches; see `Input.as_tf_data`.
 
-    Returns:
-        `records // batch_size` batches, one more where a remainder is kept; see `Dataset.training_input`.
+    Raises:
+        DatasetError: there is no such engine, or it cannot do what the input asks for.
     """
-    files = _files(request)
-    if len(request.files) > 1:
-        files = files.shuffle(len(request.files), seed=seed)
-    records = files.interleave(
-        tf.data.TFRecordDataset,
-        cycle_length=OPEN_SHARDS,
-        block_length=BLOCK_LENGTH,
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    records = records.apply(tf.data.experimental.assert_cardinality(request.records))
-    return _batches(request, records.shuffle(shuffle_buffer(request), seed=seed), drop_remainder)
+    engine = engine or _default_engine(source)
+    if engine not in ENGINES:
+        raise DatasetError(f"engine is one of {', '.join(ENGINES)}, got {engine!r}")
+    if engine == "numpy":
+        batches = _generated(source, passes)
+    else:
+        serialized = SerializedSource(source)
+        batches = _generated(serialized, passes)
+        batches = batches.map(model_ready(serialized), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    # Keras shows its progress by the number of batches.
+    return batches.apply(tf.data.experimental.assert_cardinality(_cardinality(source, passes))).prefetch(AHEAD)
 
 
-def evaluation_input(request: Request) -> tf.data.Dataset:
-    """Gives every record once, in the request's order; see `Dataset.evaluation_input`."""
-    records = _files(request).flat_map(tf.data.TFRecordDataset)
-    records = records.apply(tf.data.experimental.assert_cardinality(request.records))
-    return _batches(request, records, drop_remainder=False)
+def _default_engine(source: Source) -> str:
+    """NumPy, unless pictures would be decoded by the slower of its ways."""
+    if not isinstance(source, SplitSource) or not pictures_of(source.request.features):
+        return "numpy"
+    return "numpy" if all(find_spec(name) for name in FAST) else "tensorflow"
 
 
-def shuffle_buffer(request: Request) -> int:
-    """The number of records that the shuffle holds: all of a small split, 10,000 or 256 MiB of a large one.
+def _generated(source: Source, passes: Passes) -> tf.data.Dataset:
+    """The batches of a source; lists of different lengths are pairs of values and splits on their way."""
 
-    The shards are in the order of a hash and read in shuffled order, so that a small buffer already mixes well.
-    """
-    mean_bytes = max(1, request.bytes // max(1, request.records))
-    return max(1, min(request.records, SHUFFLE_RECORDS, SHUFFLE_BYTES // mean_bytes))
+    def iterate() -> Iterator[Any]:
+        return map(_pairs, NumpyBatches(source, passes.begin()))
+
+    flat = tf.data.Dataset.from_generator(iterate, output_signature=mapped(_tensor_spec, source.element_spec))
+    if not _has_ragged(source.element_spec):
+        return flat
+    return flat.map(lambda *batch: mapped(_tensor, source.element_spec, batch if len(batch) > 1 else batch[0]))
 
 
-def _files(request: Request) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensor_slices(tf.constant(request.files, tf.string, shape=[len(request.files)]))
+def mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
+    """Applies a function to each `ArraySpec` of a structure, and what lies in the same place of other structures."""
+    if isinstance(spec, ArraySpec):
+        return function(spec, *values)
+    if isinstance(spec, dict):
+        return {name: mapped(function, spec[name], *(value[name] for value in values)) for name in spec}
+    return tuple(mapped(function, *parts) for parts in zip(spec, *values, strict=True))
 
 
-def _batches(request: Request, records: tf.data.Dataset, drop_remainder: bool) -> tf.data.Dataset:
-    def model_ready(serialized: tf.Tensor) -> Any:
-        features = parse(request.features, serialized, with_key=request.with_key)
-        if request.label is None:
-            return features
-        label = features.pop(request.label)
-        return features, label
+def _tensor_spec(spec: ArraySpec) -> Any:
+    kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
+    if spec.ragged:
+        return tf.TensorSpec([None, *spec.shape[2:]], kind), tf.TensorSpec([None], tf.int64)
+    return tf.TensorSpec(spec.shape, kind)
 
-    # One parse for a batch: 3-10 µs a record of eight features; one for each record would cost 70-120 µs.
-    batches = records.batch(request.batch_size, drop_remainder=drop_remainder)
-    return batches.map(model_ready, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+def _tensor(spec: ArraySpec, value: Any) -> Any:
+    if not spec.ragged:
+        return value
+    return tf.RaggedTensor.from_row_splits(*value, validate=False)
+
+
+def _has_ragged(spec: Any) -> bool:
+    found: list[bool] = []
+    mapped(lambda one: found.append(one.ragged), spec)
+    return any(found)
+
+
+def _pairs(batch: Any) -> Any:
+    """`Ragged` as a plain tuple, which tf.data takes for a structure."""
+    if isinstance(batch, dict):
+        return {name: _pairs(value) for name, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(map(_pairs, batch))
+    return batch
+
+
+def _cardinality(source: Source, passes: Passes) -> int:
+    """How many batches every iteration gives."""
+    if not _is_whole(source):
+        return int(tf.data.UNKNOWN_CARDINALITY)
+    return int(tf.data.INFINITE_CARDINALITY) if passes.steps is None else passes.steps
+
+
+def _is_whole(source: Source) -> bool:
+    """Whether all iterations give as many batches: the first of a resumed input may be the rest of an epoch."""
+    return source.keeps_batches and (source.epochs is not None or source.start_step % max(1, source.of_epoch) == 0)

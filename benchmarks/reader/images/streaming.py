@@ -1,0 +1,40 @@
+"""MosaicML Streaming: MDS shards, its `jpeg` column (Pillow), torchvision's crop, PyTorch's loader."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import streaming
+from settings import Batch, Settings
+from torch.utils.data import DataLoader
+
+from images.torch_crop import random_crop
+
+WORKERS = 2
+
+
+class Photos(streaming.StreamingDataset):  # type: ignore[misc]
+    """Photos and labels, cropped, as the quick start derives a dataset."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        super().__init__(local=str(folder), shuffle=True, shuffle_seed=settings.seed, batch_size=settings.batch_size)
+        self.crop = random_crop(settings.dtype)
+
+    def __getitem__(self, index: int) -> Any:
+        """Gives one photo and its label."""
+        row = super().__getitem__(index)
+        return self.crop(row["image"]), row["label"]
+
+
+def batches(data: Path, settings: Settings) -> Iterator[Batch]:
+    """Gives batches without end."""
+    streaming.base.util.clean_stale_shared_memory()
+    loader = DataLoader(
+        Photos(data / "mds", settings),
+        batch_size=settings.batch_size,
+        num_workers=settings.workers,
+        persistent_workers=settings.workers > 0,
+        drop_last=True,
+    )
+    while True:
+        yield from loader

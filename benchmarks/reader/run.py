@@ -1,0 +1,302 @@
+"""Measures the training input beside its peers; prints Markdown.
+
+    python benchmarks/reader/run.py                    all: images, text, raw, first-batch, resume, threads
+    python benchmarks/reader/run.py images --dtype float32 --runs 5
+    python benchmarks/reader/run.py text --only tutorial,grain,recordmill_padded
+    python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
+
+It runs in the environment that `requirements.lock` makes. Each run of a pipeline is a process of its own (`worker.py`), and
+pipelines take turns within a run; of all runs the median is shown, and of ratios the median of the runs' ratios. A pipeline
+is a module of `images/`, `text/` or `raw/`. Data is made once and kept.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PACKAGES = (
+    "tensorflow tensorflow-datasets grain array-record mosaicml-streaming litdata webdataset datasets torch torchvision "
+    "numpy simplejpeg opencv-python-headless pillow"
+).split()
+RUN_SECONDS = 180
+"""After so long a run has hung."""
+TAIL = 1500  # bytes of a failed run's output are shown
+TUNED = (0, 1, 2, 4)
+
+IMAGES = (
+    "recordmill_numpy recordmill_tf_data recordmill_tensorflow tfds tf_data tf_data_numpy grain grain_processes grain_pil "
+    "streaming litdata webdataset"
+).split()
+TEXT = (
+    "recordmill_padded recordmill_bucketed recordmill_packed recordmill_tf_data recordmill_tensorflow "
+    "recordmill_packed_tf_data tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming litdata "
+    "litdata_tokens hugging_face"
+).split()
+RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
+BATCH_SIZES = {"images": 32, "raw": 32, "text": 64}
+PACKED_ROWS = 32
+OURS = "recordmill"
+
+Run = dict[str, Any]
+"""What `worker.py` prints."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a table: a pipeline with its settings."""
+
+    task: str
+    name: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    label: str = ""
+
+    @property
+    def title(self) -> str:
+        """The line's name."""
+        return self.label or self.name
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a batch; of packed rows fewer, since each is long."""
+        return PACKED_ROWS if "packed" in self.name or "tokens" in self.name else BATCH_SIZES[self.task]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the data lies and how it is measured."""
+
+    data: Path
+    runs: int
+    seconds: float
+    only: frozenset[str]
+    dtypes: Sequence[str]
+
+    def cases(self, task: str, names: Iterable[str], **settings: Any) -> list[Case]:
+        """Gives a case for each pipeline that was asked for."""
+        return [Case(task, name, settings) for name in names if not self.only or name in self.only]
+
+    def measure(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Run]]:
+        """Measures the cases in turns; a case that fails is told and left out."""
+        found: dict[str, list[Run]] = {case.title: [] for case in cases}
+        for seed in range(self.runs):
+            for case in cases:
+                if case.title not in found:
+                    continue
+                try:
+                    found[case.title].append(self.run_once(case, seed, seconds))
+                except RuntimeError as failure:
+                    print(f"{case.title} is left out: {failure}", file=sys.stderr)
+                    del found[case.title]
+        return found
+
+    def run_once(self, case: Case, seed: int, seconds: float) -> Run:
+        """Runs a pipeline in a process of its own and ends all that it leaves behind."""
+        settings = {"batch_size": case.batch_size, "seed": seed, **case.settings}
+        worker = [sys.executable, HERE / "worker.py", case.task, case.name, self.data / case.task, json.dumps(settings)]
+        command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 1.5))]
+        process = subprocess.Popen(
+            command,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+        )
+        try:
+            output = process.communicate(timeout=RUN_SECONDS)[0]
+        except subprocess.TimeoutExpired:
+            output = f"no end after {RUN_SECONDS} s"
+        finally:
+            end_group(process)
+        lines = [line for line in output.splitlines() if line.startswith('{"first_batch"')]
+        if not lines:
+            raise RuntimeError(output[-TAIL:])
+        run: Run = json.loads(lines[-1])
+        print(f"  {case.title}: {json.dumps(run)}", file=sys.stderr, flush=True)
+        return run
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """Ends a process' whole group: worker processes outlive a parent that leaves at once."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def environment() -> dict[str, str]:
+    """The environment of a pipeline: our packages are imported from this folder, and no library looks for a GPU."""
+    paths = os.pathsep.join(map(str, (ROOT, HERE.parent)))
+    return os.environ | {"PYTHONPATH": paths, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": ""}
+
+
+def prepare(task: str, data: Path) -> None:
+    """Makes a task's data where it is not there yet."""
+    for program, arguments in (("prepare.py", (task, data / task)), ("torch_formats.py", (task, data / task))):
+        command = [sys.executable, HERE / program, *arguments]
+        subprocess.run([*map(str, command)], env=environment(), check=True, stdout=sys.stderr)
+
+
+def table(title: str, header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Prints a Markdown table."""
+    lines = [list(header), *map(list, rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    print(f"\n### {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines), flush=True)
+
+
+def median(runs: Iterable[float]) -> float:
+    """The median."""
+    return statistics.median(runs)
+
+
+def rates(runs: Iterable[Run]) -> list[float]:
+    """Pictures or tokens a second of each run."""
+    return [run["units"] / run["seconds"] for run in runs]
+
+
+def ratio(runs: Sequence[Run], others: Sequence[Run]) -> float:
+    """How many times as fast: the median of the runs' ratios."""
+    return median(a / b for a, b in zip(rates(runs), rates(others), strict=True))
+
+
+def compare(title: str, found: dict[str, list[Run]], anchor: str, unit: str, text: bool) -> None:
+    """Prints all pipelines, the fastest first, beside the fastest peer and the anchor."""
+    order = sorted(found, key=lambda name: -median(rates(found[name])))
+    peers = [name for name in order if OURS not in name and name != "memory"]
+    others = [name for name in (*peers[:1], anchor) if name in found]
+    header = ["", f"{unit}s/s", *(f"× {name}" for name in others), f"CPU {'ns' if text else 'ms'} a {unit}"]
+    rows = []
+    for name in order:
+        runs = found[name]
+        cost = median(run["cpu"] / run["units"] for run in runs) * (1e9 if text else 1e3)
+        row = [name, f"{median(rates(runs)):,.0f}", *(f"{ratio(runs, found[other]):.2f}" for other in others)]
+        row += [f"{cost:.3g}", f"{median(run['first_batch'] for run in runs):.2f} s"]
+        row += [f"{median(run['memory'] for run in runs) / 1e6:,.0f} MB"]
+        rows.append(row + ([f"{median(run['padding'] for run in runs):.0%}"] if text else []))
+    table(title, [*header, "first batch", "memory", *(["padding"] if text else [])], rows)
+
+
+def images(bench: Bench) -> None:
+    """JPEGs to random resized crops, uint8 and float32."""
+    for dtype in bench.dtypes:
+        found = bench.measure(bench.cases("images", IMAGES, dtype=dtype), bench.seconds)
+        compare(f"Images, {dtype}", found, "tfds", "image", text=False)
+
+
+def text(bench: Bench) -> None:
+    """Documents to batches of ids; padding is not counted."""
+    found = bench.measure(bench.cases("text", TEXT), bench.seconds)
+    compare("Text", found, "tutorial", "token", text=True)
+
+
+def raw(bench: Bench) -> None:
+    """Pictures stored as pixels, beside a copy of memory."""
+    found = bench.measure(bench.cases("raw", RAW), bench.seconds)
+    compare("Pixels", found, "memory", "image", text=False)
+
+
+def first_batch(bench: Bench) -> None:
+    """Seconds from the imports to the first batch."""
+    found = bench.measure(bench.cases("images", IMAGES), seconds=0)
+    rows = [(name, f"{median(run['first_batch'] for run in runs):.2f} s") for name, runs in found.items()]
+    table("First batch of images, after the imports", ("", "median"), rows)
+
+
+def resume(bench: Bench) -> None:
+    """Our first batch at the first and at the last step of an epoch."""
+    last = (sum(1 for _ in (bench.data / "images" / "jpegs").glob("*/*.jpg")) // BATCH_SIZES["images"]) - 1
+    steps = (0, last, 1000 * (last + 1) - 1)
+    cases = [Case("images", f"{OURS}_numpy", {"start_step": step}, f"step {step:,}") for step in steps]
+    found = bench.measure(cases, seconds=0)
+    rows = [(name, f"{median(run['first_batch'] for run in runs):.3f} s") for name, runs in found.items()]
+    table("First batch where a run goes on", ("", "median"), rows)
+
+
+def threads(bench: Bench) -> None:
+    """Our engine with more and more threads, and with worker processes."""
+    cores = os.cpu_count() or 1
+    counts = sorted({1, 2, cores})
+    cases = [Case("images", f"{OURS}_numpy", {"workers": n}, f"{n} threads") for n in counts]
+    cases += [
+        Case("images", f"{OURS}_numpy", {"workers": 1, "processes": n}, f"{n} processes of 1 thread") for n in counts
+    ]
+    compare("Threads and processes", bench.measure(cases, bench.seconds), "1 threads", "image", text=False)
+
+
+def tune(bench: Bench, task: str) -> None:
+    """Each pipeline with other numbers of workers: the best is its WORKERS."""
+    names = {"images": IMAGES, "text": TEXT, "raw": RAW}[task]
+    rows = []
+    for case in bench.cases(task, names):
+        cases = [Case(task, case.name, {"workers": count}, f"{case.name} {count}") for count in TUNED]
+        found = bench.measure(cases, bench.seconds)
+        speeds = [f"{median(rates(found[c.title])):,.0f}" if c.title in found else "-" for c in cases]
+        rows.append([case.name, *speeds])
+    table(f"{task} by workers", ("", *map(str, TUNED)), rows)
+
+
+BENCHMARKS: dict[str, tuple[str, Callable[[Bench], None]]] = {
+    "images": ("images", images),
+    "text": ("text", text),
+    "raw": ("raw", raw),
+    "first-batch": ("images", first_batch),
+    "resume": ("images", resume),
+    "threads": ("images", threads),
+}
+
+
+def machine() -> str:
+    """Says what this ran on: cores, processor, Python and the packages that do the work."""
+    facts = Path("/proc/cpuinfo").read_text(encoding="ascii").splitlines()
+    named = [line.partition(":")[2].strip() for line in facts if line.startswith("model name")]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    return f"{os.cpu_count()} cores of {named[0]}; Python {platform.python_version()}, {versions}."
+
+
+def arguments() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description="Measures the training input beside its peers; prints Markdown.")
+    parser.add_argument("names", nargs="*", metavar="BENCHMARK", help=f"{', '.join(BENCHMARKS)}; none: all of them")
+    parser.add_argument("--runs", type=int, default=5, help="how often each is measured (default: 5)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each window (default: 5)")
+    parser.add_argument("--only", type=lambda names: frozenset(names.split(",")), default=frozenset(), help="pipelines")
+    parser.add_argument("--dtype", choices=("uint8", "float32"), help="of images; both where it is not given")
+    parser.add_argument("--data", type=Path, default=ROOT / "bench-data" / "reader", help="where data is kept")
+    options = parser.parse_args()
+    tuned = options.names[:1] == ["tune"] and len(options.names) == 2 and options.names[1] in BATCH_SIZES
+    if not tuned and not set(options.names) <= set(BENCHMARKS):
+        parser.error(f"no such benchmark: {' '.join(options.names)}; there are {', '.join(BENCHMARKS)}, and tune TASK")
+    return options
+
+
+def main() -> None:
+    """Runs the benchmarks one after another."""
+    options = arguments()
+    dtypes = [options.dtype] if options.dtype else ["uint8", "float32"]
+    bench = Bench(options.data.resolve(), options.runs, options.seconds, options.only, dtypes)
+    print(f"Medians of {options.runs} on {machine()}")
+    if options.names[:1] == ["tune"]:
+        prepare(options.names[1], bench.data)
+        tune(bench, options.names[1])
+        return
+    for name in options.names or BENCHMARKS:
+        task, measure = BENCHMARKS[name]
+        prepare(task, bench.data)
+        measure(bench)
+
+
+if __name__ == "__main__":
+    main()

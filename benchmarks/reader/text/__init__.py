@@ -1,0 +1,1 @@
+"""Documents as ids of words, of very different lengths, to batches."""

@@ -1,0 +1,16 @@
+"""Recordmill: padded documents, the NumPy engine feeding `tf.data`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from recordmill_input import training_input
+from settings import Batch, Settings
+
+WORKERS = 2
+
+
+def batches(data: Path, settings: Settings) -> Iterator[Batch]:
+    """Gives batches without end; what is no token is 0."""
+    train = training_input(data / "recordmill", settings, text="padded")
+    for features, labels in train.as_tf_data(engine="numpy").as_numpy_iterator():
+        yield features["text"], features["text"], labels

@@ -1,0 +1,35 @@
+"""A batch's values between the steps of the NumPy reader, and the error that blames one row of it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+
+class Ragged(NamedTuple):
+    """Lists of different lengths, one a row: row i holds `values[splits[i] : splits[i + 1]]`."""
+
+    values: Any
+    """An array, or a list of bytes: the values of all rows, one after another."""
+    splits: npt.NDArray[np.int64]
+    """int64 [rows + 1], from 0, never falling."""
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How many values each row has: int64 [rows]."""
+        return np.diff(self.splits)
+
+
+Bytes: TypeAlias = Sequence[bytes | memoryview]
+"""One value a row of a feature of bytes; memoryviews show the shard's own memory."""
+Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
+"""A part as it is stored: [rows, *shape] of int64 or float32, bytes, or lists of these."""
+
+
+class RowError(Exception):
+    """One row of a batch cannot be read; `row` is its place in the batch, from 0."""
+
+    def __init__(self, row: int, message: str) -> None:
+        super().__init__(message)
+        self.row = row
+        self.message = message

@@ -1,0 +1,202 @@
+"""An input of a model: batches of a split as NumPy arrays or as `tf.data`, exact and resumable in both forms.
+
+>>> train = emoji.training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
+>>> for features, label in train.as_numpy():  # doctest: +SKIP
+...     ...  # dictionaries of NumPy arrays; the next iteration is the next epoch
+>>> model.fit(train.as_tf_data(), epochs=3)  # doctest: +SKIP
+>>> train.resume(state)  # doctest: +SKIP
+"""
+
+import importlib
+import weakref
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pipeline.in_order import in_order
+from pipeline.manifest import DatasetError
+from pipeline.reader.batches import Batch, Batches
+from pipeline.reader.bottleneck import Makers
+from pipeline.reader.meter import Meter
+from pipeline.reader.rows import DamagedRecordError
+from pipeline.reader.state import State, make_state, step_of
+from pipeline.reader.steps import Passes
+from pipeline.reader.tally import SKIPPED
+from pipeline.reader.workers import in_processes
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out how long batches take
+
+
+class Source(Protocol):
+    """What an input reads: a split, or a mixture of inputs."""
+
+    epochs: int | None
+    start_step: int
+    threads: int
+    workers: int
+    of_epoch: int
+    """Steps of an epoch."""
+    keeps_batches: bool
+    """Whether every step gives a batch: with `on_error="skip"` all records of one may be left out."""
+    max_skipped: int
+    """How many damaged records an iteration may leave out."""
+    element_spec: Any
+    """The structure of a batch, of `ArraySpec`."""
+
+    def order_facts(self) -> dict[str, Any]:
+        """What the order of the batches follows from."""
+
+    def consumed(self, step: int) -> int:
+        """The records that all hosts have read when a step begins."""
+
+    def open(self) -> Batches:
+        """Makes what makes the batches."""
+
+    def starting_at(self, step: int) -> "Source":
+        """The same from another step on."""
+
+
+class Input:
+    """Batches of a split, or of a mixture. Nothing is opened before it is iterated over.
+
+    Attributes:
+        batches_per_epoch: the batches that each host gets in an epoch.
+        element_spec: the structure of a batch, an `ArraySpec(shape, dtype, ragged)` for each array.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._passes = Passes(source.of_epoch, source.epochs, source.start_step)
+        self._latest: weakref.ref[NumpyBatches] | None = None
+        self.batches_per_epoch = source.of_epoch
+        self.element_spec = source.element_spec
+
+    def __len__(self) -> int:
+        """The batches of an iteration that begins with an epoch. Raises: TypeError where it has no end."""
+        if self._passes.steps is None:
+            raise TypeError("an input with epochs=-1 has no end, and so no length")
+        return self._passes.steps
+
+    def __iter__(self) -> "NumpyBatches":
+        """Begins an iteration over NumPy batches."""
+        return self.as_numpy()
+
+    def as_numpy(self) -> "NumpyBatches":
+        """Begins an iteration over batches of NumPy arrays: of the next epoch, or of all `epochs`.
+
+        TensorFlow is not imported. Arrays are the caller's: they are not written to again while they are held.
+
+        Raises:
+            DatasetError: a shard is missing or not of its size; while it is iterated over, DamagedRecordError.
+        """
+        batches = NumpyBatches(self.source, self._passes.begin())
+        self._latest = weakref.ref(batches)
+        return batches
+
+    def as_tf_data(self, engine: str | None = None) -> "tf.data.Dataset":
+        """Gives the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
+
+        Args:
+            engine: `numpy` makes the batches as `as_numpy` does and hands them over without a copy; `tensorflow` lets
+                TensorFlow decode and augment, in the same order, pictures within one level. By default `numpy`, but
+                `tensorflow` for pictures where simplejpeg or OpenCV is not installed.
+
+        Raises:
+            DatasetError: TensorFlow is not installed, or the engine cannot do what was asked for.
+        """
+        # Imported here and nowhere else: all the rest works without TensorFlow, and without the seconds that it takes.
+        return importlib.import_module("pipeline.reader.tf_input").as_tf_data(self.source, self._passes, engine)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration give this epoch, from 0; without it, each iteration is the next epoch."""
+        self._passes.set_epoch(epoch)
+
+    def state(self, step: int | None = None) -> State:
+        """Gives where the input stands, for a checkpoint: JSON, under 1 KB.
+
+        Args:
+            step: how many steps the model has taken, counted from the first of epoch 0; by default those whose batches
+                the latest iteration over `as_numpy` has given out. `tf.data` reads ahead, so say it there.
+        """
+        if step is None:
+            latest = self._latest() if self._latest else None
+            if latest is None:
+                raise DatasetError("state() needs a step here: how many the model has taken since the first of epoch 0")
+            step = latest.step
+        return make_state(self.source.order_facts(), step, self.source.consumed(step))
+
+    def resume(self, state: State) -> "Input":
+        """Gives the same input from a state on: the batches that would have come.
+
+        Raises:
+            DatasetError: the state is of another dataset, version, order or global batch size.
+        """
+        return Input(self.source.starting_at(step_of(state, self.source.order_facts())))
+
+
+class NumpyBatches(Iterator[Batch]):
+    """One iteration over an input: batches of NumPy arrays, made ahead in threads or processes.
+
+    Attributes:
+        step: the step of the next batch, counted from the first of epoch 0.
+        meter: how fast batches come, and how long they were waited for.
+    """
+
+    def __init__(self, source: Source, steps: range) -> None:
+        self.source = source
+        self._batches = source.open()
+        self._made = _made(source, self._batches, iter(steps))
+        self.step = steps.start
+        self.meter = Meter(self._batches.tally, Makers(source.threads, source.workers))
+        self._close = weakref.finalize(self, _close, self._made, self._batches)
+
+    def __next__(self) -> Batch:
+        """Gives the next batch."""
+        with self.meter.waiting():
+            step, batch = next(self._made)
+        self.step = step + 1
+        self.meter.count(batch)
+        if self.skipped > self.source.max_skipped:
+            raise DamagedRecordError(
+                f"{self.skipped} records could not be read, more than max_skipped={self.source.max_skipped}: "
+                "the log names them; copy the version again, or build again"
+            )
+        return batch
+
+    def __enter__(self) -> "NumpyBatches":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the iteration: lets go of threads, processes, files and memory, as dropping it does."""
+        self._close()
+
+    @property
+    def skipped(self) -> int:
+        """How many damaged records were left out."""
+        return int(self._batches.tally.counts[SKIPPED])
+
+    def state(self) -> State:
+        """Gives the state after the batches that were given out."""
+        return make_state(self.source.order_facts(), self.step, self.source.consumed(self.step))
+
+
+def _made(source: Source, batches: Batches, steps: Iterator[int]) -> Generator[tuple[int, Batch], None, None]:
+    """Batches with their steps, but for those of which nothing is left."""
+    if source.workers:
+        made = in_processes(batches, steps, source.workers)
+    else:
+        made = in_order(lambda step: (step, batches(step)), steps, source.threads, source.threads + BATCHES_AHEAD)
+    try:
+        yield from ((step, batch) for step, batch in made if batch is not None)
+    finally:
+        made.close()
+
+
+def _close(made: Generator[Any, None, None], batches: Batches) -> None:
+    made.close()
+    batches.close()

@@ -1,0 +1,145 @@
+"""Checkpoints of Keras' training that hold the input's state too, so that a run that was killed goes on exactly.
+
+>>> train, epoch = restore_training("checkpoints/run", model, train)  # doctest: +SKIP
+>>> model.fit(  # doctest: +SKIP
+...     train.as_tf_data(), initial_epoch=epoch, epochs=90, callbacks=[TrainingCheckpoint(train, "checkpoints/run")]
+... )
+
+The same lines begin a training and continue it. Weights and state are saved together: first a new file of the weights,
+then, by one rename, the file that names it.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from pipeline.manifest import DatasetError
+from pipeline.reader.input import Input
+from pipeline.reader.state import State
+
+FILE = "training.json"
+WEIGHTS = ".weights.h5"  # Keras wants this suffix
+
+
+class TrainingCheckpoint(tf.keras.callbacks.Callback):
+    """Saves the model's weights, its optimizer's, and the input's state; keeps Keras' epochs those of the input.
+
+    Keras numbers its epochs itself, and may begin an iteration more than it uses. With this callback, Keras' epoch 3 is
+    the input's epoch 3, and the first epoch of a resumed input is what is left of it. So it is of use without a folder
+    too, beside `BackupAndRestore` that saves at the end of epochs, or on all hosts but the first.
+
+    Args:
+        train: the input that `fit` gets, as `train.as_tf_data()`.
+        folder: where to save; it holds nothing else. None saves nothing.
+        every_steps: saves after so many steps; by default at the end of each epoch alone.
+    """
+
+    def __init__(self, train: Input, folder: str | Path | None = None, every_steps: int | None = None) -> None:
+        super().__init__()
+        if every_steps is not None and every_steps < 1:
+            raise DatasetError(
+                f"every_steps is how many steps lie between two checkpoints, 1 or more, got {every_steps}"
+            )
+        self._train = train
+        self._folder = None if folder is None else Path(folder)
+        self._every = every_steps
+        # With `epochs`, an iteration over the input goes on through all of them: steps are only counted.
+        self._by_epochs = train.source.epochs is None
+        self._step = self._saved = train.source.start_step
+        self._first = self._last = self._step
+        self._epoch = 0
+        self._our_end = object()
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Makes the input give this epoch."""
+        self._epoch = epoch
+        if self._by_epochs:
+            self._train.set_epoch(epoch)
+            of_epoch = self._train.batches_per_epoch
+            self._step = max(self._train.source.start_step, epoch * of_epoch)
+            self._last = (epoch + 1) * of_epoch
+        self._first = self._step
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Counts the steps, and saves."""
+        self._step = self._first + batch + 1
+        if self._by_epochs:
+            self._step = min(self._step, self._last)  # Keras counts all steps of an execution, of a shorter one too
+            self._end_epoch()
+        if self._every and self._step - self._saved >= self._every:
+            self._save(self._epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Saves."""
+        if self.model.stop_training is self._our_end:
+            self.model.stop_training = False
+        self._save(epoch + 1)
+
+    def _end_epoch(self) -> None:
+        """Ends an epoch of a resumed input before Keras finds its end.
+
+        Otherwise Keras takes the steps that were left of the first epoch for those of all epochs.
+        """
+        resumed = self._train.source.start_step % self._train.batches_per_epoch
+        if resumed and self._step == self._last and not self.model.stop_training:
+            self.model.stop_training = self._our_end  # which is true; other callbacks set True, for good
+
+    def _save(self, epoch: int) -> None:
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        weights = f"{self._step:09}-{epoch}{WEIGHTS}"
+        self.model.save_weights(self._folder / weights)
+        saved = {"weights": weights, "epoch": epoch, "input": self._train.state(self._step)}
+        temporary = self._folder / f".{FILE}"
+        temporary.write_text(json.dumps(saved, indent=1))
+        os.replace(temporary, self._folder / FILE)
+        for old in self._folder.glob(f"*{WEIGHTS}"):
+            if old.name != weights:
+                old.unlink()
+        self._saved = self._step
+
+
+def restore_training(folder: str | Path, model: Any, train: Input) -> tuple[Input, int]:
+    """Gives a model and an input what `TrainingCheckpoint` has saved last.
+
+    Args:
+        folder: of the checkpoints.
+        model: a built and compiled Keras model; gets its weights and its optimizer's.
+        train: the input, made with the same arguments.
+
+    Returns:
+        the input from there on, and the `initial_epoch` for `fit`; `train` itself and 0 where nothing was saved yet.
+
+    Raises:
+        DatasetError: the model is not built, or the state is of another input.
+    """
+    if not (Path(folder) / FILE).exists():
+        return train, 0
+    saved = _read(folder)
+    resumed = train.resume(saved["input"])
+    if not model.built:
+        raise DatasetError(
+            "build the model before its weights are restored: call it on a batch, or begin it with an Input"
+        )
+    if model.optimizer is not None and not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)  # else Keras leaves the optimizer's weights out
+    model.load_weights(Path(folder) / saved["weights"])
+    return resumed, saved["epoch"]
+
+
+def load_state(folder: str | Path) -> State:
+    """Gives the input's state that `TrainingCheckpoint` has saved last. Raises: DatasetError where there is none."""
+    state: State = _read(folder)["input"]
+    return state
+
+
+def _read(folder: str | Path) -> Any:
+    path = Path(folder) / FILE
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{path} is no checkpoint of a training ({error}): begin anew in another folder") from error

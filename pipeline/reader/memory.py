@@ -1,0 +1,70 @@
+"""The memory that batches lie in: page-aligned, and used again when nobody looks at a batch any more.
+
+A large array lies in an anonymous memory map of its own. When the array and all its views are gone, the map waits for
+the next array of about its size: its pages are there already, so the kernel need not clear new ones. The alignment lets
+TensorFlow take an array as it is, without a copy.
+
+>>> memory = BatchMemory()
+>>> batch = memory.empty((256, 224, 224, 3), np.uint8)
+"""
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Empty: TypeAlias = Callable[[Sequence[int], npt.DTypeLike], Array]
+"""Gives an array of a shape and a dtype whose content is not set: `numpy.empty`, or `BatchMemory.empty`."""
+
+SMALL = 64 << 10  # 64 KiB: below, the allocator of C keeps pages itself
+SPARE = 8  # maps of a size that wait at most: more than that were batches that somebody collected
+
+
+class BatchMemory:
+    """Gives arrays for batches. Threads may share it; a forked process writes into pages of its own."""
+
+    def __init__(self) -> None:
+        # Maps by their size in bytes. Single operations on a dict and a list need no lock, and there may be none: the
+        # collector can end an array at any point of any thread, also inside `empty`.
+        self._spare: dict[int, list[mmap]] = {}
+        self._closed = False
+
+    def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
+        """Gives an array whose content is not set; its memory returns when the last view of it is gone."""
+        dtype = np.dtype(dtype)
+        size = math.prod(shape) * dtype.itemsize
+        if size < SMALL or dtype.hasobject:
+            return np.empty(shape, dtype)
+        memory = self._take(1 << (size - 1).bit_length())  # pages that nothing is written to cost nothing
+        # Views hold on to this array: NumPy ends a chain of views at the array that stands on another's buffer.
+        root = np.frombuffer(memory, np.uint8, size)
+        weakref.finalize(root, _give_back, weakref.ref(self), memory).atexit = False
+        return root.view(dtype).reshape(shape)
+
+    def close(self) -> None:
+        """Lets the waiting memory go; what is in use goes with its arrays. `empty` still gives arrays."""
+        self._closed = True
+        self._spare.clear()
+
+    def _take(self, size: int) -> mmap:
+        try:
+            return self._spare[size].pop()
+        except LookupError:
+            return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+
+    def _keep(self, memory: mmap) -> None:
+        if not self._closed:
+            waiting = self._spare.setdefault(len(memory), [])
+            if len(waiting) < SPARE:
+                waiting.append(memory)
+
+
+def _give_back(owner: "weakref.ref[BatchMemory]", memory: mmap) -> None:
+    pool = owner()
+    if pool is not None:  # else the map ends here
+        pool._keep(memory)

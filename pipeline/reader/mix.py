@@ -1,0 +1,231 @@
+"""Several inputs as one, by weights: exact in every block of records, and resumable at any step.
+
+>>> both = mix([photos.training_input(batch_size=64), drawings.training_input(batch_size=64)], [3, 1])  # doctest: +SKIP
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate
+from math import lcm
+from typing import Any
+
+import numpy as np
+
+from pipeline.manifest import DatasetError
+from pipeline.reader.batches import Batch, structured
+from pipeline.reader.columns import Ragged
+from pipeline.reader.counter import Integers, Permutation, combine
+from pipeline.reader.input import Input
+from pipeline.reader.rows import Chosen, Rows
+from pipeline.reader.split_source import SplitSource
+from pipeline.reader.tally import Tally
+
+MIXED = 201
+"""What the permutation of a block is for, beside those of `order`."""
+BLOCK = 10_000  # records in which the shares are exact, at most
+
+
+def mix(
+    inputs: Sequence[Input],
+    weights: Sequence[float],
+    *,
+    seed: int = 0,
+    epochs: int | None = None,
+    start_step: int = 0,
+    threads: int | None = None,
+    workers: int = 0,
+) -> Input:
+    """Gives batches whose records come from several inputs, each record of one that is drawn by its weight.
+
+    Each input keeps its own order, and begins its next epoch when it is used up. An epoch of the mixture has as many
+    records as the inputs hold together.
+
+    Args:
+        inputs: of `training_input`, of the same batch size and hosts, whose batches look alike.
+        weights: above 0, one an input; shares are exact in every 10,000 records, or fewer where the weights allow it.
+        seed: of the drawing.
+        epochs: as in `training_input`, as are `start_step`, `threads` and `workers`.
+        start_step: the step to begin with.
+        threads: how many make batches; as the first input's by default.
+        workers: processes that make them instead; 0 for none.
+
+    Raises:
+        DatasetError: the inputs do not fit, or a weight is not above 0.
+    """
+    sources = [_split_source(one) for one in inputs]
+    _check(sources, weights)
+    return Input(MixedSource(sources, quotas(weights), seed, epochs, start_step, threads, workers))
+
+
+def quotas(weights: Sequence[float]) -> list[int]:
+    """The records that each input gives to a block: whole numbers in the ratio of the weights, at least 1.
+
+    >>> quotas([0.7, 0.3]), quotas([2, 2])
+    ([7, 3], [1, 1])
+    """
+    total = sum(weights)
+    shares = [Fraction(weight / total).limit_denominator(BLOCK) for weight in weights]
+    block = lcm(*(share.denominator for share in shares))
+    if block <= BLOCK and sum(shares) == 1 and min(shares) > 0:
+        return [int(share * block) for share in shares]
+    return [max(1, round(weight / total * BLOCK)) for weight in weights]
+
+
+class MixedSource:
+    """A mixture as what an input reads."""
+
+    def __init__(
+        self,
+        sources: Sequence[SplitSource],
+        quotas: Sequence[int],
+        seed: int,
+        epochs: int | None,
+        start_step: int,
+        threads: int | None,
+        workers: int,
+    ) -> None:
+        self._rest = (seed, epochs, start_step, threads, workers)
+        self.sources, self.quotas, self.seed = sources, quotas, seed
+        self.epochs, self.start_step = epochs, start_step
+        self.threads, self.workers = threads or sources[0].threads, workers
+        self.steps = sources[0].request.steps
+        self.of_epoch = sum(source.request.steps.records for source in sources) // self.steps.global_batch
+        self.keeps_batches = all(source.keeps_batches for source in sources)
+        self.max_skipped = sum(source.max_skipped for source in sources)
+        self.element_spec = sources[0].element_spec
+
+    def order_facts(self) -> dict[str, Any]:
+        """What the order of the batches follows from."""
+        mixed = [source.order_facts() for source in self.sources]
+        return {
+            "mixed": [{name: value for name, value in one.items() if name != "global_batch_size"} for one in mixed],
+            "quotas": list(self.quotas),
+            "seed": self.seed,
+            "global_batch_size": self.steps.global_batch,
+        }
+
+    def consumed(self, step: int) -> int:
+        """The records that all hosts have read when a step begins."""
+        return step * self.steps.global_batch
+
+    def open(self) -> "MixedBatches":
+        """Makes what makes the batches."""
+        tally = Tally()
+        return MixedBatches([source.rows(tally) for source in self.sources], self.quotas, self.seed)
+
+    def starting_at(self, step: int) -> "MixedSource":
+        """The same from another step on."""
+        seed, epochs, _, threads, workers = self._rest
+        return MixedSource(self.sources, self.quotas, seed, epochs, step, threads, workers)
+
+
+class MixedBatches:
+    """The batches of a mixture."""
+
+    def __init__(self, rows: Sequence[Rows], quotas: Sequence[int], seed: int) -> None:
+        self.rows, self.tally = rows, rows[0].tally
+        self._quotas, self._seed = quotas, seed
+
+    def __call__(self, step: int) -> Batch | None:
+        """Gives the batch of a step, counted from the first."""
+        steps = self.rows[0].request.steps
+        start = step * steps.global_batch + steps.host_index * steps.batch_size
+        positions = np.arange(start, start + steps.batch_size)
+        sources, ranks = drawn(positions, self._quotas, self._seed)
+        parts = [part for place, rows in enumerate(self.rows) for part in _read(rows, sources == place, ranks)]
+        order = np.argsort(np.concatenate([places for places, _ in parts]), kind="stable")
+        if not len(order):
+            return None
+        ready = merged([ready for _, ready in parts], order, self.rows[0].request.features)
+        return structured(self.rows[0], Chosen(0, positions[: len(order)], positions[: len(order)]), ready, None)
+
+    def close(self) -> None:
+        """Lets go of files and memory."""
+        for rows in self.rows:
+            rows.close()
+
+
+def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Integers, Integers]:
+    """Of each position of the mixture its input, and how many records that input has given before."""
+    ends = np.array(list(accumulate(quotas)), np.int64)
+    blocks, within = np.divmod(positions, ends[-1])
+    slots = np.empty_like(positions)
+    for block in np.unique(blocks).tolist():
+        slots[blocks == block] = Permutation(int(ends[-1]), combine(seed, MIXED, block))(within[blocks == block])
+    sources = np.searchsorted(ends, slots, side="right")
+    own = np.array(quotas, np.int64)[sources]
+    return sources, blocks * own + slots - (ends[sources] - own)
+
+
+def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[str, Any]]]:
+    """The rows of one input, an epoch at a time: their places in the batch, and their arrays."""
+    places = np.flatnonzero(mine)
+    epochs, positions = np.divmod(ranks[places], rows.request.steps.records)
+    parts = []
+    for epoch in np.unique(epochs).tolist():
+        of_epoch = epochs == epoch
+        ready, kept = rows.read(rows.choose(epoch, positions[of_epoch]))
+        parts.append((places[of_epoch][kept], ready))
+    return parts
+
+
+def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Any) -> dict[str, Any]:
+    """Puts the rows of several dictionaries of arrays one after another, then into an order."""
+    padding = {name: description.get("padding_id", 0) for name, description in features.items()}
+    return {
+        name: _ragged([part[name] for part in parts], order)
+        if isinstance(parts[0][name], Ragged)
+        else _stacked([part[name] for part in parts], padding.get(name, 0))[order]
+        for name in parts[0]
+    }
+
+
+def _stacked(arrays: Sequence[Any], padding: int) -> Any:
+    """Arrays one after another; where they are not of one size, those that are smaller are filled up."""
+    largest = np.max([array.shape[1:] for array in arrays], 0).astype(int).tolist() if arrays[0].ndim > 1 else []
+
+    def filled(array: Any) -> Any:
+        missing = [(0, size - mine) for size, mine in zip(largest, array.shape[1:], strict=True)]
+        return np.pad(array, [(0, 0), *missing], constant_values=padding) if any(map(any, missing)) else array
+
+    return np.concatenate([filled(array) for array in arrays])
+
+
+def _ragged(parts: Sequence[Ragged], order: Integers) -> Ragged:
+    lists = [row for part in parts for row in np.split(part.values, part.splits[1:-1])]
+    chosen = [lists[place] for place in order.tolist()]
+    return Ragged(np.concatenate(chosen), np.cumsum([0, *(len(row) for row in chosen)]))
+
+
+def _split_source(one: Input) -> SplitSource:
+    if not isinstance(one, Input) or not isinstance(one.source, SplitSource):
+        raise DatasetError(f"mix takes inputs of `training_input`, got {one!r:.80}")
+    return one.source
+
+
+def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
+    if not sources or len(weights) != len(sources) or not all(weight > 0 for weight in weights):
+        raise DatasetError(
+            f"mix takes one weight above 0 for each of its inputs, got {list(weights)} of {len(sources)}"
+        )
+    first = sources[0].request
+    for source in sources:
+        request = source.request
+        if not request.steps.records:
+            raise DatasetError(
+                f"'{request.given.split}' of {request.dataset} holds no record: leave it out of the mixture"
+            )
+        if request.given.pad or request.finish.text == "packed":
+            raise DatasetError(
+                "mix takes inputs of `training_input` whose rows are records, not packed, without weights"
+            )
+        mine, others = ((one.steps.batch_size, one.steps.host_index, one.steps.host_count) for one in (request, first))
+        if mine != others:
+            raise DatasetError(
+                f"mixed inputs have the same batch_size, host_index and host_count: {mine} is not {others}"
+            )
+        if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:
+            raise DatasetError(
+                f"batches of {request.dataset} and {first.dataset} do not look alike: {source.element_spec} is not "
+                f"{sources[0].element_spec}; name the features that both have, and bring pictures to one size"
+            )

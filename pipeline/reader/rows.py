@@ -1,0 +1,184 @@
+"""Records of one dataset, by their positions in an epoch, as model-ready arrays.
+
+A row that cannot be read is an error that says where it lies, or, with `on_error="skip"`, is left out and counted.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.manifest import DatasetError
+from pipeline.reader import wire
+from pipeline.reader.columns import Bytes, RowError
+from pipeline.reader.counter import Integers, combine, uniform
+from pipeline.reader.finish import finish
+from pipeline.reader.memory import BatchMemory
+from pipeline.reader.order import Ahead, Balanced, Bucketed, GlobalShuffle, InOrder, Order, Selected, block_shuffle
+from pipeline.reader.pictures import Augment
+from pipeline.reader.records import Records
+from pipeline.reader.request import Request, pictures_of
+from pipeline.reader.tally import SKIPPED, Tally
+from transforms.augment import lanes, parameters
+from transforms.stored import stored_features
+
+LOG = logging.getLogger("recordmill")
+AUGMENT, MIXTURES = 101, 1001
+"""What random numbers are for, beside the permutations of `order`."""
+LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`
+
+
+class DamagedRecordError(DatasetError):
+    """A record cannot be read; the message names its shard, its number and its byte offset."""
+
+
+class Chosen(NamedTuple):
+    """The records of a batch, and the random numbers of each."""
+
+    epoch: int
+    positions: Integers
+    """Of the epoch: int64 [rows]."""
+    numbers: Integers
+    """In the shards: int64 [rows]."""
+
+    def keep(self, rows: Any) -> "Chosen":
+        """The rows that a mask or indices choose."""
+        return Chosen(self.epoch, self.positions[rows], self.numbers[rows])
+
+
+class Rows:
+    """The records of a request. Pickles, and opens its files in the process that reads."""
+
+    def __init__(self, request: Request, labels: Integers | None = None, tally: Tally | None = None) -> None:
+        """Takes what is to be read, the labels of its records if they are known already, and what counts."""
+        self.request = request
+        self._labels = labels
+        self.records = Records(request.shards)
+        self.memory = BatchMemory()
+        self._stored = stored_features(request.features, with_key=request.given.with_key)
+        self._selected = Selected(request.ranges)
+        self._order: Order | None = None
+        self._lock = threading.Lock()
+        self.tally = tally or Tally()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rows, (self.request, self._labels, self.tally)
+
+    def choose(self, epoch: int, positions: Integers) -> Chosen:
+        """The records at positions of an epoch."""
+        return Chosen(epoch, positions, self._selected.records(self.order.records(epoch, positions)))
+
+    def read(self, chosen: Chosen) -> tuple[dict[str, Any], Integers]:
+        """Gives the model-ready arrays of records, by the parts' names, and the places of the rows that are in them.
+
+        Raises:
+            DamagedRecordError: a record cannot be read, or too many of them.
+        """
+        return self.without_damaged(chosen, self._ready)
+
+    def payloads(self, chosen: Chosen) -> Bytes:
+        """The serialized examples. Raises: RowError."""
+        with self.tally.timed("reading"):
+            return self.records.read(chosen.numbers)
+
+    def without_damaged(self, chosen: Chosen, make: Callable[[Chosen], Any]) -> tuple[Any, Integers]:
+        """Makes something of records, without those that raise RowError where these may be skipped."""
+        rows = np.arange(len(chosen.positions))
+        while True:
+            try:
+                return make(chosen.keep(rows)), rows
+            except RowError as error:
+                self._blame(int(chosen.numbers[rows[error.row]]), error)
+                rows = np.delete(rows, error.row)
+
+    def parameters(self, chosen: Chosen) -> dict[str, npt.NDArray[np.float64]]:
+        """What is drawn for the pictures of each row, float64 [rows, numbers] of each feature that is augmented.
+
+        Features share their random numbers, so that a picture and its mask move together.
+        """
+        changes = self.request.augment
+        drawn = self._draws(chosen, AUGMENT, max(map(lanes, changes.values()), default=0))
+        return {name: parameters(some, drawn[:, : lanes(some)]) for name, some in changes.items()}
+
+    def mixed(self, chosen: Chosen) -> tuple[npt.NDArray[np.float64], ...]:
+        """The random numbers of each of the batch's mixtures: float64 [rows, lanes]."""
+        mixtures = enumerate(self.request.mixtures)
+        return tuple(self._draws(chosen, MIXTURES + place, mixture.lanes) for place, mixture in mixtures)
+
+    def _draws(self, chosen: Chosen, purpose: int, lanes: int) -> npt.NDArray[np.float64]:
+        """Random numbers of each row, float64 [rows, lanes], 0 to 1."""
+        return uniform(combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
+
+    def close(self) -> None:
+        """Lets go of files and memory."""
+        self.records.close()
+        self.memory.close()
+
+    @property
+    def order(self) -> Order:
+        """The order of the records, worked out once it is asked for: `balance` reads all labels."""
+        if self._order is None:
+            with self._lock:
+                if self._order is None:
+                    self._order = self._make_order()
+        return self._order
+
+    def _make_order(self) -> Order:
+        given, steps = self.request.given, self.request.steps
+        order: Order
+        if given.balance:
+            order = Balanced(self.labels, given.seed)
+        elif given.shuffle == "global":
+            order = GlobalShuffle(steps.records, given.seed)
+        elif given.shuffle == "blocks":
+            order = block_shuffle(steps.records, given.seed, self.request.bytes)
+        else:
+            return InOrder(steps.records)
+        if self.request.finish.text != "bucketed":
+            return Ahead(order)
+        window = steps.global_batch * Bucketed.WINDOW
+        return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
+
+    def _sizes(self, positions: Integers) -> Integers:
+        return self.records.sizes(self._selected.records(positions))
+
+    @property
+    def labels(self) -> Integers:
+        """The label of each record, int64 [records]; read once."""
+        if self._labels is None:
+            self._labels = self._read_labels()
+        return self._labels
+
+    def _read_labels(self) -> Integers:
+        label, size = self.request.label, self._selected.size
+        assert label is not None  # noqa: S101 - the request was checked
+        parts = [np.zeros(0, np.int64)]
+        stored = {label: self._stored[label]}
+        for start in range(0, size, LABELS_AT_ONCE):
+            positions = np.arange(start, min(start + LABELS_AT_ONCE, size))
+            chosen = Chosen(0, positions, self._selected.records(positions))
+            try:
+                parts.append(np.asarray(wire.parse(self.payloads(chosen), stored)[label]))
+            except RowError as error:
+                self._blame(int(chosen.numbers[error.row]), error, may_skip=False)
+        return np.concatenate(parts)
+
+    def _blame(self, number: int, error: RowError, *, may_skip: bool = True) -> None:
+        """Counts a damaged record, or raises."""
+        said = f"{self.records.where(number)} cannot be read: {error.message}"
+        if self.request.given.on_error == "raise" or not may_skip:
+            raise DamagedRecordError(f"{said}; on_error='skip' leaves such records out") from error
+        LOG.warning("%s; it is left out", said)
+        self.tally.add({SKIPPED: 1})
+
+    def _ready(self, chosen: Chosen) -> dict[str, Any]:
+        request = self.request
+        payloads = self.payloads(chosen)
+        with self.tally.timed("parsing"):
+            columns = wire.parse(payloads, self._stored)
+        augment = {name: Augment(request.augment[name], values) for name, values in self.parameters(chosen).items()}
+        with self.tally.timed("decoding" if pictures_of(request.features) else "finishing"):
+            return finish(request.features, columns, request.finish, augment=augment, memory=self.memory)

@@ -1,0 +1,54 @@
+"""How many ids texts have, and what share of a batch would be padding: counted where shards are built, shown to people.
+
+>>> measured = measure(np.array([3, 0, 5]))
+>>> measured
+{'rows': 3, 'ids': 8, 'longest': 5, 'in_batches': 15}
+>>> describe({"max_length": 16}, measured)
+'mean 2.7 ids, longest 5; padding to 16 wastes 83.3%, padding to the longest of 32 rows wastes 46.7%'
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+BATCH = 32  # neighbours that are padded to the longest of them: a usual batch
+Lengths = dict[str, int]
+"""`rows`, their `ids`, the `longest` row's; `in_batches`: ids and padding of batches of 32 rows in their order, each as
+wide as its longest row; of packed texts `packed_rows`, which hold the ids."""
+
+
+def measure(lengths: npt.NDArray[np.int64]) -> Lengths:
+    """Measures a shard's texts by their numbers of ids, int64 of shape [rows], in the rows' order."""
+    starts = range(0, len(lengths), BATCH)
+    batches = [lengths[start : start + BATCH] for start in starts]
+    return {
+        "rows": len(lengths),
+        "ids": int(lengths.sum()),
+        "longest": int(lengths.max(initial=0)),
+        "in_batches": sum(len(batch) * int(batch.max()) for batch in batches),
+    }
+
+
+def add_up(measured: Sequence[Lengths]) -> Lengths:
+    """Gives the lengths of several shards together, at least one."""
+    return {name: (max if name == "longest" else sum)(one[name] for one in measured) for name in measured[0]}
+
+
+def describe(description: Mapping[str, Any], found: Lengths) -> str:
+    """Says how long texts are, and for each way to make a batch of them the share that is padding.
+
+    Args:
+        description: the text's, as in the manifest.
+        found: what `add_up` gave.
+    """
+    if not found["ids"]:
+        return "no ids"
+    places = {f"padding to the longest of {BATCH} rows": found["in_batches"]}
+    if limit := description.get("max_length"):
+        places = {f"padding to {limit:,}": found["rows"] * limit} | places
+    if "packed_rows" in found:
+        places["packing"] = found["packed_rows"] * description["packed"]
+    wastes = [f"{way} wastes {1 - found['ids'] / number:.1%}" for way, number in places.items()]
+    return f"mean {found['ids'] / found['rows']:.1f} ids, longest {found['longest']:,}; {', '.join(wastes)}"

@@ -1,0 +1,75 @@
+"""Several documents in a row: the documents of a shard, one after another, are put into rows of at most so many ids.
+
+The method is the bounded-space best fit of Csirik and Johnson (1991): a document goes into the fullest of the open rows
+that still holds it, else opens a row; where more than `OPEN_ROWS` are open, the fullest is closed. The rows follow from
+the order of the documents alone. A document that is longer than a row is cut into pieces, each but the last a row of
+its own; one without ids stands in no row. Nothing else is left out.
+
+>>> packer = RowPacker(4)
+>>> [row.lengths for row in packer.add(b"a", np.arange(3))], [row.lengths for row in packer.add(b"b", np.arange(5))]
+([], [[4], [3, 1]])
+"""
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Ids = npt.NDArray[np.int64]
+OPEN_ROWS = 64  # 0.1 to 2 % of the places stay empty; 256 rows save next to nothing, 8 waste up to three times as much
+
+
+@dataclass
+class Row:
+    """A row that is being filled; its key is that of its first document."""
+
+    key: bytes
+    documents: int = 0
+    """How many documents begin here."""
+    pieces: list[Ids] = field(default_factory=list)
+
+    @property
+    def lengths(self) -> list[int]:
+        """How many ids each document, or piece of one, has."""
+        return [len(piece) for piece in self.pieces]
+
+
+class RowPacker:
+    """Packs one shard's documents; holds the ids of at most `OPEN_ROWS` rows."""
+
+    def __init__(self, width: int) -> None:
+        """Takes the number of ids that a row holds, at least 1."""
+        self._width = width
+        self._open: dict[int, Row] = {}
+        self._spaces: list[tuple[int, int]] = []
+        """The free places and the number of each open row, ascending: the fullest, then the oldest, stands first."""
+        self._opened = 0
+
+    def add(self, key: bytes, ids: Ids) -> list[Row]:
+        """Takes the next document, int64 of shape [ids], and gives the rows that are closed by it, in order."""
+        closed: list[Row] = []
+        for start in range(0, len(ids), self._width):
+            row = self._place(key, ids[start : start + self._width])
+            row.documents += int(start == 0)
+            if self._spaces[0][0] == 0 or len(self._spaces) > OPEN_ROWS:
+                closed.append(self._open.pop(self._spaces.pop(0)[1]))
+        return closed
+
+    def rest(self) -> list[Row]:
+        """Gives the rows that are still open, in the order in which they were opened."""
+        rows = list(self._open.values())
+        self._open, self._spaces = {}, []
+        return rows
+
+    def _place(self, key: bytes, piece: Ids) -> Row:
+        """Puts a piece into the fullest row that has room for it, or into a new one."""
+        place = bisect_left(self._spaces, (len(piece), 0))
+        if place < len(self._spaces):
+            free, number = self._spaces.pop(place)
+        else:
+            free, number, self._opened = self._width, self._opened, self._opened + 1
+            self._open[number] = Row(key)
+        self._open[number].pieces.append(piece.copy())  # a view would keep all ids of its batch in memory
+        insort(self._spaces, (free - len(piece), number))
+        return self._open[number]

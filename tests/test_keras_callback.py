@@ -1,0 +1,162 @@
+"""A training that is killed and goes on ends where one ends that was not: the same batches, the same weights."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipeline.manifest import DatasetError
+from pipeline.reader import Input, open_dataset
+from pipeline.reader.keras_callback import FILE, TrainingCheckpoint, load_state, restore_training
+from tests import hand_made
+
+EPOCHS = 3
+OF_EPOCH = 5  # steps: 10 records, 2 a batch
+
+
+class Killed(BaseException):
+    """Ends the process, as far as Keras can tell."""
+
+
+class Watch(tf.keras.callbacks.Callback):
+    """Ends a training in a step of an epoch, if it is told to."""
+
+    def __init__(self, epoch: int = -1, step: int = -1) -> None:
+        super().__init__()
+        self.at, self.epoch, self.steps = (epoch, step), 0, 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.steps += 1
+        if (self.epoch, batch) == self.at:
+            raise Killed
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hand")
+    hand_made.write_dataset(folder)
+    return folder
+
+
+def training(dataset: Path, **options: Any) -> Input:
+    return open_dataset(dataset).training_input(batch_size=2, seed=7, features=["image"], **options)
+
+
+def model(**options: Any) -> Any:
+    """A model whose weights follow from every batch and its place in the order."""
+    tf.keras.utils.set_random_seed(1)
+    image = tf.keras.Input((hand_made.HEIGHT, hand_made.WIDTH, 3), name="image")
+    out = tf.keras.layers.Dense(1)(tf.keras.layers.Dropout(0.5)(tf.keras.layers.Flatten()(image)))
+    built = tf.keras.Model({"image": image}, out)
+    built.compile(tf.keras.optimizers.Adam(0.01), "mse", **options)
+    return built
+
+
+def fit(train: Input, built: Any, *callbacks: Any, epoch: int = 0, **options: Any) -> list[Any]:
+    built.fit(train.as_tf_data(), initial_epoch=epoch, epochs=EPOCHS, verbose=0, callbacks=[*callbacks], **options)
+    return [variable.numpy() for variable in (*built.weights, *built.optimizer.variables)]
+
+
+@pytest.fixture(scope="module")
+def whole(dataset: Path) -> list[Any]:
+    train = training(dataset)
+    return fit(train, model(), TrainingCheckpoint(train))
+
+
+def assert_equal(found: list[Any], expected: list[Any]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("killed", "every", "step", "epoch"),
+    [((0, 3), 2, 4, 0), ((1, 2), 1, 8, 1), ((1, 2), None, 5, 1), ((1, 0), 5, 5, 1), ((2, 4), 2, 14, 2)],
+)
+def test_a_training_that_was_killed_goes_on_exactly(
+    dataset: Path, whole: list[Any], tmp_path: Path, killed: tuple[int, int], every: int | None, step: int, epoch: int
+) -> None:
+    train = training(dataset)
+    with pytest.raises(Killed):
+        fit(train, model(), TrainingCheckpoint(train, tmp_path, every), Watch(*killed))
+    assert load_state(tmp_path)["step"] == step
+
+    again = model()
+    train, first = restore_training(tmp_path, again, training(dataset))
+    assert first == epoch
+    watch = Watch()
+    assert_equal(fit(train, again, TrainingCheckpoint(train, tmp_path, every), watch, epoch=first), whole)
+    assert watch.steps == EPOCHS * OF_EPOCH - step
+    assert load_state(tmp_path)["step"] == EPOCHS * OF_EPOCH
+
+
+def test_a_training_begins_where_nothing_was_saved(dataset: Path, tmp_path: Path) -> None:
+    train = training(dataset)
+    assert restore_training(tmp_path / "none", model(), train) == (train, 0)
+
+
+def test_one_checkpoint_is_kept(dataset: Path, tmp_path: Path) -> None:
+    train = training(dataset)
+    fit(train, model(), TrainingCheckpoint(train, tmp_path / "new" / "folder", every_steps=2))
+    saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text())
+    assert (saved["weights"], saved["epoch"]) == ("000000015-3.weights.h5", 3)
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {FILE, saved["weights"]}
+
+
+def test_early_stopping_works_in_the_rest_of_an_epoch(dataset: Path, tmp_path: Path) -> None:
+    class Stop(tf.keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.stop_training = True
+
+    train = training(dataset).resume(training(dataset).state(7))
+    watch = Watch()
+    fit(train, model(), Stop(), TrainingCheckpoint(train), watch, epoch=1)
+    assert watch.steps == 3
+
+
+def test_steps_per_execution_are_counted(dataset: Path, tmp_path: Path) -> None:
+    train = training(dataset)
+    fit(train, model(steps_per_execution=2), TrainingCheckpoint(train, tmp_path, every_steps=4))
+    assert load_state(tmp_path)["step"] == EPOCHS * OF_EPOCH
+
+
+def test_an_endless_input_is_counted_through(dataset: Path, tmp_path: Path) -> None:
+    train = training(dataset, epochs=-1)
+    with pytest.raises(Killed):
+        fit(train, model(), TrainingCheckpoint(train, tmp_path, 1), Watch(1, 2), steps_per_epoch=7)
+    assert load_state(tmp_path)["step"] == 10
+    train, epoch = restore_training(tmp_path, model(), training(dataset, epochs=-1))
+    assert epoch == 1
+    fit(train, model(), TrainingCheckpoint(train, tmp_path), epoch=epoch, steps_per_epoch=7)
+    assert load_state(tmp_path)["step"] == 10 + 2 * 7
+
+
+def test_keras_own_backup_goes_on_at_an_epoch(dataset: Path, whole: list[Any], tmp_path: Path) -> None:
+    def backup() -> Any:
+        return tf.keras.callbacks.BackupAndRestore(tmp_path / "backup")
+
+    train = training(dataset)
+    with pytest.raises(Killed):
+        fit(train, model(), backup(), TrainingCheckpoint(train), Watch(1, 3))
+    train = training(dataset)
+    assert_equal(fit(train, model(), backup(), TrainingCheckpoint(train)), whole)
+
+
+def test_wrong_uses_are_told(dataset: Path, tmp_path: Path) -> None:
+    train = training(dataset)
+    with pytest.raises(DatasetError, match="every_steps is how many steps .* got 0"):
+        TrainingCheckpoint(train, tmp_path, every_steps=0)
+    with pytest.raises(DatasetError, match=f"{FILE} is no checkpoint of a training .*: begin anew in another folder"):
+        load_state(tmp_path)
+    fit(train, model(), TrainingCheckpoint(train, tmp_path))
+    other = open_dataset(dataset).training_input(batch_size=5, seed=7, features=["image"])
+    with pytest.raises(DatasetError, match="another global batch size"):
+        restore_training(tmp_path, model(), other)
+    unbuilt = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    with pytest.raises(DatasetError, match="build the model before its weights are restored"):
+        restore_training(tmp_path, unbuilt, training(dataset))

@@ -1,0 +1,225 @@
+"""The NumPy `finish` against TensorFlow's: every kind, part and padding, bit for bit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipeline.manifest import DatasetError
+from pipeline.reader import normalize
+from pipeline.reader.columns import Ragged, RowError
+from pipeline.reader.finish import finish
+from pipeline.reader.memory import BatchMemory
+from tests.hand_made import encoded
+from transforms.augment import RandomFlip, check
+from transforms.finish import finish as finish_in_tensorflow
+from transforms.finish_options import Augment, FinishOptions
+from transforms.stored import stored_features
+
+DTYPES = {"bytes": object, "int64": np.int64, "float32": np.float32}
+RANDOM = np.random.default_rng(0)
+PIXELS = RANDOM.integers(0, 256, (4, 5, 7, 3)).astype(np.uint8)
+IMAGE = {
+    "kind": "image", "stored": "bytes", "shape": [5, 7, 3], "dtype": "float32",
+    "offset": [3.3, 0.1, 127.5], "scale": [1 / 57.1, 1 / 255, 1 / 127.5],
+}  # fmt: skip
+LISTS = [[3, 1, 2], [], [1, 0, 1, 2]]
+VARYING = {"length": "varying", "max_length": None}
+TAGS = {"kind": "categories", "stored": "int64"}
+TEXT = {"kind": "text", **VARYING, "padding_id": 7}
+
+
+def columns(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Stored values of rows as the parser gives them."""
+    found: dict[str, Any] = {}
+    for name, stored in stored_features(features).items():
+        if stored.shape is None:
+            splits = np.cumsum([0, *(len(row) for row in rows[name])])
+            values = [value for row in rows[name] for value in row]
+            found[name] = Ragged(_values(values, stored.dtype), splits)
+        elif stored.shape == ():
+            found[name] = _values(rows[name], stored.dtype)
+        else:
+            found[name] = np.array(rows[name], DTYPES[stored.dtype]).reshape(-1, *stored.shape)
+    return found
+
+
+def _values(values: Sequence[Any], dtype: str) -> Any:
+    return [memoryview(value) for value in values] if dtype == "bytes" else np.array(values, DTYPES[dtype])
+
+
+def tensor(column: Any) -> Any:
+    """A column as TensorFlow parses it."""
+    if isinstance(column, Ragged):
+        return tf.RaggedTensor.from_row_splits(tensor(column.values), column.splits)
+    return (
+        tf.constant([bytes(value) for value in column], tf.string) if isinstance(column, list) else tf.constant(column)
+    )
+
+
+def check_equal(ours: Mapping[str, Any], theirs: Mapping[str, tf.Tensor]) -> None:
+    assert list(ours) == list(theirs)
+    for name, expected in theirs.items():
+        assert ours[name].shape == tuple(expected.shape), name
+        assert ours[name].dtype == expected.dtype.as_numpy_dtype, name
+        np.testing.assert_array_equal(ours[name], expected.numpy(), name, strict=False)
+
+
+def check_same(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Both engines give the same of these rows, and of none."""
+    for some in (rows, {name: values[:0] for name, values in rows.items()}):
+        stored = columns(features, some)
+        theirs = finish_in_tensorflow(features, {name: tensor(column) for name, column in stored.items()})
+        check_equal(finish(features, stored, FinishOptions(), memory=BatchMemory()), theirs)
+    return finish(features, columns(features, rows), FinishOptions())
+
+
+@pytest.mark.parametrize(
+    ("description", "rows"),
+    [
+        ({"kind": "category"}, {"x": [3, -1, 1 << 40]}),
+        ({"kind": "number", "indicator": True}, {"x": [0.1, np.nan, -0.0], "x_missing": [0, 1, 0]}),
+        ({"kind": "number", "stored": "int64"}, {"x": [4, 0, 9]}),
+        ({"kind": "raw", "stored": "bytes"}, {"x": [b"\xff\0", b"", b"a\0"]}),
+        ({"kind": "raw", "stored": "bytes", **VARYING}, {"x": [[b"a\0", b"", b"bc"], [], [b"\xff"]]}),
+        ({"kind": "raw", "stored": "int64", **VARYING, "max_length": 2}, {"x": LISTS}),
+        ({"kind": "numbers", **VARYING}, {"x": [[0.1, np.nan], [], [3]]}),
+        ({"kind": "numbers", "length": 3, "max_length": None}, {"x": LISTS}),
+        ({**TAGS, "read": "ids", **VARYING, "padding_id": -1}, {"x": LISTS}),
+        ({**TAGS, "read": "multi_hot", "vocabulary_size": 5}, {"x": [*LISTS, [-1, 4]]}),
+        ({"kind": "boxes", "image": "y", **VARYING}, {"x": [[0, 0.5, 1, 1] * 2, [], [0.25] * 4]}),
+        ({"kind": "boxes", "image": "y", **VARYING, "max_length": 3}, {"x": [[0, 0.5, 1, 1] * 2, [], [0.25] * 4]}),
+        ({"kind": "own", "stored": "float32", "shape": [2, 1]}, {"x": [[[1], [2]], [[3], [4]], [[5], [6]]]}),
+        ({"kind": "own", "stored": "bytes", "shape": None}, {"x": [[b"a"], [], [b"bc", b""]]}),
+        ({"kind": "own", "stored": "int64", "shape": None}, {"x": LISTS}),
+        (TEXT, {"x": LISTS}),
+        ({**TEXT, "max_length": 2, "keep_length": True}, {"x": LISTS, "x_length": [3, 0, 9]}),
+        ({**TEXT, "packed": 6}, {"x": [[1, 2, 3], [], [1, 2, 3, 4, 5, 6]], "x_lengths": [[1, 2], [], [3, 1, 2]]}),
+    ],
+    ids=lambda value: value.get("kind"),
+)  # fmt: skip
+def test_every_kind_is_what_tensorflow_gives(description: dict[str, Any], rows: dict[str, list[Any]]) -> None:
+    features = {"x": {"stored": "float32", **description}}
+    check_same(features, rows)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+@pytest.mark.parametrize("encoding", ["jpeg", "png", "raw", "auto"])
+@pytest.mark.parametrize("optional", [False, True])
+def test_pictures_of_one_size(encoding: str, dtype: str, optional: bool) -> None:
+    ways = ["jpeg", "png"] * 2 if encoding == "auto" else [encoding] * 4
+    stored = [encoded(pixels, way) for pixels, way in zip(PIXELS, ways, strict=True)]
+    description = {**IMAGE, "encoding": encoding, "dtype": dtype, **({"optional": True} if optional else {})}
+    rows: dict[str, list[Any]] = {"x": stored}
+    if optional:
+        rows = {"x": [stored[0], b"", *stored[2:]], "x_missing": [0, 1, 0, 0]}
+    check_same({"x": description}, rows)
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_pictures_of_their_own_sizes_are_padded_after_they_are_normalized(optional: bool) -> None:
+    stored = [encoded(np.ascontiguousarray(PIXELS[0, :high, :wide]), "png") for high, wide in ((5, 2), (1, 7), (3, 3))]
+    description = {**IMAGE, "encoding": "png", "shape": [None, None, 3]}
+    if not optional:
+        check_same({"x": description}, {"x": stored})
+        return
+    rows = {"x": [*stored, b""], "x_missing": [0, 0, 0, 1]}
+    assert check_same({"x": {**description, "optional": True}}, rows)["x_shape"].tolist() == [
+        [5, 2],
+        [1, 7],
+        [3, 3],
+        [0, 0],
+    ]
+
+
+@pytest.mark.parametrize("length", [{"length": 2, "max_length": None}, VARYING, {**VARYING, "max_length": 4}], ids=str)
+def test_sequences_of_pictures(length: dict[str, Any]) -> None:
+    stored = [encoded(pixels, "jpeg") for pixels in PIXELS]
+    rows = [stored[:2], stored[2:]] if length["length"] == 2 else [stored[:3], [], stored[3:]]
+    check_same({"x": {**IMAGE, "kind": "image_sequence", "encoding": "jpeg", **length}}, {"x": rows})
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("described", ["uint8", "float32"])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])
+def test_the_dtype_of_pictures(dtype: str, described: str, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not installed:
+        monkeypatch.setattr(normalize, "cv2", None)
+    every = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, 16, 16, 3)
+    description = {**IMAGE, "shape": [16, 16, 3], "encoding": "raw", "dtype": described}
+    ready = finish({"x": description}, {"x": [every.tobytes()] * 2}, FinishOptions(dtype=dtype))["x"]
+    scaled = (tf.cast(every, tf.float32) - tf.constant(IMAGE["offset"])) * tf.constant(IMAGE["scale"])
+    expected = every if dtype == "uint8" else tf.cast(scaled, dtype).numpy()
+    assert ready.dtype == (ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+    np.testing.assert_array_equal(ready, np.concatenate([expected] * 2))
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_bfloat16_of_pictures_of_their_own_sizes(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not installed:
+        monkeypatch.setattr(normalize, "cv2", None)
+    stored = columns(
+        {"x": {**IMAGE, "encoding": "png"}}, {"x": [encoded(PIXELS[0], "png"), encoded(PIXELS[0][:, :1].copy(), "png")]}
+    )
+    features = {"x": {**IMAGE, "encoding": "png", "shape": [None, None, 3]}}
+    exact, rounded = (finish(features, stored, FinishOptions(dtype=dtype))["x"] for dtype in ("float32", "bfloat16"))
+    np.testing.assert_array_equal(rounded, exact.astype(ml_dtypes.bfloat16))
+
+
+def test_without_its_package_bfloat16_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(normalize.importlib, "import_module", nothing)
+    with pytest.raises(DatasetError, match="pip install ml_dtypes"):
+        finish({"x": {**IMAGE, "encoding": "raw"}}, {"x": []}, FinishOptions(dtype="bfloat16"))
+
+
+def test_keys_come_last_and_what_is_not_described_is_left_out() -> None:
+    stored = {"note": [memoryview(b"n")], "count": np.array([1]), "key": [memoryview(b"row")], "price": np.array([1.0])}
+    features = {"price": {"kind": "number", "stored": "float32"}, "note": {"kind": "raw", "stored": "bytes"}}
+    ready = finish(features, stored, FinishOptions())
+    assert list(ready) == ["price", "note", "key"]
+    assert (ready["note"].tolist(), ready["key"].tolist()) == ([b"n"], [b"row"])
+
+
+def test_boxes_move_with_their_picture_and_others_stay() -> None:
+    features = {
+        "boxes": {"kind": "boxes", "image": "x", "stored": "float32", **VARYING},
+        "more": {"kind": "boxes", "image": "x", "stored": "float32", **VARYING},
+        "others": {"kind": "boxes", "image": "y", "stored": "float32", **VARYING},
+        "x": {**IMAGE, "encoding": "raw", "dtype": "uint8"},
+    }
+    box, other = [0.0, 0.25, 0.5, 0.5], [0.0, 0.0, 1.0, 0.125]
+    rows = {"boxes": [box + other, []], "more": [other, box], "others": [box, box]}
+    stored = columns(features, {**rows, "x": [pixels.tobytes() for pixels in PIXELS[:2]]})
+    changes = check([RandomFlip()])
+    augment = {"x": Augment(changes, np.array([[1.0, 0.0], [0.0, 0.0]]))}
+    ready = finish(features, stored, FinishOptions(), augment=augment)
+    np.testing.assert_array_equal(ready["x"], [PIXELS[0, :, ::-1], PIXELS[1]])
+    assert ready["boxes"].tolist() == [[[0, 0.5, 0.5, 0.75], [0, 0.875, 1, 1]], [[0] * 4] * 2]
+    assert ready["more"].tolist() == [[[0, 0.875, 1, 1]], [box]]
+    assert ready["others"].tolist() == [[box], [box]]
+    assert stored["boxes"].values.tolist() == box + other  # what was read is left alone
+
+
+@pytest.mark.parametrize(
+    ("description", "rows", "row", "message"),
+    [
+        ({"kind": "boxes", "image": "y"}, {"x": [[0] * 4, [0] * 3]}, 1, "'x' holds 3 numbers"),
+        ({**TAGS, "read": "multi_hot", "vocabulary_size": 2}, {"x": [[1], [], [0, 2]]}, 2, "'x' holds the id 2, of 2"),
+        ({**TEXT, "packed": 4}, {"x": [[1], [1, 2]], "x_lengths": [[1], [1, 2]]}, 1, "'x' has 2 ids .* are of 3"),
+        ({**IMAGE, "encoding": "raw"}, {"x": [PIXELS[0].tobytes(), b"abc"]}, 1, "'x' cannot .* 3 bytes, not 105"),
+    ],
+    ids=["boxes", "multi_hot", "packed", "raw"],
+)  # fmt: skip
+def test_a_row_that_is_not_what_was_stored_is_named(
+    description: dict[str, Any], rows: dict[str, list[Any]], row: int, message: str
+) -> None:
+    features = {"x": {"stored": "float32", **description}}
+    with pytest.raises(RowError, match=message) as raised:
+        finish(features, columns(features, rows), FinishOptions())
+    assert raised.value.row == row

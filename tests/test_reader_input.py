@@ -1,0 +1,435 @@
+"""Inputs of a model: batches, orders, hosts, epochs and states, in every form alike."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipeline.reader import Dataset, DatasetError, open_dataset
+from pipeline.reader.columns import Ragged
+from pipeline.reader.input import Input
+from pipeline.reader.specs import ArraySpec
+from tests import hand_made
+from transforms.augment import ColorJitter, RandomCrop, RandomFlip
+from transforms.augment_batches import CutMix, MixUp
+
+TRAIN = [f"row/{number}" for number in range(10)]
+FORMS: dict[str, Callable[[Input], Iterator[Any]]] = {
+    "numpy": lambda given: given.as_numpy(),
+    "tf.data, NumPy": lambda given: given.as_tf_data(engine="numpy").as_numpy_iterator(),
+    "tf.data, TensorFlow": lambda given: given.as_tf_data(engine="tensorflow").as_numpy_iterator(),
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    output = tmp_path_factory.mktemp("hand") / "out"
+    hand_made.write_dataset(output)
+    return open_dataset(output)
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> Callable[[Input], Iterator[Any]]:
+    return FORMS[request.param]
+
+
+def keys(batches: Iterator[Any]) -> list[list[str]]:
+    return [[key.decode() for key in batch[0]["key"]] for batch in batches]
+
+
+def flat(batches: list[list[str]]) -> list[str]:
+    return [key for batch in batches for key in batch]
+
+
+def assert_equal(left: Any, right: Any) -> None:
+    """Compares structures of arrays to the bit."""
+    if isinstance(left, dict):
+        assert list(left) == list(right)
+        for name in left:
+            assert_equal(left[name], right[name])
+    elif isinstance(left, tuple):
+        assert len(left) == len(right)
+        for mine, other in zip(left, right, strict=True):
+            assert_equal(mine, other)
+    else:
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+
+
+def test_evaluation_gives_every_record_in_the_datasets_order(dataset: Dataset, form: Any) -> None:
+    given = dataset.evaluation_input("train", batch_size=4, with_key=True)
+    batches = list(form(given))
+    assert keys(iter(batches)) == [TRAIN[:4], TRAIN[4:8], TRAIN[8:]]
+    assert len(given) == given.batches_per_epoch == 3 == dataset.batches_per_epoch("train", 4, drop_remainder=False)
+    features, labels = batches[0]
+    rows = [hand_made.row(number) for number in range(4)]
+    pixels = np.stack([row["image"] for row in rows]).astype(np.float32)
+    np.testing.assert_array_equal(features["image"], (pixels - np.float32([0, 1, 2])) * np.float32(hand_made.SCALE))
+    np.testing.assert_array_equal(features["text"], [[0, 0, 0], [3, 0, 0], [4, 5, 0], [5, 2, 3]])
+    np.testing.assert_array_equal(labels, [0, 1, 0, 1])
+    assert set(features) == {"key", *hand_made.FEATURES} - {"category"}
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 10])
+def test_all_forms_give_the_same_batches(dataset: Dataset, batch_size: int) -> None:
+    given = [dataset.training_input(batch_size=batch_size, seed=4, with_key=True) for _ in FORMS]
+    for _ in range(2):
+        first, *others = (list(form(one)) for form, one in zip(FORMS.values(), given, strict=True))
+        assert len(first) == 10 // batch_size
+        for other in others:
+            assert_equal(tuple(first), tuple(other))
+
+
+def test_threads_and_processes_make_the_same_batches(dataset: Dataset) -> None:
+    first, *others = (
+        list(dataset.training_input(batch_size=2, epochs=2, seed=4, with_key=True, **how).as_numpy())
+        for how in ({"threads": 1}, {"threads": 5}, {"workers": 2})
+    )
+    assert len(first) == 10
+    for other in others:
+        assert_equal(tuple(first), tuple(other))
+
+
+@pytest.mark.parametrize("shuffle", ["global", "blocks"])
+def test_the_seed_and_the_epoch_make_the_order(dataset: Dataset, shuffle: str) -> None:
+    def epochs(seed: int) -> list[list[str]]:
+        given = dataset.training_input(batch_size=3, seed=seed, shuffle=shuffle, drop_remainder=False, with_key=True)
+        return [flat(keys(given.as_numpy())) for _ in range(3)]
+
+    first = epochs(1)
+    assert epochs(1) == first
+    assert len({tuple(epoch) for epoch in [*first, *epochs(2), TRAIN]}) == 7
+    assert all(sorted(epoch) == TRAIN for epoch in first)
+
+
+def test_without_shuffle_it_is_the_datasets_order(dataset: Dataset) -> None:
+    given = dataset.training_input(batch_size=4, shuffle="none", with_key=True)
+    assert keys(given.as_numpy()) == keys(given.as_numpy()) == [TRAIN[:4], TRAIN[4:8]]
+
+
+def test_each_epoch_leaves_out_other_records(dataset: Dataset) -> None:
+    given = dataset.training_input(batch_size=4, with_key=True)
+    left = [set(TRAIN) - set(flat(keys(given.as_numpy()))) for _ in range(6)]
+    assert all(len(out) == 2 for out in left)
+    assert len(set(map(frozenset, left))) > 2
+
+
+def test_epochs_in_one_iteration_are_those_of_several(dataset: Dataset, form: Any) -> None:
+    several = dataset.training_input(batch_size=3, with_key=True)
+    one = dataset.training_input(batch_size=3, epochs=3, with_key=True)
+    assert keys(form(one)) == [batch for _ in range(3) for batch in keys(several.as_numpy())]
+    assert len(one) == 9
+    endless = dataset.training_input(batch_size=3, epochs=-1, with_key=True)
+    with pytest.raises(TypeError, match="epochs=-1 has no end"):
+        len(endless)
+    batches = form(endless)
+    assert [keys(iter([next(batches)]))[0] for _ in range(9)] == keys(one.as_numpy())
+
+
+@pytest.mark.parametrize("step", [0, 1, 3, 4, 8, 11])
+def test_a_resumed_input_goes_on_with_the_batches_that_would_have_come(step: int, dataset: Dataset, form: Any) -> None:
+    whole = list(dataset.training_input(batch_size=3, epochs=4, seed=3, with_key=True).as_numpy())
+    rest = list(form(dataset.training_input(batch_size=3, epochs=4, seed=3, with_key=True, start_step=step)))
+    assert len(rest) == 12 - step
+    assert_equal(tuple(whole[step:]), tuple(rest))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"shuffle": "blocks"}, {"balance": True}, {"split": "train[:70%]+validation"}, {"drop_remainder": False}],
+)
+def test_a_state_goes_on(options: dict[str, Any], dataset: Dataset) -> None:
+    def given() -> Input:
+        return dataset.training_input(**{"split": "train", "batch_size": 3, "with_key": True, **options})
+
+    first = given()
+    expected = [keys(first.as_numpy()) for _ in range(3)]
+    batches = given().as_numpy()
+    begun = keys(iter([next(batches), next(batches)]))
+    state = json.loads(json.dumps(batches.state()))
+    assert len(json.dumps(state)) < 1000
+    assert (state["step"], state["records"]) == (2, 6)
+    resumed = given().resume(state)
+    assert begun + keys(resumed.as_numpy()) == expected[0]
+    assert [keys(resumed.as_numpy()) for _ in range(2)] == expected[1:]
+
+
+def test_a_state_is_of_the_latest_iteration_or_of_a_step(dataset: Dataset) -> None:
+    given = dataset.training_input(batch_size=3)
+    with pytest.raises(DatasetError, match=r"state\(\) needs a step here"):
+        given.state()
+    batches = given.as_numpy()
+    next(batches)
+    assert given.state() == batches.state() == given.state(step=1)
+    assert given.state(step=7)["records"] == 21
+
+
+def test_hosts_may_become_more(dataset: Dataset) -> None:
+    def hosts(count: int, **options: Any) -> list[list[list[str]]]:
+        given = [
+            dataset.training_input(batch_size=6 // count, host_index=host, host_count=count, with_key=True, **options)
+            for host in range(count)
+        ]
+        return [keys(one.as_numpy()) for one in given]
+
+    def together(parts: list[list[list[str]]]) -> list[list[str]]:
+        return [flat(list(step)) for step in zip(*parts, strict=True)]
+
+    assert together(hosts(3, epochs=4)) == hosts(1, epochs=4)[0]
+    state = dataset.training_input(batch_size=6).state(step=2)
+    resumed = dataset.training_input(batch_size=2, epochs=4, host_index=1, host_count=3, with_key=True).resume(state)
+    assert keys(resumed.as_numpy()) == hosts(3, epochs=4)[1][2:]
+
+
+def test_a_state_of_another_global_batch_is_refused(dataset: Dataset) -> None:
+    state = dataset.training_input(batch_size=3).state(step=2)
+    with pytest.raises(DatasetError, match="another global batch size: 3, this input's is 4; batch_size times"):
+        dataset.training_input(batch_size=4).resume(state)
+    with pytest.raises(DatasetError, match="another seed: 0, this input's is 1"):
+        dataset.training_input(batch_size=3, seed=1).resume(state)
+
+
+@pytest.mark.parametrize("records", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("hosts", [1, 2, 3])
+def test_evaluation_is_complete_on_every_host(records: int, hosts: int, dataset: Dataset, form: Any) -> None:
+    given = [
+        dataset.evaluation_input(
+            f"train[:{records}]", batch_size=2, host_index=host, host_count=hosts, pad=True, with_key=True
+        )
+        for host in range(hosts)
+    ]
+    parts = [list(form(one)) for one in given]
+    assert {len(part) for part in parts} == {-(-records // (2 * hosts))}
+    steps = [batch for step in zip(*parts, strict=True) for batch in step]
+    assert all(len(features["key"]) == len(label) == len(weight) == 2 for features, label, weight in steps)
+    there = [key.decode() for features, _, weight in steps for key in features["key"][weight > 0]]
+    assert there == TRAIN[:records]
+    assert sum(weight.sum() for *_, weight in steps) == records
+
+
+def test_hosts_pad_by_default(dataset: Dataset) -> None:
+    assert len(next(dataset.evaluation_input("train", batch_size=2, host_count=2).as_numpy())) == 3
+    assert len(next(dataset.evaluation_input("train", batch_size=2).as_numpy())) == 2
+
+
+@pytest.mark.parametrize("hosts", [2, 5])
+def test_training_hosts_have_as_many_batches(hosts: int, dataset: Dataset) -> None:
+    """Also where there are more hosts than shards."""
+    given = [
+        dataset.training_input(batch_size=1, host_index=host, host_count=hosts, with_key=True) for host in range(hosts)
+    ]
+    parts = [flat(keys(one.as_numpy())) for one in given]
+    assert {len(part) for part in parts} == {10 // hosts}
+    assert sorted(key for part in parts for key in part) == TRAIN
+
+
+@pytest.mark.parametrize("split", ["train[:1]", "train[:7]", "validation", "train[3:5]+validation[1:]", "train[-2:]"])
+def test_slices_are_read(split: str, dataset: Dataset) -> None:
+    everything = {"train": TRAIN, "validation": [f"row/{number}" for number in range(10, 15)]}
+    expected = {
+        "train[:1]": TRAIN[:1],
+        "train[:7]": TRAIN[:7],
+        "validation": everything["validation"],
+        "train[3:5]+validation[1:]": TRAIN[3:5] + everything["validation"][1:],
+        "train[-2:]": TRAIN[8:],
+    }[split]
+    assert flat(keys(dataset.evaluation_input(split, batch_size=3, with_key=True).as_numpy())) == expected
+    given = dataset.training_input(split, batch_size=1, with_key=True)
+    assert sorted(flat(keys(given.as_numpy()))) == sorted(expected)
+
+
+@pytest.mark.parametrize(("drop_remainder", "sizes"), [(True, [4, 4]), (False, [4, 4, 2])])
+def test_the_remainder_is_left_out_or_kept(drop_remainder: bool, sizes: list[int], dataset: Dataset, form: Any) -> None:
+    given = dataset.training_input(batch_size=4, drop_remainder=drop_remainder, with_key=True)
+    assert [len(batch) for batch in keys(form(given))] == sizes
+    assert len(given) == given.batches_per_epoch == len(sizes) == given.as_tf_data().cardinality()
+    assert dataset.batches_per_epoch("train", 4, drop_remainder=drop_remainder) == len(sizes)
+    features, label = given.element_spec
+    rows = 4 if drop_remainder else None
+    assert features["image"] == ArraySpec((rows, hand_made.HEIGHT, hand_made.WIDTH, 3), "float32")
+    assert features["text"] == ArraySpec((rows, 3), "int64")
+    assert features["key"] == ArraySpec((rows,), "bytes")
+    assert label == ArraySpec((rows,), "int64")
+
+
+def test_tf_data_says_how_many_batches_there_are(dataset: Dataset) -> None:
+    def cardinality(**options: Any) -> int:
+        return int(dataset.training_input(batch_size=3, **options).as_tf_data().cardinality())
+
+    assert cardinality() == cardinality(start_step=3) == 3
+    assert cardinality(epochs=4) == 12
+    assert cardinality(epochs=4, start_step=5) == 7
+    assert cardinality(epochs=-1) == tf.data.INFINITE_CARDINALITY
+    assert cardinality(start_step=2) == cardinality(on_error="skip") == tf.data.UNKNOWN_CARDINALITY
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_only_the_chosen_features_are_read(split: str, dataset: Dataset) -> None:
+    training = dataset.training_input(split, batch_size=2, features=["text", "price"])
+    evaluation = dataset.evaluation_input(split, batch_size=2, features=["text", "price"])
+    assert list(training.element_spec[0]) == list(evaluation.element_spec[0]) == ["text", "price"]
+    for batch in training.as_numpy():
+        assert list(batch[0]) == ["text", "price"]
+
+
+def test_an_empty_split_gives_no_batch_of_the_same_shapes(dataset: Dataset, form: Any) -> None:
+    empty = dataset.training_input("test", batch_size=4)
+    assert (list(form(empty)), len(empty), empty.as_tf_data().cardinality()) == ([], 0, 0)
+    assert empty.element_spec == dataset.training_input("train", batch_size=4).element_spec
+    empty = dataset.evaluation_input("test", batch_size=4)
+    assert (list(form(empty)), len(empty)) == ([], 0)
+    assert empty.state(step=0)["records"] == 0
+
+
+def test_another_label_or_none(dataset: Dataset, form: Any) -> None:
+    features, price = next(iter(form(dataset.evaluation_input("train", batch_size=2, label="price"))))
+    assert price.tolist() == [0.0, 0.125]
+    assert features["category"].tolist() == [0, 1]
+    alone = next(iter(form(dataset.evaluation_input("train", batch_size=2, label=None, features=["count"]))))
+    assert alone["count"].tolist() == [0, -1]
+
+
+@pytest.mark.parametrize(
+    ("options", "dtype", "first"),
+    [
+        ({}, "float32", (255 - 1) / 255),
+        ({"dtype": "uint8"}, "uint8", 255),
+        ({"dtype": "bfloat16"}, "bfloat16", 1.0),
+    ],
+)
+def test_pictures_have_the_dtype_that_is_asked_for(
+    options: dict[str, Any], dtype: str, first: float, dataset: Dataset, form: Any
+) -> None:
+    given = dataset.evaluation_input("train", batch_size=10, features=["image"], **options)
+    features, _ = next(iter(form(given)))
+    assert str(features["image"].dtype) == dtype == given.element_spec[0]["image"].dtype
+    plain = next(dataset.evaluation_input("train", batch_size=10, features=["image"], dtype="uint8").as_numpy())
+    wanted = plain[0]["image"].astype(np.float32)
+    if dtype != "uint8":
+        wanted = (wanted - np.float32([0, 1, 2])) * np.float32(hand_made.SCALE)
+    np.testing.assert_array_equal(features["image"], wanted.astype(features["image"].dtype))
+
+
+def test_texts_as_they_are_asked_for(dataset: Dataset) -> None:
+    def text(**options: Any) -> dict[str, Any]:
+        given = dataset.evaluation_input("train", batch_size=3, features=["text"], label=None, **options)
+        return next(given.as_numpy())
+
+    assert text()["text"].tolist() == [[0, 0, 0], [3, 0, 0], [4, 5, 0]]
+    assert text(text_length="longest")["text"].tolist() == [[0, 0], [3, 0], [4, 5]]
+    assert text(text_length=1)["text"].tolist() == [[0], [3], [4]]
+    masked = text(text_length=2, masks=True)
+    assert masked["text_mask"].tolist() == [[False, False], [True, False], [True, True]]
+    ragged = text(text="ragged")["text"]
+    assert isinstance(ragged, Ragged)
+    assert (ragged.values.tolist(), ragged.splits.tolist()) == ([3, 4, 5], [0, 0, 1, 3])
+    packed = text(text="packed", text_length=3)
+    assert packed["text"].tolist() == [[4, 5, 3]]
+    assert packed["text_segments"].tolist() == [[1, 1, 2]]
+    assert packed["text_positions"].tolist() == [[0, 1, 0]]
+
+
+def test_ragged_texts_are_ragged_tensors(dataset: Dataset) -> None:
+    for engine in ("numpy", "tensorflow"):
+        given = dataset.evaluation_input("train", batch_size=3, features=["text"], text="ragged")
+        features, label = next(iter(given.as_tf_data(engine=engine)))
+        assert features["text"].to_list() == [[], [3], [4, 5]]
+        assert label.shape == [3]
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda d: d.training_input(batch_size=1, shuffle="all"), "shuffle is one of global, blocks, none, got 'all'"),
+        (lambda d: d.training_input(batch_size=1, on_error="x"), "on_error is one of raise, skip, got 'x'"),
+        (lambda d: d.training_input(batch_size=1, host_index=2, host_count=2), "host_index is 0 to host_count - 1"),
+        (lambda d: d.training_input(batch_size=4, host_count=3), "no full batch of 4 on 3 hosts: take a smaller"),
+        (lambda d: d.training_input(batch_size=1, epochs=0), "epochs is how many one iteration gives, at least 1"),
+        (lambda d: d.training_input(batch_size=1, start_step=-1), "start_step is at least 0, got -1"),
+        (lambda d: d.training_input(batch_size=1, threads=0), "threads is at least 1, got 0"),
+        (lambda d: d.training_input(batch_size=1, dtype="int8"), "dtype is one of uint8, float32, bfloat16, got 'int8"),
+        (lambda d: d.training_input(batch_size=1, features=["price"], dtype="uint8"), "dtype='uint8' is for pictures"),
+        (lambda d: d.training_input(batch_size=1, text="rows"), "text is one of padded, bucketed, ragged, packed"),
+        (lambda d: d.training_input(batch_size=1, features=["price"], text="ragged"), "text='ragged' is for texts"),
+        (
+            lambda d: d.training_input(batch_size=1, text="bucketed"),
+            "goes by the sizes of records, .* pictures 'image'",
+        ),
+        (lambda d: d.training_input(batch_size=1, text="packed"), "so that only a text can be read, not image, text"),
+        (
+            lambda d: d.training_input(batch_size=1, text_length=0),
+            "text_length is a number of ids, at least 1, or 'lon",
+        ),
+        (
+            lambda d: d.training_input(batch_size=1, label="price", balance=True),
+            "needs a label that is a category, got",
+        ),
+        (lambda d: d.training_input("train[:x]", batch_size=1), "cannot be read at 'train.:x.': a split is written"),
+        (lambda d: d.training_input(batch_size=1, augment=["flip"]), "augment holds 'flip'; give changes such as"),
+        (lambda d: d.training_input(batch_size=1, augment={"text": []}), "augment is for pictures, and 'text' is none"),
+        (lambda d: d.training_input(batch_size=1).as_tf_data(engine="jax"), "engine is one of numpy, tensorflow, got"),
+    ],
+)
+def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], message: str, dataset: Dataset) -> None:
+    with pytest.raises(DatasetError, match=message):
+        ask(dataset)
+
+
+def test_evaluation_has_no_option_of_training(dataset: Dataset) -> None:
+    with pytest.raises(TypeError, match="evaluation_input has no option 'shufle'"):
+        dataset.evaluation_input("train", batch_size=1, shufle="none")
+
+
+def test_classes_are_balanced(tmp_path: Path) -> None:
+    hand_made.write_dataset(tmp_path)
+    given = open_dataset(tmp_path).training_input(
+        "train[:1]+train[1:2]+train[3:4]+train[5:6]", batch_size=2, balance=True
+    )
+    assert [sorted(label.tolist()) for _ in range(3) for _, label in given.as_numpy()] == [[0, 1]] * 6
+
+
+def test_buckets_take_little_padding(tmp_path: Path) -> None:
+    features = {name: hand_made.FEATURES[name] for name in ("text", "category")}
+    hand_made.write_dataset(tmp_path, features)
+    given = open_dataset(tmp_path).training_input(batch_size=2, text="bucketed", text_length="longest", with_key=True)
+    batches = [features for features, _ in given.as_numpy()]
+    assert sorted(batch["text"].shape[1] for batch in batches) == [0, 1, 1, 2, 3]
+    assert sorted(flat([[key.decode() for key in batch["key"]] for batch in batches])) == TRAIN
+
+
+AUGMENT = [RandomCrop((4, 5), pad=1), RandomFlip(vertical=0.5), ColorJitter(brightness=0.3, contrast=0.2)]
+
+
+@pytest.mark.parametrize("augment", [AUGMENT, {"image": AUGMENT}, [*AUGMENT, MixUp(0.4)], [CutMix()]], ids=str)
+def test_augmentations_are_the_same_in_every_form(augment: Any, dataset: Dataset) -> None:
+    def given(**options: Any) -> Input:
+        return dataset.training_input(batch_size=5, seed=4, dtype="uint8", augment=augment, epochs=2, **options)
+
+    first, *others = (list(form(given())) for form in FORMS.values())
+    assert first[0][0]["image"].shape[1:] == (given().element_spec[0]["image"].shape[1:])
+    for other in others:
+        assert_equal(tuple(first), tuple(other))
+    assert_equal(tuple(first[2:]), tuple(given(start_step=2).as_numpy()))
+    plain = list(dataset.training_input(batch_size=5, seed=4, dtype="uint8", epochs=2).as_numpy())
+    assert any(
+        not np.array_equal(mine[0]["image"], other[0]["image"]) for mine, other in zip(first, plain, strict=True)
+    )
+    if isinstance(augment, list) and isinstance(augment[-1], MixUp | CutMix):
+        assert given().element_spec[1] == ArraySpec((5, 2), "float32")
+        np.testing.assert_allclose(first[0][1].sum(1), 1)
+
+
+def test_a_function_of_the_users_augments(dataset: Dataset) -> None:
+    def noise(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return rng.integers(0, 256, pixels.shape, np.uint8)
+
+    given = dataset.training_input(batch_size=10, augment=[noise], dtype="uint8")
+    (features, _), (again, _) = next(given.as_numpy()), next(given.resume(given.state(step=0)).as_numpy())
+    np.testing.assert_array_equal(features["image"], again["image"])
+    assert len({picture.tobytes() for picture in features["image"]}) == 10
+    with pytest.raises(DatasetError, match="cannot call <function .*noise.*, which augments 'image'"):
+        given.as_tf_data(engine="tensorflow")

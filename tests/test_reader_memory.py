@@ -1,0 +1,114 @@
+"""The memory of batches: aligned, used again only when nobody looks at it, and let go."""
+
+import gc
+import os
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipeline.reader.memory import SMALL, SPARE, BatchMemory
+
+SHAPE = (64, 1024)  # of uint8: as much as is not small
+
+
+def place(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32, np.bool_, tf.bfloat16.as_numpy_dtype])
+@pytest.mark.parametrize("shape", [(64, 1024), (3, 50_001), (0, 7), (5,), ()])
+def test_an_array_has_its_shape_and_dtype_and_large_ones_a_page(shape: tuple[int, ...], dtype: type) -> None:
+    array = BatchMemory().empty(shape, dtype)
+    assert (array.shape, array.dtype) == (shape, dtype)
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    assert array.nbytes < SMALL or place(array) % 4096 == 0
+    array[...] = 1
+
+
+def test_objects_are_numpys() -> None:
+    assert BatchMemory().empty((100_000,), object)[0] is None
+
+
+def test_memory_is_used_again_when_the_last_view_is_gone() -> None:
+    memory = BatchMemory()
+    first = memory.empty(SHAPE, np.uint8)
+    at, view = place(first), first[3:5].T.view(np.int8)
+    del first
+    second = memory.empty(SHAPE, np.uint8)
+    assert place(second) != at
+    del view
+    assert place(memory.empty(SHAPE, np.int8)) == at
+
+
+def test_a_smaller_array_takes_memory_of_the_next_power_of_two() -> None:
+    memory = BatchMemory()
+    at = place(memory.empty((100, 1024), np.uint8))
+    assert place(memory.empty((66, 1024), np.uint8)) == at
+    assert place(memory.empty((64, 1024), np.uint8)) != at
+
+
+def test_tensorflow_takes_an_array_without_a_copy() -> None:
+    array = BatchMemory().empty(SHAPE, np.uint8)
+    array.fill(1)
+    tensor = tf.experimental.dlpack.from_dlpack(array.__dlpack__())
+    array[0, 0] = 7
+    assert tensor.numpy()[0, 0] == 7
+
+
+def test_no_more_is_kept_than_a_few_maps_and_none_after_the_end() -> None:
+    memory = BatchMemory()
+    many = [memory.empty(SHAPE, np.uint8) for _ in range(2 * SPARE)]
+    last = many[-1]
+    many.clear()
+    assert [len(maps) for maps in memory._spare.values()] == [SPARE]
+    memory.close()
+    del last
+    assert memory._spare == {}
+    assert memory.empty(SHAPE, np.uint8).shape == SHAPE
+
+
+def test_arrays_outlive_their_pool_and_it_keeps_no_memory() -> None:
+    memory = BatchMemory()
+    kept = memory.empty(SHAPE, np.uint8)
+    kept.fill(3)
+    ended = weakref.ref(memory)
+    del memory
+    gc.collect()
+    assert ended() is None
+    assert (kept == 3).all()
+
+
+def test_threads_never_share_an_array() -> None:
+    memory, wrong = BatchMemory(), []
+
+    def fill(number: int) -> None:
+        for _ in range(200):
+            array = memory.empty(SHAPE, np.uint8)
+            array.fill(number)
+            if not (array == number).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_writes_into_pages_of_its_own() -> None:
+    memory = BatchMemory()
+    array = memory.empty(SHAPE, np.uint8)
+    array.fill(1)
+    child = os.fork()
+    if not child:
+        array.fill(2)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (array == 1).all()

@@ -1,0 +1,133 @@
+"""Inputs mixed by weights: exact shares, every record of each input, states."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.reader import Dataset, DatasetError, mix, open_dataset
+from pipeline.reader.input import Input
+from pipeline.reader.mix import drawn, quotas
+from tests import hand_made
+
+FEATURES = ["text", "price"]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    output = tmp_path_factory.mktemp("hand") / "out"
+    hand_made.write_dataset(output)
+    return open_dataset(output)
+
+
+def inputs(dataset: Dataset, **options: Any) -> list[Input]:
+    common = {"batch_size": 4, "with_key": True, "features": FEATURES, **options}
+    return [dataset.training_input("train", **common), dataset.training_input("validation", **common)]
+
+
+def keys(given: Input) -> list[list[int]]:
+    return [[int(key[4:]) for key in features["key"]] for features, _ in given.as_numpy()]
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ([1, 1], [1, 1]),
+        ([0.7, 0.3], [7, 3]),
+        ([3, 1, 4], [3, 1, 4]),
+        ([1, 10**7], [1, 10000]),
+        ([1 / 3, 2 / 3], [1, 2]),
+    ],
+)
+def test_weights_become_whole_numbers(weights: list[float], expected: list[int]) -> None:
+    assert quotas(weights) == expected
+
+
+def test_every_block_has_exact_shares_and_no_record_twice() -> None:
+    sources, ranks = drawn(np.arange(1000), [3, 2], seed=1)
+    for start in range(0, 1000, 5):
+        assert Counter(sources[start : start + 5].tolist()) == {0: 3, 1: 2}
+    assert sorted(ranks[sources == 0].tolist()) == list(range(600))
+    assert sorted(ranks[sources == 1].tolist()) == list(range(400))
+    assert len({tuple(block) for block in sources.reshape(-1, 5).tolist()}) == 10  # all that there are
+
+
+def test_each_input_gives_its_share_and_all_of_its_records(dataset: Dataset) -> None:
+    both = mix(inputs(dataset), [2, 1], epochs=4)  # 15 records an epoch: 3 batches of 4
+    assert (both.batches_per_epoch, len(both)) == (3, 12)
+    seen = [key for batch in keys(both) for key in batch]
+    assert len(seen) == 48
+    assert Counter(key < 10 for key in seen) == {True: 32, False: 16}
+    assert set(Counter(key for key in seen if key < 10).values()) == {3, 4}
+    assert set(Counter(key for key in seen if key >= 10).values()) == {3, 4}
+
+
+def test_rows_keep_their_values_together(dataset: Dataset) -> None:
+    for features, label in mix(inputs(dataset), [1, 1]).as_numpy():
+        for key, price, text, category in zip(features["key"], features["price"], features["text"], label, strict=True):
+            row = hand_made.row(int(key[4:]))
+            assert (price, category) == (row["price"], row["category"])
+            assert text.tolist() == (row["text"] + [0, 0, 0])[:3]
+
+
+def test_texts_of_different_lengths_are_padded_together(dataset: Dataset) -> None:
+    for how in ({"text_length": "longest"}, {"text": "ragged"}):
+        for features, _ in mix(inputs(dataset, **how), [1, 1]).as_numpy():
+            for place, key in enumerate(features["key"]):
+                text = features["text"]
+                found = text.values[text.splits[place] : text.splits[place + 1]] if "text" in how else text[place]
+                assert [id_ for id_ in found.tolist() if id_] == hand_made.row(int(key[4:]))["text"]
+
+
+def test_a_mixture_goes_on_where_it_stopped(dataset: Dataset) -> None:
+    whole = keys(mix(inputs(dataset), [2, 1], epochs=3, seed=5))
+    assert whole != keys(mix(inputs(dataset), [2, 1], epochs=3, seed=6))
+    both = mix(inputs(dataset), [2, 1], epochs=3, seed=5)
+    state = both.state(step=4)
+    assert state["records"] == 16
+    assert keys(both.resume(state)) == keys(mix(inputs(dataset), [2, 1], epochs=3, seed=5, start_step=4)) == whole[4:]
+    with pytest.raises(DatasetError, match="another quotas"):
+        mix(inputs(dataset), [1, 1], epochs=3, seed=5).resume(state)
+
+
+def test_hosts_and_workers_share_a_mixture(dataset: Dataset) -> None:
+    whole = keys(mix(inputs(dataset), [2, 1], epochs=2))
+    parts = [
+        keys(mix(inputs(dataset, batch_size=2, host_index=host, host_count=2), [2, 1], epochs=2, workers=host))
+        for host in range(2)
+    ]
+    assert [[*first, *second] for first, second in zip(*parts, strict=True)] == whole
+
+
+def test_a_mixture_is_tf_data_too(dataset: Dataset) -> None:
+    both = mix(inputs(dataset), [2, 1], epochs=2)
+    batches = both.as_tf_data()
+    assert batches.cardinality() == 6
+    assert [[int(key[4:]) for key in features["key"].numpy()] for features, _ in batches] == keys(both)
+    with pytest.raises(DatasetError, match="engine='tensorflow' reads one split"):
+        both.as_tf_data(engine="tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("second", "weights", "message"),
+    [
+        ({}, [1], r"mix takes one weight above 0 for each of its inputs, got \[1\] of 2"),
+        ({}, [1, 0], "one weight above 0"),
+        ({"batch_size": 2}, [1, 1], r"the same batch_size, host_index and host_count: \(2, 0, 1\) is not \(4, 0, 1\)"),
+        ({"features": ["price"]}, [1, 1], "batches of hand and hand do not look alike"),
+        ({"split": "test"}, [1, 1], "'test' of hand holds no record: leave it out"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    second: dict[str, Any], weights: list[float], message: str, dataset: Dataset
+) -> None:
+    first, common = inputs(dataset)[0], {"split": "train", "batch_size": 4, "with_key": True, "features": FEATURES}
+    with pytest.raises(DatasetError, match=message):
+        mix([first, dataset.training_input(**{**common, **second})], weights)
+
+
+def test_an_evaluation_with_weights_is_not_mixed(dataset: Dataset) -> None:
+    padded = dataset.evaluation_input("train", batch_size=4, features=FEATURES, pad=True)
+    with pytest.raises(DatasetError, match="not packed, without weights"):
+        mix([padded, padded], [1, 1])

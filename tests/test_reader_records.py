@@ -1,0 +1,354 @@
+"""Records by number: the right bytes from files and object stores, every damage named, nothing left open."""
+
+import gc
+import hashlib
+import multiprocessing
+import os
+import pickle
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from moto.server import ThreadedMotoServer
+
+from pipeline.manifest import DatasetError
+from pipeline.reader import remote_shards, shard_files
+from pipeline.reader.columns import RowError
+from pipeline.reader.records import Place, Records, ShardFile
+from pipeline.reader.remote_shards import GAP, Range, merge
+from pipeline.reader.shard_files import COPIED
+from pipeline.tfrecord import ShardWriter
+
+SHARDS = [[b"zero", b"", b"two"], [], [b"three"], [bytes(COPIED + 1), b"five" * 100], []]
+ALL = [record for records in SHARDS for record in records]
+
+
+def write(folder: Path, shards: list[list[bytes]] = SHARDS) -> list[ShardFile]:
+    written = []
+    for number, records in enumerate(shards):
+        file, index = str(folder / f"{number}.tfrecord"), str(folder / f"{number}.index")
+        with ShardWriter(file, index) as writer:
+            writer.write(records)
+        written.append(ShardFile(file, index, writer.records, writer.bytes, writer.sha256))
+    return written
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> list[ShardFile]:
+    return write(tmp_path)
+
+
+@pytest.fixture
+def remote(shards: list[ShardFile]) -> Iterator[list[ShardFile]]:
+    """The shards in fsspec's own memory."""
+    store = fsspec.filesystem("memory")
+    for shard in shards:
+        for path in (shard.file, shard.index):
+            store.pipe_file(path, Path(path).read_bytes())
+    yield [replace(shard, file=f"memory://{shard.file}", index=f"memory://{shard.index}") for shard in shards]
+    store.store.clear()
+
+
+@pytest.fixture(params=["local", "remote"])
+def both(request: pytest.FixtureRequest) -> list[ShardFile]:
+    return request.getfixturevalue("shards" if request.param == "local" else "remote")
+
+
+def read(records: Records, numbers: Any) -> list[bytes]:
+    return [bytes(data) for data in records.read(np.array(numbers, np.int64))]
+
+
+@pytest.mark.parametrize("numbers", [range(6), [5, 0, 3, 3], [1], []])
+def test_the_records_asked_for_in_that_order(both: list[ShardFile], numbers: list[int]) -> None:
+    with Records(both) as records:
+        records.check()
+        records.verify()
+        assert len(records) == 6
+        assert read(records, numbers) == [ALL[number] for number in numbers]
+        assert records.sizes(np.array(numbers, np.int64)).tolist() == [len(ALL[number]) for number in numbers]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 4), max_size=5), st.randoms())
+def test_any_shards(tmp_path_factory: pytest.TempPathFactory, counts: list[int], order: Any) -> None:
+    shards = [[f"{shard} {number}".encode() for number in range(count)] for shard, count in enumerate(counts)]
+    expected = [record for records in shards for record in records]
+    numbers = order.sample(range(len(expected)), len(expected))
+    with Records(write(tmp_path_factory.mktemp("shards"), shards)) as records:
+        assert len(records) == len(expected)
+        assert read(records, numbers) == [expected[number] for number in numbers]
+
+
+def test_places(both: list[ShardFile]) -> None:
+    records = Records(both)
+    assert records.where(2) == Place(both[0].file, 2, 4 + 16 + 16)
+    assert records.where(3) == Place(both[2].file, 0, 0)
+    assert str(records.where(5)) == f"record 1 of {both[3].file}, at byte {COPIED + 17:,}"
+
+
+@pytest.mark.parametrize("number", [-1, 6])
+def test_numbers_that_no_record_has(shards: list[ShardFile], number: int) -> None:
+    for method in (Records(shards).read, Records(shards).sizes):
+        with pytest.raises(IndexError, match=f"no record {number}: the records are 0 to 5"):
+            method(np.array([0, number]))
+
+
+def put(path: str, change: Callable[[bytes], bytes | None]) -> None:
+    """Changes a file, wherever it is; None removes it."""
+    store, inner = fsspec.core.url_to_fs(path)
+    data = change(store.cat_file(inner))
+    store.rm_file(inner)
+    if data is not None:
+        store.pipe_file(inner, data)
+
+
+def flip(byte: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:byte] + bytes([data[byte] ^ 1]) + data[byte + 1 :]
+
+
+TERABYTE = (1 << 40).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (flip(0), "its header says 5 bytes, the index 4"),
+        (lambda data: TERABYTE + data[8:], "its header says 1,099,511,627,776 bytes, the index 4"),
+        (flip(8), "the checksum of its length is wrong"),
+        (flip(12), r"the checksum of its data \(4 bytes\) is wrong"),
+        (flip(17), r"the checksum of its data \(4 bytes\) is wrong"),
+    ],
+)
+def test_a_damaged_record(both: list[ShardFile], change: Callable[[bytes], bytes], message: str) -> None:
+    put(both[0].file, change)
+    records = Records(both)
+    records.check()
+    with pytest.raises(RowError, match=message) as error:
+        read(records, [3, 2, 0, 1, 0])
+    assert error.value.row == 2
+    assert read(records, [3, 2, 1]) == [b"three", b"two", b""]
+    with pytest.raises(DatasetError, match=rf"{both[0].file} has the SHA-256 \w+, expected {both[0].sha256}: copy"):
+        records.verify()
+
+
+def test_a_large_record_is_checked_too(shards: list[ShardFile]) -> None:
+    put(shards[3].file, flip(COPIED))
+    with pytest.raises(RowError, match="the checksum of its data") as error:
+        read(Records(shards), [5, 4])
+    assert error.value.row == 1
+
+
+def offsets(*values: int) -> Callable[[bytes], bytes]:
+    return lambda _: np.array(values, "<u8").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (offsets(0, 20, 10, 55), "places it at bytes 20 to 10, which is no record in a file of 55 bytes"),
+        (offsets(0, (1 << 64) - 1, 36, 55), "places it at bytes 18,446,744,073,709,551,615 to 36, which"),
+        (offsets(0, 20, 1 << 50, 55), "places it at bytes 20 to 1,125,899,906,842,624, which is no"),
+        (offsets(0, 20, 25, 55), "places it at bytes 20 to 25, which is no record"),
+        (offsets(0, 1, 36, 55), "its header says"),
+    ],
+)
+def test_an_index_of_nonsense(both: list[ShardFile], change: Callable[[bytes], bytes], message: str) -> None:
+    put(both[0].index, change)
+    with pytest.raises(RowError, match=message) as error:
+        read(Records(both), [3, 1])
+    assert error.value.row == 1
+
+
+def test_sizes_of_an_index_of_nonsense(both: list[ShardFile]) -> None:
+    put(both[0].index, offsets(0, 20, 10, 55))
+    with pytest.raises(RowError, match="places it at bytes 20 to 10"):
+        Records(both).sizes(np.array([3, 1]))
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("file", lambda _: None, "{} is missing: copy the version again"),
+        ("index", lambda _: None, "{} is missing: copy the version again"),
+        ("file", lambda data: data[:-1], "{} holds 54 bytes, expected 55"),
+        ("index", lambda data: data + bytes(8), "{} holds 40 bytes, expected 32"),
+        ("index", lambda data: data[:-3], "{} holds 29 bytes, expected 32"),
+        ("index", offsets(1, 20, 36, 55), "{} goes from byte 1 to 55, expected 0 to 55"),
+        ("index", offsets(0, 20, 36, 54), "{} goes from byte 0 to 54, expected 0 to 55, the size of"),
+    ],
+)
+def test_check(both: list[ShardFile], part: str, change: Callable[[bytes], bytes], message: str) -> None:
+    path = getattr(both[0], part)
+    put(path, change)
+    with pytest.raises(DatasetError, match=message.format(path)):
+        Records(both).check()
+
+
+@pytest.mark.parametrize("part", ["file", "index"])
+def test_a_missing_or_short_file_that_was_not_checked(both: list[ShardFile], part: str) -> None:
+    path = getattr(both[0], part)
+    put(path, lambda data: data[:-8])
+    with pytest.raises(DatasetError, match=path):
+        read(Records(both), [0, 2])
+    put(path, lambda _: None)
+    with pytest.raises(DatasetError, match=f"{path} is missing"):
+        read(Records(both), [0, 2])
+
+
+def test_a_missing_shard_is_no_shard_to_verify(both: list[ShardFile]) -> None:
+    put(both[3].file, lambda _: None)
+    with pytest.raises(DatasetError, match=f"{both[3].file} is missing"):
+        Records(both).verify()
+
+
+def test_no_shards_hold_no_records() -> None:
+    with Records([]) as records:
+        records.check()
+        records.verify()
+        assert (len(records), read(records, []), records.sizes(np.array([], np.int64)).tolist()) == (0, [], [])
+
+
+def maps(folder: Path) -> list[str]:
+    return [line for line in Path("/proc/self/maps").read_text().splitlines() if str(folder) in line]
+
+
+def test_maps_are_made_when_they_are_needed_and_let_go(shards: list[ShardFile], tmp_path: Path) -> None:
+    records = Records(shards)
+    assert maps(tmp_path) == []
+    assert read(records, [0, 3]) == [b"zero", b"three"]
+    assert len(maps(tmp_path)) == 4  # two shards and their indexes
+    records.close()
+    assert maps(tmp_path) == []
+    large = records.read(np.array([4]))
+    gc.disable()
+    try:
+        del records
+        assert len(maps(tmp_path)) == 1  # which the large record shows
+        assert bytes(large[0]) == ALL[4]
+        del large
+        assert maps(tmp_path) == []
+    finally:
+        gc.enable()
+
+
+def test_few_maps_at_once(shards: list[ShardFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_files, "MOST_OPEN", 1)
+    records = Records(shards)
+    assert read(records, [0, 4, 3, 1, 5]) == [ALL[number] for number in (0, 4, 3, 1, 5)]
+    assert len(maps(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_another_process(shards: list[ShardFile], method: str) -> None:
+    records = Records(shards)
+    read(records, [0])
+    with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as processes:
+        assert processes.submit(records.read, np.array([5, 0, 3])).result() == [ALL[5], ALL[0], ALL[3]]
+
+
+def test_a_copy_holds_no_maps(both: list[ShardFile]) -> None:
+    records = Records(both)
+    read(records, [0])
+    assert pickle.dumps(records) == pickle.dumps(Records(both))
+    assert read(pickle.loads(pickle.dumps(records)), [5]) == [ALL[5]]
+
+
+def test_many_threads(shards: list[ShardFile]) -> None:
+    records = Records(shards)
+    with ThreadPoolExecutor(8) as threads:
+        assert all(found == ALL for found in threads.map(lambda _: read(records, range(6)), range(50)))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "merged", "member"),
+    [
+        ([], [], []),
+        ([("a", 0, 5), ("a", 5, 9), ("b", 9, 12)], [("a", 0, 9), ("b", 9, 12)], [0, 0, 1]),
+        ([("a", 0, 5), ("a", 0, 5), ("a", 2, 3)], [("a", 0, 5)], [0, 0, 0]),
+        ([("a", 0, 5), ("a", 5 + GAP, 9 + GAP)], [("a", 0, 5), ("a", 5 + GAP, 9 + GAP)], [0, 1]),
+        ([("a", 0, 5), ("a", 4 + GAP, 9 + GAP)], [("a", 0, 9 + GAP)], [0, 0]),
+    ],
+)
+def test_neighbours_are_read_together(ranges: list[Any], merged: list[Any], member: list[int]) -> None:
+    assert merge([Range(*one) for one in ranges]) == (merged, member)
+
+
+def test_how_often_a_store_is_asked(remote: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> None:
+    records, asked = Records(remote), []
+    records.check()
+    store = fsspec.filesystem("memory")
+    real = store.cat_ranges
+    monkeypatch.setattr(store, "cat_ranges", lambda *a, **b: asked.append(a[0]) or real(*a, **b))
+    assert read(records, [2, 5, 0, 1]) == [ALL[number] for number in (2, 5, 0, 1)]
+    assert [len(paths) for paths in asked] == [2]  # once, for one range of the first shard and one of the fourth
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("s3://bucket/a", r'pip install "recordmill\[aws\]"'),
+        ("gs://bucket/a", r'pip install "recordmill\[gcp\]"'),
+        ("ftp://host/a", "copy the version to a local folder"),
+    ],
+)
+def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+    monkeypatch.setattr(remote_shards.importlib, "import_module", missing)
+    with pytest.raises(DatasetError, match=f"{url} cannot be read .No module named 'fsspec.core'.: .*{advice}"):
+        Records([ShardFile(url, url, 1, 20, "")])
+
+
+def test_a_url_of_no_known_kind() -> None:
+    with pytest.raises(DatasetError, match="nothing://a cannot be read .*: copy the version to a local folder"):
+        Records([ShardFile("nothing://a", "nothing://b", 1, 20, "")])
+
+
+@pytest.fixture
+def s3(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ShardFile]]:
+    """The shards in an S3 server on this machine."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = ThreadedMotoServer("127.0.0.1", port=port, verbose=False)
+    server.start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="set")
+    for shard in shards:
+        for path in (shard.file, shard.index):
+            client.put_object(Bucket="set", Key=os.path.basename(path), Body=Path(path).read_bytes())
+    yield [
+        replace(one, file=f"s3://set/{Path(one.file).name}", index=f"s3://set/{Path(one.index).name}") for one in shards
+    ]
+    server.stop()
+
+
+@pytest.mark.slow
+def test_s3(s3: list[ShardFile]) -> None:
+    with Records(s3) as records:
+        records.check()
+        records.verify()
+        assert read(records, [5, 0, 3, 1, 4, 2]) == [ALL[number] for number in (5, 0, 3, 1, 4, 2)]
+    missing = replace(s3[0], file="s3://set/none")
+    with pytest.raises(DatasetError, match="s3://set/none is missing"):
+        Records([missing, *s3[1:]]).check()
+    with pytest.raises(DatasetError, match="s3://set/none is missing"):
+        read(Records([missing, *s3[1:]]), [0])
+
+
+def test_the_digest_is_that_of_the_file(shards: list[ShardFile]) -> None:
+    assert shards[0].sha256 == hashlib.sha256(Path(shards[0].file).read_bytes()).hexdigest()

@@ -1,0 +1,149 @@
+"""Which positions each host reads at each step, and what each iteration gives."""
+
+from itertools import islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.manifest import DatasetError
+from pipeline.reader.splits import ranges
+from pipeline.reader.state import make_state, step_of
+from pipeline.reader.steps import Passes, Steps
+
+
+@given(st.integers(0, 60), st.integers(1, 7), st.integers(1, 5), st.booleans())
+def test_hosts_share_the_positions(records: int, batch: int, hosts: int, drop: bool) -> None:
+    steps = [Steps(records, batch, host, hosts, drop) for host in range(hosts)]
+    read = [one.positions(step).tolist() for step in range(steps[0].of_epoch) for one in steps]
+    whole = records // (batch * hosts) * batch * hosts if drop else records
+    assert [position for part in read for position in part] == list(range(whole))
+    assert all(len(part) == batch for part in read) or not drop
+    assert len({one.of_epoch for one in steps}) == 1
+
+
+def test_fewer_hosts_of_larger_batches_read_the_same() -> None:
+    def global_batch(step: int, batch: int, hosts: int) -> list[int]:
+        return [p for host in range(hosts) for p in Steps(100, batch, host, hosts).positions(step).tolist()]
+
+    assert [global_batch(step, 2, 6) for step in range(8)] == [global_batch(step, 4, 3) for step in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("drop", "step", "records"), [(True, 0, 0), (True, 7, 21), (True, 3, 9), (False, 4, 10), (False, 5, 13)]
+)
+def test_records_are_counted_over_epochs(drop: bool, step: int, records: int) -> None:
+    assert Steps(10, 3, drop_remainder=drop).consumed(step) == records
+
+
+def test_nothing_is_consumed_of_nothing() -> None:
+    assert Steps(0, 3).consumed(5) == 0
+
+
+def test_each_iteration_is_the_next_epoch() -> None:
+    passes = Passes(4, None, 0)
+    assert [list(passes.begin()) for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    passes.set_epoch(1)
+    assert list(passes.begin()) == [4, 5, 6, 7]
+
+
+def test_a_resumed_epoch_is_its_rest() -> None:
+    passes = Passes(4, None, 6)
+    assert [list(passes.begin()) for _ in range(2)] == [[6, 7], [8, 9, 10, 11]]
+    passes.set_epoch(1)
+    assert list(passes.begin()) == [6, 7]
+    passes.set_epoch(0)  # an epoch that was over before the input began is not given again
+    assert list(passes.begin()) == [6, 7]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "start", "steps"), [(2, 0, [0, 1, 2, 3, 4, 5]), (2, 4, [4, 5]), (2, 6, []), (2, 9, []), (-1, 7, [7, 8])]
+)
+def test_epochs_in_one_iteration(epochs: int, start: int, steps: list[int]) -> None:
+    passes = Passes(3, epochs, start)
+    for _ in range(2):
+        assert list(islice(passes.begin(), 2 if epochs < 0 else None)) == steps
+    assert passes.steps == (None if epochs < 0 else len(steps))
+
+
+@pytest.mark.parametrize("epochs", [None, 3, -1])
+def test_no_steps_give_nothing(epochs: int | None) -> None:
+    passes = Passes(0, epochs, 0)
+    assert list(passes.begin()) == []
+    assert passes.steps == 0
+
+
+SPLITS = {"train": 10, "test": 3, "empty": 0}
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("train", [("train", 0, 10)]),
+        ("train[:80%]", [("train", 0, 8)]),
+        ("train[80%:]", [("train", 8, 10)]),
+        ("train[25%:75%]", [("train", 2, 8)]),
+        ("train[-2:]", [("train", 8, 10)]),
+        ("train[-20%:-1]", [("train", 8, 9)]),
+        ("train[3:5]+test", [("train", 3, 5), ("test", 0, 3)]),
+        ("train[4:] + train[:4]", [("train", 4, 10), ("train", 0, 4)]),
+        ("train[5:100]", [("train", 5, 10)]),
+        ("train[7:3]", [("train", 7, 7)]),
+        ("train[:]", [("train", 0, 10)]),
+        ("empty[:50%]", [("empty", 0, 0)]),
+    ],
+)
+def test_slices_are_those_of_tfds(written: str, found: list[tuple[str, int, int]]) -> None:
+    assert ranges(written, SPLITS) == found
+
+
+@given(st.integers(0, 500), st.integers(0, 100))
+def test_shares_miss_nothing(size: int, share: int) -> None:
+    (_, first, middle), (_, again, end) = ranges(f"a[:{share}%]+a[{share}%:]", {"a": size})
+    assert (first, middle, end) == (0, again, size)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("trian", r"there is no split 'trian'; did you mean `train`\?; there are: train, test, empty"),
+        ("train[", r"the split 'train\[' cannot be read at 'train\[': a split is written like"),
+        ("train[5]", "cannot be read"),
+        ("", "cannot be read at ''"),
+        ("train++test", "cannot be read at ''"),
+        ("train[:120%]", "asks for 120%: a share is -100% to 100%"),
+    ],
+)
+def test_wrong_splits_are_refused(written: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        ranges(written, SPLITS)
+
+
+FACTS = {"dataset": "a", "version": "v1", "global_batch_size": 8}
+
+
+def test_a_state_knows_its_step() -> None:
+    state = make_state(FACTS, 12, 96)
+    assert state == {"format": 1, **FACTS, "step": 12, "records": 96}
+    assert step_of(state, FACTS) == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": "v2"}, r"another version: 'v2', this input's is 'v1'; open that version"),
+        ({"global_batch_size": 16}, "another global batch size: 16, this input's is 8; batch_size times the number"),
+        ({"format": 2}, "the state is of format 2, this Recordmill knows 1: upgrade"),
+        ({"step": None}, r"this is no state of an input, which `state\(\)` gives"),
+        ({"step": -1}, "this is no state"),
+    ],
+)
+def test_another_state_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        step_of({**make_state(FACTS, 12, 96), **change}, FACTS)
+
+
+@pytest.mark.parametrize("state", [None, 12, {}, "12"])
+def test_what_is_no_state_is_refused(state: object) -> None:
+    with pytest.raises(DatasetError, match="this is no state of an input"):
+        step_of(state, FACTS)

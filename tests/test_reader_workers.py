@@ -1,0 +1,216 @@
+"""Batches of worker processes: the same as here, in memory that nobody writes to while it is held; no trace is left."""
+
+import gc
+import itertools
+import mmap
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.manifest import DatasetError
+from pipeline.reader.batch_pickles import pickled_task
+from pipeline.reader.columns import Ragged
+from pipeline.reader.shared_memory import SharedMemory, new_file
+from pipeline.reader.worker_main import Maker
+from pipeline.reader.workers import in_processes
+from tests.worker_batches import LARGE, Damaged, Each, ManyThings
+
+ROOT = Path(__file__).parents[1]
+
+
+def made(batches: Any, steps: int, workers: int = 1) -> list[Any]:
+    return [batch for _, batch in in_processes(batches, iter(range(steps)), workers)]
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert list(found) == list(expected)
+        for name in expected:
+            assert_same(found[name], expected[name])
+    elif isinstance(expected, tuple):
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, np.ndarray):
+        assert found.dtype == expected.dtype
+        assert found.flags.writeable
+        np.testing.assert_array_equal(found, expected)
+    else:
+        assert found == expected
+
+
+def test_the_batches_are_those_that_would_be_made_here() -> None:
+    here = ManyThings()
+    for step, batch in in_processes(ManyThings(), iter([5, 0, 3, 1]), workers=2):
+        assert_same(batch, here(step))
+        assert isinstance(batch[0]["ragged"], Ragged)
+
+
+def test_steps_come_in_their_order_of_all_workers_and_a_few_ahead() -> None:
+    taken: list[int] = []
+    steps = (taken.append(step) or step for step in itertools.count(10))  # type: ignore[func-returns-value]
+    batches = in_processes(Each("uneven"), steps, workers=2)
+    found = [next(batches) for _ in range(7)]
+    assert [step for step, _ in found] == [made for _, (made, _) in found] == list(range(10, 17))
+    assert len({process for _, (_, process) in found}) == 2
+    assert len(taken) == 7 + 2 * 2 - 1
+    batches.close()
+
+
+def test_memory_is_used_again_but_not_while_a_view_of_it_is_held() -> None:
+    batches = in_processes(Each("large"), iter(range(40)), 1)
+    places = {next(batches)[1].ctypes.data for _ in range(20)}
+    assert len(places) < 6
+    assert all(place % mmap.PAGESIZE == 0 for place in places)
+    held = [batch.reshape(2, -1)[1:, ::LARGE] for _, batch in batches]
+    gc.collect()
+    assert [view.item() for view in held] == list(range(20, 40))
+
+
+def test_a_worker_imports_the_numpy_reader_alone_and_its_counts_are_summed_here() -> None:
+    batches = Each("modules")
+    modules, _, _ = made(batches, 3)
+    assert "numpy" in modules
+    assert not {"tensorflow", "keras", "apache_beam", "pydantic", "pyarrow", "yaml", "pytest"} & set(modules)
+    assert batches.tally.counts["skipped"] == 0 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("fails", Damaged, "^record 3 is damaged$"),
+        (
+            "is_killed",
+            DatasetError,
+            r"^worker process 0 died of signal 9 \(Killed\): out of memory\? take fewer workers",
+        ),
+        ("exits", DatasetError, "^worker process 0 ended with status 3; what it said stands above$"),
+    ],
+)
+def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exception], message: str) -> None:
+    batches = in_processes(Each(name), iter(range(9)), 1)
+    assert [next(batches)[0] for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(error, match=message):
+        next(batches)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [("breaks", IndexError, "list index out of range"), ("is_odd", RuntimeError, "Odd: 1, 2")],
+)
+def test_an_exception_that_nobody_foresaw_says_where_it_was_raised(name: str, error: type, said: str) -> None:
+    answer = Maker(pickled_task(Each(name)), SharedMemory(new_file())).answer(3, [])
+    raised = pickle.loads(answer.pickled)
+    assert answer.failed
+    assert (type(raised), str(raised)) == (error, said)
+    assert "worker_batches.py" in "".join(raised.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("task", "why"),
+    [(lambda step: step, "Can't pickle .*<lambda>"), (sys.__stdin__, "cannot pickle '_io.TextIOWrapper' object")],
+    ids=["lambda", "file"],
+)
+def test_what_cannot_be_sent_is_refused(task: Any, why: str) -> None:
+    with pytest.raises(DatasetError, match=f"this cannot be sent to worker processes .{why}.*: put it into a module"):
+        pickled_task(task)
+
+
+def children() -> set[str]:
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+@pytest.mark.parametrize("end", [lambda batches: batches.close(), lambda batches: None, lambda batches: list(batches)])
+def test_nothing_is_left_when_the_iterator_ends(end: Callable[[Any], Any]) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd")), children(), os.listdir("/dev/shm")
+    batches = in_processes(Each("large"), iter(range(3)), 1)
+    _, array = next(batches)
+    assert len(children()) == len(before[1]) + 1
+    end(batches)
+    del batches
+    assert array[-1] == 0
+    del array
+    gc.collect()
+    assert (len(os.listdir("/proc/self/fd")), children(), os.listdir("/dev/shm")) == before
+
+
+SCRIPT = """
+import sys
+from pipeline.reader.workers import in_processes
+from tests.worker_batches import Each
+
+class Mine:
+    def __call__(self, step):
+        return step
+
+batches = in_processes({task}, iter(range(100)), 1)
+print(next(batches)[1], flush=True)
+{then}
+"""
+
+
+def script(task: str, then: str = "") -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SCRIPT.format(task=task, then=then)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def test_a_script_needs_no_guard_and_ends_in_mid_iteration() -> None:
+    with script("Each('process')") as done:
+        said, errors = done.communicate(timeout=60)
+    assert (done.returncode, errors) == (0, "")
+    assert is_over(int(said))
+
+
+def test_a_class_of_a_script_is_refused() -> None:
+    with script("Mine()") as done:
+        _, errors = done.communicate(timeout=60)
+    assert "DatasetError: `Mine` cannot be sent to worker processes from a script: put it into a module" in errors
+
+
+@pytest.mark.parametrize("when", ["it waits", "it works"])
+def test_a_worker_ends_when_its_parent_is_killed(when: str) -> None:
+    then = "import time; time.sleep(60)" if when == "it waits" else "next(batches)"
+    with script("Each('waits')" if when == "it works" else "Each('process')", then) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        assert is_over(worker)
+
+
+def is_over(process: int) -> bool:
+    """Whether a process ends soon; one that nobody waits for any more stays as a zombie."""
+    for _ in range(200):
+        try:
+            if ") Z " in Path(f"/proc/{process}/stat").read_text():
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_blocks_are_apart_and_used_again_for_their_size() -> None:
+    file = new_file()
+    memory = SharedMemory(file)
+    first, second = memory.take(5000), memory.take(4096)
+    first[:], second[:] = b"a" * 5000, b"b" * 4096
+    places = memory.offset(first), memory.offset(second)
+    assert places == (0, 8192)
+    assert memory.offset(np.zeros(8)) is None
+    assert memory.array(0, 5000).tobytes() == b"a" * 5000
+    del first
+    assert memory.array(0, 5000).tobytes() == bytes(5000), "its pages went back to the system"
+    assert memory.array(8192, 4096).tobytes() == b"b" * 4096
+    assert memory.offset(memory.take(5000)) == 0
+    os.close(file)

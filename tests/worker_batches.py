@@ -1,0 +1,102 @@
+"""Makers of batches for the tests of worker processes, which import this module and little else."""
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from pipeline.manifest import DatasetError
+from pipeline.reader.columns import Ragged
+from pipeline.reader.memory import BatchMemory
+from pipeline.reader.tally import Tally
+
+LARGE = 1 << 18  # int64 values of an array that lies in shared memory: 2 MiB
+
+
+class ManyThings:
+    """Batches of everything that a batch may hold, small and large, of `BatchMemory` and not."""
+
+    def __init__(self) -> None:
+        self._memory: BatchMemory | None = None
+
+    def __call__(self, step: int) -> Any:
+        self._memory = self._memory or BatchMemory()
+        pooled = self._memory.empty((LARGE,), np.int64)
+        pooled[:] = step + np.arange(LARGE)
+        strings = np.array([b"a" * step, b"\xff"], object)
+        features = {
+            "pooled": pooled,
+            "view": pooled[100 : 100 + LARGE // 2].reshape(2, -1),
+            "strided": pooled[::2],
+            "other": np.full((LARGE,), step, np.float32),
+            "small": np.array([step], np.int64),
+            "empty": np.zeros((0, 4), np.float32),
+            "ragged": Ragged(np.arange(step), np.array([0, step])),
+            "strings": strings,
+            "nothing": None,
+        }
+        return features, np.float64(step)
+
+
+class Each:
+    """What `name` says, with the step."""
+
+    def __init__(self, name: str, at: int = 3) -> None:
+        self.name, self.at = name, at
+        self.tally = Tally()
+
+    def __call__(self, step: int) -> Any:
+        return getattr(self, self.name)(step)
+
+    def modules(self, step: int) -> list[str]:
+        self.tally.add({"skipped": step})
+        return sorted({name.partition(".")[0] for name in sys.modules})
+
+    def process(self, step: int) -> int:
+        return os.getpid()
+
+    def large(self, step: int) -> Any:
+        return np.full(LARGE, step)
+
+    def uneven(self, step: int) -> tuple[int, int]:
+        time.sleep(0.02 * (step % 3))
+        return step, os.getpid()
+
+    def fails(self, step: int) -> int:
+        if step == self.at:
+            raise Damaged(f"record {step} is damaged")
+        return step
+
+    def breaks(self, step: int) -> int:
+        return [0, 1, 2][step]
+
+    def is_odd(self, step: int) -> None:
+        raise Odd(1, 2)
+
+    def is_killed(self, step: int) -> int:
+        if step == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step
+
+    def waits(self, step: int) -> int:
+        time.sleep(step)
+        return os.getpid()
+
+    def exits(self, step: int) -> int:
+        if step == self.at:
+            os._exit(3)
+        return step
+
+
+class Damaged(DatasetError):
+    """An error of the user's kind."""
+
+
+class Odd(Exception):
+    """An exception that pickles and cannot be made again."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one}, {two}")
