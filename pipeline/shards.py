@@ -5,12 +5,11 @@ A shard's report is its commit: it is written when the files are in place.
 
 import hashlib
 import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, compress
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ import tensorflow_transform as tft
 from pipeline.examples import encode
 from pipeline.graph_inputs import input_specs
 from pipeline.images import Loaded, PixelMeter, kept, pictures_of
+from pipeline.in_order import in_order
 from pipeline.names import index_name, shard_name
 from pipeline.packed_records import PackedRecords
 from pipeline.packing import Packed, unpack
@@ -35,8 +35,6 @@ from pipeline.tfrecord import ShardWriter
 from pipeline.work import CLASSES, Work
 from transforms.image import ImageError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
 
 
@@ -302,21 +300,3 @@ def reject_row(rows: pa.Table, place: int, reason: str, message: str, column: st
     row = rows.slice(place, 1).select(["@key", "@chunk", "@position"]).to_pylist()[0]
     key = row["@key"].decode("utf-8", "replace")
     return Reject(row["@chunk"], row["@position"], reason, message, key, column)
-
-
-def in_order(function: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """Maps in threads and gives the results in the items' order, with at most two items a thread under way.
-
-    `tf.data` would do the same, but keeps what its generator closes over: every shard's rows would stay in memory.
-    """
-    pending: deque[Future[Result]] = deque()
-    pool = ThreadPoolExecutor(threads)
-    try:
-        for item in items:
-            pending.append(pool.submit(function, item))
-            if len(pending) >= 2 * threads:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

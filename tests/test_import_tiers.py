@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import hand_made
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -19,28 +21,34 @@ def sources() -> dict[str, Path]:
 
 
 STDLIB = """
-    pipeline pipeline.checks pipeline.errors pipeline.globs pipeline.image_refs pipeline.keys pipeline.manifest
-    pipeline.names pipeline.own_preprocessing pipeline.progress pipeline.reader pipeline.reader.dataset
-    pipeline.reader.request pipeline.reader.words pipeline.reject_files pipeline.rejects pipeline.reports
-    pipeline.steps pipeline.storage pipeline.user_code pipeline.version transforms
-    transforms.image_header transforms.text_options
+    pipeline pipeline.__main__ pipeline.checks pipeline.errors pipeline.globs pipeline.image_refs pipeline.in_order
+    pipeline.keys pipeline.manifest pipeline.names pipeline.own_preprocessing pipeline.progress pipeline.reject_files
+    pipeline.rejects pipeline.reports pipeline.steps pipeline.storage pipeline.user_code pipeline.version transforms
+    transforms.finish_options transforms.image_header transforms.stored transforms.text_options
 """.split()
+TF_READER = ["pipeline.reader.keras_callback", "pipeline.reader.tf_input", "pipeline.reader.tf_records"]
+NUMPY = """
+    pipeline.tfrecord transforms.augment transforms.augment_batches transforms.augment_numpy transforms.augment_places
+    transforms.color_matrix transforms.luma transforms.pixels
+""".split()
+NUMPY += [name for name in sources() if name.startswith("pipeline.reader") and name not in TF_READER]
 LIGHT_PACKAGES = ("pipeline.kinds", "pipeline.sources", "pipeline.starter")
 LIGHT = """
-    pipeline.__main__ pipeline.cli pipeline.columns pipeline.display pipeline.layout pipeline.options
+    pipeline.cli pipeline.columns pipeline.display pipeline.layout pipeline.options
     pipeline.packing pipeline.plan pipeline.publish pipeline.quantiles pipeline.results pipeline.rows
     pipeline.session pipeline.show pipeline.spec pipeline.spec_errors pipeline.spec_yaml pipeline.spill
-    pipeline.split_by pipeline.statistics pipeline.strata pipeline.tfds_files pipeline.tfrecord
-    pipeline.tokenizer_models pipeline.transcode pipeline.work
+    pipeline.split_by pipeline.statistics pipeline.strata pipeline.text_lengths pipeline.text_packing
+    pipeline.tfds_files pipeline.tokenizer_models pipeline.transcode pipeline.work
 """.split()
 LIGHT += [name for name in sources() if name.startswith(LIGHT_PACKAGES)]
 TENSORFLOW = """
-    pipeline.examples pipeline.reader.tf_input transforms.boxes transforms.categories transforms.category
-    transforms.cleaning transforms.exif transforms.finish transforms.geometry transforms.image
-    transforms.image_decode transforms.image_encode transforms.image_resize transforms.image_sequence
+    pipeline.examples pipeline.packed_records transforms.augment_batches_tensorflow transforms.augment_tensorflow
+    transforms.boxes transforms.categories transforms.category transforms.cleaning transforms.exif transforms.finish
+    transforms.geometry transforms.image transforms.image_decode transforms.image_encode transforms.image_resize transforms.image_sequence
     transforms.image_sides transforms.kind transforms.kinds transforms.lists transforms.logarithm transforms.number
     transforms.numbers transforms.own transforms.raw transforms.text transforms.tokenizers
 """.split()
+TENSORFLOW += TF_READER
 TEXT = ["transforms.text_ops"]
 TRANSFORM = "transforms.preprocessing transforms.serving".split()
 JOB = """
@@ -54,11 +62,13 @@ BEAM = """
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
 # rich, which Keras imports, is in no list that blocks it for TensorFlow
 DATA = ["google_crc32c", "PIL", "psutil", "pyarrow", "pydantic", "sentencepiece", "typer", "yaml"]
+OPTIONAL = ["cv2", "fsspec", "simplejpeg"]  # without which the reader works too
 TENSORFLOW_TEXT = "tensorflow_text"  # which some specs need, and no training machine
 BLOCKED = {
     "standard library": (STDLIB, [*FRAMEWORKS, *DATA, "numpy", "rich"]),
+    "NumPy": (NUMPY, [*FRAMEWORKS, *DATA[2:], *OPTIONAL, "rich"]),
     "no framework": (LIGHT, FRAMEWORKS),
-    "TensorFlow": (TENSORFLOW, [*FRAMEWORKS[:3], *DATA, TENSORFLOW_TEXT]),
+    "TensorFlow": (TENSORFLOW, [*FRAMEWORKS[:3], *DATA[2:], TENSORFLOW_TEXT]),
     "TensorFlow Text": (TEXT, [*FRAMEWORKS[:3], *DATA]),
     "tf.Transform": (TRANSFORM, ["apache_beam", "PIL", "pydantic", "sentencepiece", TENSORFLOW_TEXT, "typer", "yaml"]),
     "the job without Beam": (JOB, ["apache_beam", TENSORFLOW_TEXT]),
@@ -86,7 +96,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_module_is_in_one_tier() -> None:
-    counted = Counter([*STDLIB, *LIGHT, *TENSORFLOW, *TEXT, *TRANSFORM, *JOB, *BEAM])
+    counted = Counter([*STDLIB, *NUMPY, *LIGHT, *TENSORFLOW, *TEXT, *TRANSFORM, *JOB, *BEAM])
     assert counted == Counter(sources().keys())
 
 
@@ -123,6 +133,30 @@ def inner_imports(file: Path) -> list[int]:
 def test_only_the_command_line_imports_inside_functions() -> None:
     found = {name for name, file in sources().items() if inner_imports(file)}
     assert found == {"pipeline.cli", "pipeline.session"}
+
+
+READ = """
+import sys
+import numpy as np
+from pipeline.reader import open_dataset
+from transforms.augment import RandomFlip
+
+train = open_dataset(sys.argv[3]).training_input(batch_size=3, augment=[RandomFlip()], dtype="uint8", threads=2)
+for features, label in train.as_numpy():
+    print(label.tolist(), int(features["image"].sum()), features["text"].shape)
+print(sorted(set(sys.modules) & set(sys.argv[1].split())))
+"""
+
+
+def test_a_training_machine_reads_without_tensorflow(tmp_path: Path) -> None:
+    hand_made.write_dataset(tmp_path)
+    heavy = [*FRAMEWORKS, *DATA[2:], "rich"]
+    quick = python(IMPORT + READ, " ".join(heavy), "", str(tmp_path))
+    plain = python(IMPORT + READ, " ".join([*heavy, *OPTIONAL]), "", str(tmp_path))
+    assert (quick.returncode, plain.returncode) == (0, 0), quick.stderr + plain.stderr
+    assert quick.stdout == plain.stdout
+    lines = quick.stdout.splitlines()
+    assert (len(lines), lines[-1]) == (4, "[]")
 
 
 COMMAND = """

@@ -66,14 +66,14 @@ def test_what_the_function_returns_is_stored_and_read(folder: Path) -> None:
         *("n", "replaced", "kind", "twice", "above", "letters", "pair", "square", "weight"),
     }
     smallest = float("inf")
-    for features, _ in dataset.evaluation_input("train", batch_size=7).as_numpy_iterator():
+    for features, _ in dataset.evaluation_input("train", batch_size=7).as_numpy():
         smallest = min(smallest, features["n"].min())
         np.testing.assert_array_equal(features["twice"], 2 * features["n"])
         np.testing.assert_array_equal(features["pair"], np.stack([features["n"]] * 2, 1))
         assert features["square"].shape == (len(features["n"]), 2, 2)
         assert set(features["replaced"]) <= {b"A", b"B"}
         assert {b"".join(row).decode() for row in features["letters"]} <= {"ä", "äb"}
-    for features, _ in dataset.evaluation_input("test", batch_size=100).as_numpy_iterator():
+    for features, _ in dataset.evaluation_input("test", batch_size=100).as_numpy():
         np.testing.assert_array_equal(features["above"], features["n"] - smallest)
 
 

@@ -21,10 +21,9 @@ from pipeline.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = {"fast", "tf", "build", "gcp", "aws", "s3", "dev"}
-# By fsspec and by Beam, for URLs of their kind.
-LOADED_BY_OTHERS = {"boto3", "gcsfs", "s3fs"}
+LOADED_BY_OTHERS = {"boto3", "gcsfs", "s3fs"}  # by Beam and fsspec, for URLs of their kind
 ONLY_SOME_SPECS = {"sentencepiece", "tensorflow-text"}
-WITH_OTHERS = {"protobuf", "tensorflow-metadata", "tfx-bsl"}  # of TensorFlow and tf.Transform
+WITH_OTHERS = {"protobuf", "tensorflow-metadata", "tfx-bsl"}  # where TensorFlow and tf.Transform are, these are
 
 
 @cache
@@ -83,9 +82,7 @@ def imports(file: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def is_tried(node: ast.AST) -> TypeGuard[ast.Try]:
-    return isinstance(node, ast.Try) and "ImportError" in [
-        ast.unparse(handler.type) for handler in node.handlers if handler.type
-    ]
+    return isinstance(node, ast.Try) and "except ImportError" in ast.unparse(node)
 
 
 def imported(node: ast.AST) -> set[str]:
@@ -121,7 +118,8 @@ def unprovided(packages: Iterable[str], given: set[str]) -> list[str]:
 
 
 def is_tensorflow(module: str) -> bool:
-    return "tf_" in module or "tensorflow" in module
+    """Whether it is of the half of the reader that is for TensorFlow, as its name says."""
+    return any(word in module for word in ("tf_", "tensorflow", "keras"))
 
 
 READER = [name for name in sources() if name.startswith(("pipeline.reader", "transforms.augment"))]

@@ -20,10 +20,10 @@ def test_equal_values(every_kind: tuple[Path, Published]) -> None:
     assert builder.info.features["label"].names == dataset.classes
     assert builder.info.features["category"].names == dataset.class_names("category")
     config = tfds.ReadConfig(interleave_cycle_length=1)
-    theirs = list(builder.as_dataset(split="test", read_config=config).as_numpy_iterator())
+    theirs = list(builder.as_dataset(split="test", read_config=config).as_numpy())
     ours = [
         {**{name: value[0] for name, value in features.items()}, "label": label[0]}
-        for features, label in dataset.evaluation_input("test", batch_size=1, with_key=True).as_numpy_iterator()
+        for features, label in dataset.evaluation_input("test", batch_size=1, with_key=True).as_numpy()
     ]
     assert len(theirs) == len(ours) == dataset.splits["test"]
     for their, our in zip(theirs, ours, strict=True):

@@ -79,7 +79,7 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     dataset = open_dataset(folder / "out")
     found = {}
     for split in dataset.splits:
-        for features, label in dataset.evaluation_input(split, batch_size=100, with_key=True).as_numpy_iterator():
+        for features, label in dataset.evaluation_input(split, batch_size=100, with_key=True).as_numpy():
             for place, key in enumerate(features.pop("key")):
                 row = {name: values[place] for name, values in features.items()} | {"label": label[place]}
                 found[key.decode()] = row

@@ -5,9 +5,9 @@
     python benchmarks/reader/run.py text --only tutorial,grain,recordmill_padded
     python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
 
-It runs in the environment that `requirements.lock` makes. Each run of a pipeline is a process of its own (`worker.py`), and
-pipelines take turns within a run; of all runs the median is shown, and of ratios the median of the runs' ratios. A pipeline
-is a module of `images/`, `text/` or `raw/`. Data is made once and kept.
+It runs in the environment that `requirements.lock` makes. A pipeline is a module of `images/`, `text/` or `raw/`. Each run
+of one is a process of its own (`worker.py`), and pipelines take turns within a run; of all runs the median is shown, and of
+ratios the median of the runs' ratios. Data is made once and kept.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PACKAGES = (
-    "tensorflow tensorflow-datasets grain array-record mosaicml-streaming litdata webdataset datasets torch torchvision "
-    "numpy simplejpeg opencv-python-headless pillow"
+    "tensorflow tensorflow-datasets grain array-record mosaicml-streaming litdata webdataset datasets torch "
+    "torchvision numpy simplejpeg opencv-python-headless pillow"
 ).split()
 RUN_SECONDS = 180
 """After so long a run has hung."""
@@ -36,13 +36,13 @@ TAIL = 1500  # bytes of a failed run's output are shown
 TUNED = (0, 1, 2, 4)
 
 IMAGES = (
-    "recordmill_numpy recordmill_tf_data recordmill_tensorflow tfds tf_data tf_data_numpy grain grain_processes grain_pil "
-    "streaming litdata webdataset"
+    "recordmill_numpy recordmill_tf_data recordmill_tensorflow tfds tf_data tf_data_numpy grain grain_processes "
+    "grain_pil streaming litdata webdataset"
 ).split()
 TEXT = (
     "recordmill_padded recordmill_bucketed recordmill_packed recordmill_tf_data recordmill_tensorflow "
-    "recordmill_packed_tf_data tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming litdata "
-    "litdata_tokens hugging_face"
+    "recordmill_packed_tf_data tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
+    "litdata litdata_tokens hugging_face"
 ).split()
 RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
 BATCH_SIZES = {"images": 32, "raw": 32, "text": 64}
@@ -106,14 +106,8 @@ class Bench:
         settings = {"batch_size": case.batch_size, "seed": seed, **case.settings}
         worker = [sys.executable, HERE / "worker.py", case.task, case.name, self.data / case.task, json.dumps(settings)]
         command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 1.5))]
-        process = subprocess.Popen(
-            command,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            text=True,
-        )
+        pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, env=environment(), start_new_session=True, text=True, **pipe)
         try:
             output = process.communicate(timeout=RUN_SECONDS)[0]
         except subprocess.TimeoutExpired:

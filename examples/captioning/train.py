@@ -42,7 +42,7 @@ def shifted(features: Features) -> tuple[Features, tf.Tensor]:
     return features | {"text": features["text"][:, :-1]}, features["text"][:, 1:]
 
 
-def write(model: keras.Model, images: tf.Tensor, begin: int, length: int) -> np.ndarray:
+def write(model: keras.Model, images: np.ndarray, begin: int, length: int) -> np.ndarray:
     """Writes captions, each word the likeliest one after those before it: int64 [rows, length]."""
     text = np.zeros([len(images), length], np.int64)
     text[:, 0] = begin
@@ -60,12 +60,12 @@ def main() -> None:
     keras.utils.set_random_seed(0)
     begin, length = (dataset.features["text"][name] for name in ("begin_id", "max_length"))
     model = build_model(dataset.features["image"]["shape"], dataset.vocabulary_size("text"), length - 1)
-    train = dataset.training_input("train", batch_size=16, seed=1).map(shifted)
-    validation = dataset.evaluation_input("validation", batch_size=32).map(shifted)
+    train = dataset.training_input("train", batch_size=16, seed=1).as_tf_data().map(shifted)
+    validation = dataset.evaluation_input("validation", batch_size=32).as_tf_data().map(shifted)
     model.fit(train, validation_data=validation, epochs=6, shuffle=False, verbose=2)
 
-    test = next(iter(dataset.evaluation_input("test", batch_size=dataset.splits["test"])))
-    captions, written = test["text"].numpy(), write(model, test["image"], begin, length)
+    test = next(dataset.evaluation_input("test", batch_size=dataset.splits["test"]).as_numpy())
+    captions, written = test["text"], write(model, test["image"], begin, length)
     right = (written == captions).all(1).mean()
     commonest = np.unique(captions, axis=0, return_counts=True)[1].max() / len(captions)
     print(f"Captions of the test split written to the word: {right:.3f}; of the commonest one: {commonest:.3f}")

@@ -88,12 +88,12 @@ def main() -> None:
     parser.add_argument("dataset", help="the folder that `recordmill build --output` wrote")
     dataset = open_dataset(parser.parse_args().dataset)
     keras.utils.set_random_seed(0)
-    train = dataset.training_input("train", batch_size=16, seed=1).map(targets)
-    steps = int(train.cardinality()) * EPOCHS
+    train = dataset.training_input("train", batch_size=16, seed=1)
+    steps = train.batches_per_epoch * EPOCHS
     model = build_model(dataset.features["image"]["shape"], dataset.vocabulary_size("categories"), steps)
-    model.fit(train, epochs=EPOCHS, shuffle=False, verbose=2)
+    model.fit(train.as_tf_data().map(targets), epochs=EPOCHS, shuffle=False, verbose=2)
 
-    objects, claimed, found = evaluate(model, dataset.evaluation_input("test", batch_size=32))
+    objects, claimed, found = evaluate(model, dataset.evaluation_input("test", batch_size=32).as_tf_data())
     print(f"Objects of the test split found, with their category: {found / objects:.3f}")
     print(f"  {objects} objects, {claimed} boxes claimed; one is found by an overlap of half or more")
     if found < 0.5 * objects:

@@ -38,11 +38,11 @@ def main() -> None:
     model = build_model(length, dataset.vocabulary_size("headline"), dataset.num_classes)
     train = dataset.training_input("train", batch_size=32, seed=1)
     validation = dataset.evaluation_input("validation", batch_size=32)
-    model.fit(train, validation_data=validation, epochs=4, shuffle=False, verbose=2)
+    model.fit(train.as_tf_data(), validation_data=validation.as_tf_data(), epochs=4, shuffle=False, verbose=2)
 
     test = dataset.evaluation_input("test", batch_size=32)
-    topics = np.concatenate([label.numpy() for _, label in test]) > 0.5
-    right = (model.predict(test, verbose=0) > 0.5) == topics
+    topics = np.concatenate([label for _, label in test.as_numpy()]) > 0.5
+    right = (model.predict(test.as_tf_data(), verbose=0) > 0.5) == topics
     commonest = np.unique(topics, axis=0, return_counts=True)[1].max() / len(topics)
     print(f"Headlines of the test split told all their topics: {right.all(1).mean():.3f}; chance: {commonest:.3f}")
     for topic, share in zip(dataset.classes, right.mean(0), strict=True):

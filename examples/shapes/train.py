@@ -40,7 +40,7 @@ LEARNING_RATE = 4e-3
 Features = dict[str, tf.Tensor]
 
 
-def build_model(inputs: dict[str, tf.TensorSpec], words: int, classes: int, steps: int) -> keras.Model:
+def build_model(inputs: dict[str, ArraySpec], words: int, classes: int, steps: int) -> keras.Model:
     """Joins a small convolutional net of the image with a bag of the caption's words."""
     image = keras.Input(inputs["image"].shape[1:], name="image")  # float32, 0..1
     text = keras.Input(inputs["text"].shape[1:], name="text", dtype="int64")  # word ids, 0 pads
@@ -81,11 +81,11 @@ def main() -> None:
 
     train = dataset.training_input("train", batch_size=BATCH_ROWS, seed=1)
     validation = dataset.evaluation_input("validation", batch_size=BATCH_ROWS)
-    steps = int(train.cardinality()) * EPOCHS
+    steps = train.batches_per_epoch * EPOCHS
     model = build_model(train.element_spec[0], dataset.vocabulary_size("text"), dataset.num_classes, steps)
-    model.fit(train, validation_data=validation, epochs=EPOCHS, shuffle=False, verbose=2)
+    model.fit(train.as_tf_data(), validation_data=validation.as_tf_data(), epochs=EPOCHS, shuffle=False, verbose=2)
 
-    test = dataset.evaluation_input("test", batch_size=BATCH_ROWS)
+    test = dataset.evaluation_input("test", batch_size=BATCH_ROWS).as_tf_data()
     found, chance = accuracy(model, test), 1 / dataset.num_classes
     print(f"Accuracy on the test split: {found:.3f}; chance: {chance:.3f}")
     print(f"  from the pictures alone: {accuracy(model, test.map(without('text'))):.3f}")

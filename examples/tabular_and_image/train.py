@@ -48,11 +48,11 @@ def main() -> None:
     model = build_model(dataset)
     train = dataset.training_input("train", batch_size=32, seed=1)
     validation = dataset.evaluation_input("validation", batch_size=32)
-    model.fit(train, validation_data=validation, epochs=8, shuffle=False, verbose=2)
+    model.fit(train.as_tf_data(), validation_data=validation.as_tf_data(), epochs=8, shuffle=False, verbose=2)
 
     test = dataset.evaluation_input("test", batch_size=32)
-    prices = np.concatenate([price.numpy() for _, price in test])
-    found = model.predict(test, verbose=0)[:, 0]
+    prices = np.concatenate([price for _, price in test.as_numpy()])
+    found = model.predict(test.as_tf_data(), verbose=0)[:, 0]
     scale = dataset.manifest.statistics["price"]["variance"] ** 0.5  # from a z-score to the price's logarithm
     error, of_the_mean = (float(np.expm1(np.abs(said - prices).mean() * scale)) for said in (found, 0))
     print(f"Mean error of the price on the test split: {error:.1%}; of one price for all: {of_the_mean:.1%}")

@@ -41,10 +41,10 @@ def main() -> None:
     model = build_model(length, dataset.vocabulary_size("review"), dataset.num_classes)
     train = dataset.training_input("train", batch_size=32, seed=1)
     validation = dataset.evaluation_input("validation", batch_size=32)
-    model.fit(train, validation_data=validation, epochs=5, shuffle=False, verbose=2)
+    model.fit(train.as_tf_data(), validation_data=validation.as_tf_data(), epochs=5, shuffle=False, verbose=2)
 
     test = dataset.evaluation_input("test", batch_size=32)
-    accuracy = model.evaluate(test, verbose=0, return_dict=True)["accuracy"]
+    accuracy = model.evaluate(test.as_tf_data(), verbose=0, return_dict=True)["accuracy"]
     counts = dataset.label_counts("test").values()
     print(f"Accuracy on the test split: {accuracy:.3f}; of the commonest verdict: {max(counts) / sum(counts):.3f}")
     print("  one verdict in 20 is a slip: about 0.95 is the best there is")

@@ -93,7 +93,12 @@ class TrainingCheckpoint(tf.keras.callbacks.Callback):
         self._folder.mkdir(parents=True, exist_ok=True)
         weights = f"{self._step:09}-{epoch}{WEIGHTS}"
         self.model.save_weights(self._folder / weights)
-        saved = {"weights": weights, "epoch": epoch, "input": self._train.state(self._step)}
+        saved = {
+            "weights": weights,
+            "seeds": [seed.numpy().tolist() for seed in _seeds(self.model)],
+            "epoch": epoch,
+            "input": self._train.state(self._step),
+        }
         temporary = self._folder / f".{FILE}"
         temporary.write_text(json.dumps(saved, indent=1))
         os.replace(temporary, self._folder / FILE)
@@ -128,6 +133,8 @@ def restore_training(folder: str | Path, model: Any, train: Input) -> tuple[Inpu
     if model.optimizer is not None and not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)  # else Keras leaves the optimizer's weights out
     model.load_weights(Path(folder) / saved["weights"])
+    for seed, value in zip(_seeds(model), saved["seeds"], strict=True):
+        seed.assign(value)
     return resumed, saved["epoch"]
 
 
@@ -135,6 +142,11 @@ def load_state(folder: str | Path) -> State:
     """Gives the input's state that `TrainingCheckpoint` has saved last. Raises: DatasetError where there is none."""
     state: State = _read(folder)["input"]
     return state
+
+
+def _seeds(model: Any) -> list[Any]:
+    """What the layers' random numbers go on from, as in Dropout; Keras saves it with no weights."""
+    return [variable for variable in model.variables if variable.path.endswith("seed_generator_state")]
 
 
 def _read(folder: str | Path) -> Any:

@@ -1,0 +1,494 @@
+"""Augmentation by NumPy: what is drawn, where pixels and boxes go, what colours become; with OpenCV and without."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms import augment, pixels
+from transforms.augment import (
+    Augmentation,
+    CenterCrop,
+    ColorJitter,
+    RandomCrop,
+    RandomCutout,
+    RandomFlip,
+    RandomResizedCrop,
+    RandomRotation90,
+    Resize,
+)
+from transforms.augment_batches import CutMix, MixUp, symmetric_beta
+from transforms.augment_numpy import apply
+from transforms.augment_places import PYTHON
+from transforms.color_matrix import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
+
+ALMOST_1 = 1 - 2.0**-53
+
+
+@pytest.fixture(params=["cv2", "numpy"])
+def _library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test with OpenCV and without."""
+    if request.param == "numpy":
+        monkeypatch.setattr(pixels, "cv2", None)
+    elif pixels.cv2 is None:
+        pytest.skip("OpenCV is not installed")
+
+
+with_each_library = pytest.mark.usefixtures("_library")
+
+
+def grey(*rows: list[int]) -> np.ndarray:
+    return np.array(rows, np.uint8)[..., np.newaxis]
+
+
+def picture(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, channels), np.uint8)
+
+
+def drawn(change: Augmentation, *uniforms: float) -> list[float]:
+    return augment.parameters([change], np.array([uniforms]))[0].tolist()
+
+
+def uniforms(rows: int, lanes: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((rows, lanes))
+
+
+SMALL = grey([1, 2, 3], [4, 5, 6])
+SQUARE = grey([1, 2], [3, 4])
+RIGHT, TOP, ALL = [0, 2 / 3, 1, 1], [0, 0, 0.5, 1], [0, 0, 1, 1]  # boxes
+CASES: list[tuple[Augmentation, list[float], np.ndarray, list[list[int]], list[float], list[float]]] = [
+    (RandomFlip(), [1, 0], SMALL, [[3, 2, 1], [6, 5, 4]], RIGHT, [0, 0, 1, 1 / 3]),
+    (RandomFlip(), [0, 1], SMALL, [[4, 5, 6], [1, 2, 3]], TOP, [0.5, 0, 1, 1]),
+    (RandomFlip(), [1, 1], SMALL, [[6, 5, 4], [3, 2, 1]], RIGHT, [0, 0, 1, 1 / 3]),
+    (RandomFlip(), [0, 0], SMALL, [[1, 2, 3], [4, 5, 6]], RIGHT, RIGHT),
+    (RandomRotation90(), [1], SQUARE, [[2, 4], [1, 3]], TOP, [0, 0, 1, 0.5]),
+    (RandomRotation90(), [2], SQUARE, [[4, 3], [2, 1]], TOP, [0.5, 0, 1, 1]),
+    (RandomRotation90(), [3], SQUARE, [[3, 1], [4, 2]], TOP, [0, 0.5, 1, 1]),
+    (RandomRotation90(), [1], SMALL, [[6, 5, 4], [3, 2, 1]], TOP, [0.5, 0, 1, 1]),
+    (CenterCrop((2, 1)), [], SMALL, [[2], [5]], ALL, ALL),
+    (CenterCrop((2, 1)), [], SMALL, [[2], [5]], RIGHT, [0, 0, 0, 0]),
+    (CenterCrop((4, 1)), [], SMALL, [[0], [2], [5], [0]], ALL, [0.25, 0, 0.75, 1]),
+    (RandomCrop((1, 2)), [0.9, 0.0], SMALL, [[4, 5]], ALL, ALL),
+    (RandomCrop((1, 2)), [0.0, 0.9], SMALL, [[2, 3]], RIGHT, [0, 0.5, 1, 1]),
+    (RandomCrop((2, 2), pad=1), [0.0, 0.0], SMALL, [[0, 0], [0, 1]], ALL, [0.5, 0.5, 1, 1]),
+    (RandomCrop((1, 1), pad=4), [0.0, 0.0], SMALL, [[0]], ALL, [0, 0, 0, 0]),
+    (Resize((2, 6)), [], grey([0, 9, 9]), [[0, 2, 7, 9, 9, 9]] * 2, RIGHT, RIGHT),
+    (RandomResizedCrop((1, 2)), [0.4, 0.8, 0.0, 0.0], SMALL, [[1, 2]], [0, 0, 0.5, 1 / 3], [0, 0, 1, 0.5]),
+    (RandomCutout(1, fill=9), [0.6, 0.1], SMALL, [[1, 2, 3], [9, 5, 6]], RIGHT, RIGHT),
+    (RandomCutout((5, 2)), [0.6, 0.9], SMALL, [[1, 2, 0], [4, 5, 0]], RIGHT, RIGHT),
+]
+
+
+@with_each_library
+@pytest.mark.parametrize(("change", "values", "before", "after", "box", "moved"), CASES)
+def test_pixels_and_boxes_of_small_pictures(
+    change: Augmentation, values: list[float], before: np.ndarray, after: list[list[int]], box: Any, moved: Any
+) -> None:
+    kept = before.copy()
+    result, boxes = apply(before, np.array([box], np.float32), [change], values)
+    np.testing.assert_array_equal(result, grey(*after))
+    np.testing.assert_allclose(boxes, np.array([moved], np.float32), atol=1e-6)
+    assert boxes is not None
+    assert boxes.dtype == np.float32
+    np.testing.assert_array_equal(before, kept)
+    assert augment.output_shape([change], before.shape) == result.shape
+
+
+EVERY = [
+    RandomFlip(1, 0.5),
+    RandomResizedCrop((7, 5)),
+    RandomCrop(6, pad=2),
+    RandomRotation90(1),
+    ColorJitter(0.4, 0.4, 0.4, 0.1),
+    RandomCutout(3, fill=7),
+    CenterCrop((4, 9)),
+    Resize(8),
+]
+CHAINS = [
+    *([each] for each in EVERY),
+    *(EVERY[at : at + 3] for at in range(6)),
+    EVERY,
+    EVERY[::-1],
+    [],
+]
+
+
+@with_each_library
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: "-".join(type(each).__name__ for each in chain))
+def test_results_are_written_into_any_memory(chain: list[Augmentation], channels: int) -> None:
+    for row in augment.parameters(chain, uniforms(6, augment.lanes(chain))):
+        before = picture(9, 9, channels)[:, 1:8]
+        before.flags.writeable = False
+        expected, _ = apply(before, None, chain, row)
+        height, width = expected.shape[:2]
+        memory = np.full((height + 1, width + 2, channels), 99, np.uint8)
+        result, boxes = apply(before, None, chain, row.tolist(), memory[:height, :width])
+        assert boxes is None
+        assert np.shares_memory(result, memory)
+        np.testing.assert_array_equal(memory[:height, :width], expected)
+        assert (memory[height:] == 99).all()
+        assert (memory[:, width:] == 99).all()
+
+
+@with_each_library
+@pytest.mark.parametrize("change", EVERY)
+def test_memory_of_another_shape_is_refused(change: Augmentation) -> None:
+    row = drawn(change, *[0.3] * change.lanes)
+    with pytest.raises(ValueError, match=r"result has the shape \(\d, \d, 3\), the memory for it \(8, 8, 1\)"):
+        apply(picture(5, 5), None, [change], row, np.zeros((8, 8, 1), np.uint8))
+
+
+sides = st.integers(1, 40)
+shares = st.floats(0, 1, exclude_max=True)
+
+
+@given(sides, sides, st.lists(shares, min_size=4, max_size=4), st.integers(0, 9))
+@settings(max_examples=200, deadline=None)
+def test_windows_lie_inside_of_the_picture(height: int, width: int, numbers: list[float], pad: int) -> None:
+    change = RandomResizedCrop(4)
+    y, x, high, wide = change.window(drawn(change, *numbers), height, width, PYTHON)
+    assert 0 <= y <= y + high <= height
+    assert 0 <= x <= x + wide <= width
+    assert min(high, wide) >= 1
+    y, x, high, wide = RandomCrop((3, 5), pad).window(numbers[:2], height, width, PYTHON)
+    assert (high, wide) == (3, 5)
+    room = max(height + 2 * pad - 3, 0)
+    assert y in range(-pad - 3, height + pad) if room == 0 else -pad <= y <= height + pad - 3
+    y, x, high, wide = RandomCutout((3, 5)).window(numbers[:2], height, width, PYTHON)
+    assert 0 <= y <= y + high <= height
+    assert 0 <= x <= x + wide <= width
+
+
+@pytest.mark.parametrize("side", [*range(1, 70), 127, 128, 1000, 16_384])
+def test_the_largest_draw_stays_inside(side: int) -> None:
+    assert RandomCrop(1).window([ALMOST_1, ALMOST_1], side, side, PYTHON)[:2] == (side - 1, side - 1)
+    change = RandomResizedCrop(4)
+    window = change.window(drawn(change, 0, 0.5, ALMOST_1, ALMOST_1), side, side, PYTHON)
+    assert window.y + window.height == side
+    assert change.window(drawn(change, ALMOST_1, 0.5, 0, 0), side, side, PYTHON) == (0, 0, side, side)
+    assert drawn(RandomRotation90(1.0), 0, ALMOST_1) == [3]
+
+
+@given(st.integers(0, 2**32), st.sampled_from(CHAINS[:-1]))
+@settings(max_examples=60, deadline=None)
+def test_boxes_lie_where_their_pixels_do(seed: int, chain: list[Augmentation]) -> None:
+    """A white rectangle on black, its box as pixels of the result; scaling, colours and cutouts are left out."""
+    moving = [change for change in chain if isinstance(change, RandomFlip | RandomCrop | RandomRotation90 | CenterCrop)]
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(3, 12, 2)
+    (top, bottom), (left, right) = (np.sort(rng.choice(side + 1, 2, replace=False)) for side in (height, width))
+    before = np.zeros((height, width, 1), np.uint8)
+    before[top:bottom, left:right] = 255
+    box = np.array([[top / height, left / width, bottom / height, right / width]], np.float32)
+    after, boxes = apply(before, box, moving, augment.parameters(moving, rng.random((1, augment.lanes(moving))))[0])
+    assert boxes is not None
+    places = np.argwhere(after[..., 0])
+    found = np.concatenate([places.min(0), places.max(0) + 1]) if len(places) else np.zeros(4)
+    np.testing.assert_allclose(boxes[0], found / np.tile(after.shape[:2], 2), atol=1e-6)
+
+
+def test_boxes_keep_their_places_and_are_cut() -> None:
+    boxes = np.array([[0, 0, 0.2, 0.2], [0.4, 0.4, 0.6, 2.0], [0, 0, 0, 0], [0.3, 0.3, 0.3, 0.9]], np.float32)
+    _, moved = apply(picture(10, 10), boxes, [CenterCrop(5)], [])
+    third = np.float32([0, 0, 0, 0])
+    np.testing.assert_allclose(moved, [third, [0.4, 0.4, 0.8, 1], third, third], atol=1e-6)
+    for chain in ([CenterCrop(5)], [], [RandomFlip()]):
+        _, none = apply(picture(10, 10), np.zeros((0, 4), np.float32), chain, [1.0, 0.0][: augment.numbers(chain)])
+        assert none is not None
+        assert (none.shape, none.dtype) == ((0, 4), np.float32)
+
+
+def exactly_scaled(before: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Bilinear between half-pixel centres, as its definition says, in float64, not rounded."""
+    for axis, side in enumerate(size):
+        centres = np.clip((np.arange(side) + 0.5) * before.shape[axis] / side - 0.5, 0, before.shape[axis] - 1)
+        first = np.floor(centres).astype(int)
+        second = np.minimum(first + 1, before.shape[axis] - 1)
+        share = np.expand_dims(centres - first, [each for each in range(3) if each != axis])
+        before = before.take(first, axis) * (1 - share) + before.take(second, axis) * share
+    return before
+
+
+SIZES = [(1, 1), (1, 9), (9, 1), (7, 7), (13, 22), (64, 48)]
+
+
+@with_each_library
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("before", SIZES)
+def test_scaling_is_bilinear(before: tuple[int, int], size: tuple[int, int], channels: int) -> None:
+    source = picture(*before, channels)
+    result = pixels.resize(source, size)
+    assert result.shape == (*size, channels)
+    assert np.abs(result - exactly_scaled(source, size)).max() <= 1
+
+
+def test_a_mask_moves_and_keeps_its_values() -> None:
+    chain = [RandomResizedCrop(20), RandomFlip(1), RandomRotation90(1), RandomCutout(9), ColorJitter(0.5), Resize(33)]
+    mask = np.random.default_rng(1).choice(np.array([3, 200], np.uint8), (40, 30, 1))
+    values = augment.parameters(chain, uniforms(20, augment.lanes(chain)))
+    for row in values:
+        result, _ = apply(mask, None, chain, row, mask=True)
+        assert set(np.unique(result)) <= {3, 200}
+    first = apply(mask, None, [RandomFlip()], [1.0, 0.0], mask=True)[0]
+    np.testing.assert_array_equal(first, mask[:, ::-1])
+    np.testing.assert_array_equal(pixels.nearest(grey([1, 2, 3]), (2, 6)), grey(*[[1, 1, 2, 2, 3, 3]] * 2))
+    np.testing.assert_array_equal(pixels.nearest(grey([1, 2, 3, 4, 5]), (1, 3)), grey([1, 3, 5]))
+
+
+def matrix(row: np.ndarray) -> np.ndarray:
+    return row[2:].reshape(3, 3)
+
+
+def jitter(brightness: float = 1, contrast: float = 1, saturation: float = 1, hue: float = 0) -> np.ndarray:
+    return color_numbers(*(np.array([each], float) for each in (brightness, contrast, saturation, hue)))[0]
+
+
+def test_colour_maps_are_what_their_formulas_say() -> None:
+    np.testing.assert_array_equal(jitter(), SAME_COLORS)
+    np.testing.assert_array_equal(matrix(jitter(brightness=1.5)), 1.5 * np.eye(3))
+    assert jitter(brightness=1.5, contrast=0.5)[:2].tolist() == [0.75, 0.75]
+    np.testing.assert_allclose(matrix(jitter(saturation=0)), np.tile(LUMA, (3, 1)), atol=1e-3)
+    np.testing.assert_allclose(QUARTER_TURN @ QUARTER_TURN, np.tile(LUMA, (3, 1)) - np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(LUMA @ QUARTER_TURN, 0, atol=1e-12)
+    # The known matrix of a turn by 90 degrees in YIQ.
+    known = [[0.131, 0.257, 0.611], [0.627, 0.552, -0.178], [-0.949, 1.636, 0.317]]
+    np.testing.assert_allclose(matrix(jitter(hue=0.25)), known, atol=4e-3)
+    np.testing.assert_allclose(matrix(jitter(hue=-0.5)), matrix(jitter(hue=0.5)))
+
+
+@given(st.tuples(st.floats(0, 2), st.floats(0, 2), st.floats(0, 2), st.floats(-0.5, 0.5)))
+@settings(max_examples=100, deadline=None)
+def test_greys_stay_grey_and_sums_are_exact(factors: tuple[float, float, float, float]) -> None:
+    row = jitter(*factors)
+    np.testing.assert_array_equal(matrix(row).sum(1), row[0])
+    np.testing.assert_array_equal(row * 1024, np.rint(row * 1024))
+    assert 255 * (np.abs(matrix(row)).sum(1).max() + abs(row[1])) < 2**14  # 24 bits hold 1/1024 of it
+
+
+@with_each_library
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 17), (16, 16), (31, 33)])
+def test_colours_are_rounded_as_whole_numbers_are(shape: tuple[int, int], channels: int) -> None:
+    before = picture(*shape, channels)
+    chain = [ColorJitter(1, 1, 1, 0.5)]
+    rows = augment.parameters(chain, np.concatenate([uniforms(30, 4), np.full((1, 4), ALMOST_1), np.zeros((1, 4))]))
+    light = before.astype(np.int64).sum((0, 1))
+    total = light[0] if channels == 1 else (19595 * light[0] + 38470 * light[1] + 7471 * light[2] + 32768) // 65536
+    mean = np.floor(total / before[..., 0].size + 0.5)
+    for row in rows:
+        units = (row * 1024).astype(np.int64)
+        maps = units[:1].reshape(1, 1) if channels == 1 else matrix(units)
+        expected = np.clip((before.astype(np.int64) @ maps.T + units[1] * int(mean) + 512) >> 10, 0, 255)
+        np.testing.assert_array_equal(apply(before, None, chain, row)[0], expected)
+
+
+@with_each_library
+def test_each_colour_does_what_it_is_called() -> None:
+    before = picture(8, 8)
+    spread = {}
+    for name, factors in {
+        "low": (0.5, 0, 0, 0),
+        "flat": (0, 1, 0, 0),
+        "grey": (0, 0, 1, 0),
+        "hue": (0, 0, 0, 0.5),
+    }.items():
+        spread[name] = apply(before, None, [ColorJitter(*factors)], drawn(ColorJitter(*factors), 0, 0, 0, 0))[0]
+    np.testing.assert_array_equal(spread["low"], (before.astype(int) + 1) // 2)
+    assert len(np.unique(spread["flat"])) == 1
+    assert (spread["grey"] == spread["grey"][..., :1]).all()
+    assert abs(spread["grey"][..., 0] - before @ LUMA).max() <= 1
+    assert (spread["hue"] != before).any()
+
+
+def noisy(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    pixels[0] = 0
+    return pixels ^ rng.integers(0, 256, pixels.shape, np.uint8)
+
+
+def test_a_function_of_the_users_has_a_generator_of_its_own() -> None:
+    chain = augment.check([noisy, RandomFlip()])
+    rows = augment.parameters(chain, uniforms(2, augment.lanes(chain)))
+    before = picture(5, 4)
+    kept = before.copy()
+    first, again, other = (apply(before, None, chain, row, np.empty_like(before))[0] for row in rows[[0, 0, 1]])
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    np.testing.assert_array_equal(before, kept)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda pixels, rng: pixels[:1], r"function <lambda> gave uint8 \[1, 4, 3\]; return pixels, uint8 \[5, 4, 3\]"),
+        (lambda pixels, rng: pixels / 255, r"gave float64 \[5, 4, 3\]"),
+        (lambda pixels, rng: None, "gave None; return pixels"),
+    ],
+)
+def test_a_function_that_gives_something_else_is_refused(function: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        apply(picture(5, 4), None, augment.check([function]), [1, 2])
+
+
+WRONG: list[tuple[Any, str]] = [
+    (
+        lambda: RandomFlip(1.5),
+        r"RandomFlip\(horizontal=1.5, vertical=0.0\): horizontal is 1.5; give a number of 0 to 1",
+    ),
+    (lambda: RandomFlip(vertical=-0.1), "vertical is -0.1"),
+    (lambda: RandomFlip(float("nan")), "horizontal is nan"),
+    (lambda: RandomRotation90(2), "p is 2; give a number of 0 to 1"),
+    (lambda: RandomResizedCrop(0), r"RandomResizedCrop\(size=0, .*the size is no number of pixels; give such as 224"),
+    (lambda: RandomResizedCrop(8, area=(0, 1)), "area is no range of shares; give"),
+    (lambda: RandomResizedCrop(8, area=(0.5, 0.4)), "area is no range"),
+    (lambda: RandomResizedCrop(8, aspect=(0, 1)), "aspect is no range of ratios; give"),
+    (lambda: RandomResizedCrop(8, aspect=(1, float("inf"))), "aspect is no range"),
+    (lambda: Resize((224, 0)), "size is no number of pixels"),
+    (lambda: Resize((224.0, 8)), "size is no number of pixels"),  # type: ignore[arg-type]
+    (lambda: CenterCrop((1, 2, 3)), "size is no number of pixels"),  # type: ignore[arg-type]
+    (lambda: RandomCrop(8, pad=-1), "pad is negative"),
+    (lambda: ColorJitter(1.1), "brightness is 1.1"),
+    (lambda: ColorJitter(contrast=-1), "contrast is -1"),
+    (lambda: ColorJitter(saturation=2), "saturation is 2"),
+    (lambda: ColorJitter(hue=0.6), "hue is 0.6; give the largest turn, 0 to 0.5"),
+    (lambda: RandomCutout(0), "size is no number of pixels"),
+    (lambda: RandomCutout(8, fill=256), "fill is 256; give a level, 0 to 255"),
+    (lambda: MixUp(0), "alpha is 0; give a positive number"),
+    (lambda: CutMix(num_classes=0), "num_classes is 0; give the number of classes"),
+    (lambda: augment.check(RandomFlip()), "augment is RandomFlip.*; give a list, such as"),  # type: ignore[arg-type]
+    (lambda: augment.check([RandomFlip]), r"the class RandomFlip; write RandomFlip\(\.\.\.\), with its options"),
+    (lambda: augment.check([0.5]), r"augment holds 0.5; give changes such as RandomFlip\(\), or functions"),
+    (lambda: augment.parameters([RandomFlip()], np.zeros((2, 3))), r"shape \(2, 3\); give \[rows, 2\]"),
+]
+
+
+@pytest.mark.parametrize(("make", "said"), WRONG)
+def test_wrong_options_are_refused(make: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+OPTIONS = [
+    (RandomFlip(0), RandomFlip(1)),
+    (RandomFlip(), RandomFlip(vertical=1)),
+    (RandomRotation90(0), RandomRotation90()),
+    (RandomResizedCrop(9), RandomResizedCrop((9, 8))),
+    (RandomResizedCrop(9), RandomResizedCrop(9, area=(0.9, 1))),
+    (RandomResizedCrop(9), RandomResizedCrop(9, aspect=(1, 1))),
+    (RandomCrop(9), RandomCrop((8, 9))),
+    (RandomCrop(9), RandomCrop(9, pad=3)),
+    (CenterCrop(9), CenterCrop((9, 10))),
+    (Resize(9), Resize((9, 10))),
+    (RandomCutout(4), RandomCutout((4, 5))),
+    (RandomCutout(4), RandomCutout(4, fill=77)),
+    *((ColorJitter(), ColorJitter(**{name: 0.4})) for name in ("brightness", "contrast", "saturation", "hue")),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), OPTIONS)
+def test_every_option_changes_the_result(one: Augmentation, other: Augmentation) -> None:
+    before, numbers = picture(20, 20), uniforms(8, one.lanes)
+    results = [
+        [apply(before, None, [change], row)[0] for row in augment.parameters([change], numbers)]
+        for change in (one, other)
+    ]
+    assert any(first.tobytes() != second.tobytes() for first, second in zip(*results, strict=True))
+
+
+def test_a_rows_parameters_do_not_depend_on_its_batch() -> None:
+    numbers = uniforms(50, augment.lanes(EVERY))
+    together = augment.parameters(EVERY, numbers)
+    assert together.shape == (50, augment.numbers(EVERY))
+    alone = [augment.parameters(EVERY, row[np.newaxis])[0] for row in numbers]
+    np.testing.assert_array_equal(together, alone)
+    assert augment.parameters(EVERY, numbers[:0]).shape == (0, augment.numbers(EVERY))
+    assert augment.parameters([], np.zeros((3, 0))).shape == (3, 0)
+
+
+def test_draws_are_spread_as_they_say() -> None:
+    rows = 20_000
+    flips = RandomFlip(0.3, 0.6).draw(uniforms(rows, 2))
+    np.testing.assert_allclose(flips.mean(0), [0.3, 0.6], atol=0.02)
+    turns = RandomRotation90(0.6).draw(uniforms(rows, 2))[:, 0]
+    np.testing.assert_allclose(np.bincount(turns.astype(int)) / rows, [0.4, 0.2, 0.2, 0.2], atol=0.02)
+    high, wide = RandomResizedCrop(8).draw(uniforms(rows, 4))[:, :2].T
+    np.testing.assert_allclose(np.quantile(high * wide, [0, 0.5, 1]), [0.08, 0.54, 1], atol=0.02)
+    np.testing.assert_allclose(np.quantile(wide / high, [0, 0.5, 1]), [0.75, 1, 4 / 3], atol=0.02)
+    factor = ColorJitter(brightness=0.2).draw(uniforms(rows, 4))[:, 0]
+    np.testing.assert_allclose(np.quantile(factor, [0, 0.5, 1]), [0.8, 1, 1.2], atol=0.01)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.2, 0.5, 1.0, 4.0])
+def test_shares_are_of_the_beta_distribution(alpha: float) -> None:
+    shares = symmetric_beta(alpha, *uniforms(40_000, 2).T)
+    known = np.random.default_rng(5).beta(alpha, alpha, 40_000)
+    assert ((shares >= 0) & (shares <= 1)).all()
+    grid = np.linspace(0.02, 0.98, 25)
+    expected, found = (np.searchsorted(np.sort(each), grid) / len(each) for each in (known, shares))
+    np.testing.assert_allclose(found, expected, atol=0.015)
+    edges = symmetric_beta(alpha, np.array([0, 0, ALMOST_1]), np.array([0, 0.5, 0.25]))
+    np.testing.assert_allclose(edges, [1, 0, 0.5], atol=1e-6)
+
+
+@with_each_library
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_mixup_adds_neighbours(dtype: str) -> None:
+    batch = np.random.default_rng(0).integers(0, 256, (5, 4, 3, 3)).astype(dtype)
+    numbers = uniforms(5, 2)
+    share = MixUp(1.0).draw(numbers)[:, 0]
+    assert (share * 1024 == np.rint(share * 1024)).all()
+    own = share[:, np.newaxis, np.newaxis, np.newaxis]
+    expected = own * batch + (1 - own) * np.roll(batch, -1, 0)
+    expected = np.floor(expected + 0.5) if dtype == "uint8" else expected
+    features, label = MixUp(1.0, num_classes=3).apply(
+        {"image": batch, "age": np.arange(5)}, np.array([0, 1, 2, -1, 0]), numbers
+    )
+    np.testing.assert_allclose(features["image"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(features["age"], np.arange(5))
+    ones = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0]])
+    np.testing.assert_allclose(
+        label, share[:, np.newaxis] * ones + (1 - share[:, np.newaxis]) * np.roll(ones, -1, 0), rtol=1e-6
+    )
+    assert label is not None
+    assert label.dtype == np.float32
+
+
+def test_cutmix_shares_labels_by_pixels() -> None:
+    batch = np.zeros((6, 2, 8, 10, 1), np.uint8) + np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1, 1)
+    features, label = CutMix(num_classes=6).apply({"film": batch.copy()}, np.arange(6), uniforms(6, 4))
+    assert label is not None
+    for row, film in enumerate(features["film"]):
+        assert set(np.unique(film)) <= {row, (row + 1) % 6}
+        np.testing.assert_allclose(label[row, row], (film == row).mean(), rtol=1e-6)
+    np.testing.assert_allclose(label.sum(1), 1, rtol=1e-6)
+    window = CutMix().window([1.0, 0.5, 0.5], 8, 10, PYTHON)
+    assert window == (0, 0, 8, 10)
+    assert CutMix().window([0.5, 0.0, ALMOST_1], 8, 10, PYTHON) == (0, 7, 2, 3)
+
+
+def test_which_features_and_labels_are_mixed() -> None:
+    features = {"image": picture(4, 4).reshape(1, 4, 4, 3).repeat(2, 0), "boxes": np.ones((2, 3, 4), np.float32)}
+    assert MixUp().mixed({name: each.ndim for name, each in features.items()}) == ["image"]
+    assert MixUp(pictures=("boxes",)).mixed({"image": 4, "boxes": 3}) == ["boxes"]
+    unlabelled, nothing = MixUp().apply(features, None, uniforms(2, 2))
+    assert nothing is None
+    assert unlabelled["boxes"] is features["boxes"]
+    _, several = MixUp().apply(features, np.float32([[1, 0], [1, 1]]), uniforms(2, 2))
+    assert several is not None
+    assert several[:, 0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("mixture", "label", "said"),
+    [
+        (MixUp(), np.arange(2), "cannot mix a label of int64 .2.: give num_classes"),
+        (MixUp(num_classes=3), np.zeros((2, 3), np.int64), "or read several as multi-hot"),
+        (MixUp(num_classes=3, pictures=("photo",)), np.arange(2), r"finds no picture \['photo'\]; .* of: image"),
+    ],
+)
+def test_what_cannot_be_mixed(mixture: MixUp, label: np.ndarray, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        mixture.apply({"image": np.zeros((2, 4, 4, 3), np.uint8)}, label, uniforms(2, 2))
