@@ -13,8 +13,8 @@ from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.user_code import UserCode, blame, load
+from transforms.stored import KEY
 
-KEY = "key"
 STORED = ("string", "int64", "float32")
 NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 

@@ -44,9 +44,10 @@ LIGHT += [name for name in sources() if name.startswith(LIGHT_PACKAGES)]
 TENSORFLOW = """
     pipeline.examples pipeline.packed_records transforms.augment_batches_tensorflow transforms.augment_tensorflow
     transforms.boxes transforms.categories transforms.category transforms.cleaning transforms.exif transforms.finish
-    transforms.geometry transforms.image transforms.image_decode transforms.image_encode transforms.image_resize transforms.image_sequence
-    transforms.image_sides transforms.kind transforms.kinds transforms.lists transforms.logarithm transforms.number
-    transforms.numbers transforms.own transforms.raw transforms.text transforms.tokenizers
+    transforms.geometry transforms.image transforms.image_decode transforms.image_encode transforms.image_resize
+    transforms.image_sequence transforms.image_sides transforms.kind transforms.kinds transforms.lists
+    transforms.logarithm transforms.number transforms.numbers transforms.own transforms.raw transforms.text
+    transforms.tokenizers
 """.split()
 TENSORFLOW += TF_READER
 TEXT = ["transforms.text_ops"]

@@ -1,6 +1,5 @@
 """The reader: what it says about a dataset, and the batches it gives."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path

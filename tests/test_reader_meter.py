@@ -169,10 +169,10 @@ ALL = Makers(threads=8, cores=8)
         ({"parsing": 3, "reading": 1, "cpu": 4}, ALL, "^75 % .* parsing records: name only the features"),
         ({"finishing": 3, "decoding": 1, "cpu": 4}, ALL, "^75 % .* making arrays of the values: read .*dtype='uint8'"),
         ({"reading": 3, "decoding": 1, "cpu": 1}, ALL, "^75 % .* reading bytes: storage is slow.*shuffle='blocks'"),
-        ({"decoding": 6, "finishing": 4, "cpu": 5}, ALL, "^8 threads wait for each other.* workers=8"),
+        ({"decoding": 6, "finishing": 4, "cpu": 5}, ALL, "^8 threads wait for Python's lock.* workers=8$"),
         ({"decoding": 6, "finishing": 4, "cpu": 5}, Makers(8, 8, 8), "^60 % .* decoding"),
         ({"decoding": 6, "finishing": 4, "cpu": 5}, Makers(16, 0, 8), "^60 % .* decoding"),
-        ({}, ALL, "^how its time is spent is not known"),
+        ({}, ALL, "^it is not known"),
     ],
 )
 def test_advice_follows_from_where_the_time_goes(counts: dict[str, float], makers: Makers, said: str) -> None:

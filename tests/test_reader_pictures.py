@@ -308,8 +308,9 @@ def test_pictures_that_an_augmentation_brings_to_one_size_may_be_missing() -> No
         (saved(PIXELS[:9]), r"picture 'x' has the shape \[9, 27, 3\], not \[18, 27, 3\]"),
         (saved(SMOOTH), r"picture 'x' has the shape \[47, 66, 3\], not \[18, 27, 3\]"),
         (b"GIF89a", "picture 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b'GIF89a'"),
+        (b"", "picture 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b''"),
     ],
-    ids=["cut", "smaller", "larger", "no picture"],
+    ids=["cut", "smaller", "larger", "no picture", "nothing"],
 )
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_a_picture_that_is_not_as_described_is_an_error_of_its_row(

@@ -17,11 +17,13 @@ import numpy as np
 import pytest
 
 from pipeline.manifest import DatasetError
+from pipeline.reader import open_dataset
 from pipeline.reader.batch_pickles import pickled_task
 from pipeline.reader.columns import Ragged
 from pipeline.reader.shared_memory import SharedMemory, new_file
 from pipeline.reader.worker_main import Maker
 from pipeline.reader.workers import in_processes
+from tests import hand_made
 from tests.worker_batches import LARGE, Damaged, Each, ManyThings
 
 ROOT = Path(__file__).parents[1]
@@ -53,6 +55,17 @@ def test_the_batches_are_those_that_would_be_made_here() -> None:
     for step, batch in in_processes(ManyThings(), iter([5, 0, 3, 1]), workers=2):
         assert_same(batch, here(step))
         assert isinstance(batch[0]["ragged"], Ragged)
+
+
+def test_an_input_gives_the_same_with_workers(tmp_path: Path) -> None:
+    hand_made.write_dataset(tmp_path)
+    dataset = open_dataset(tmp_path)
+    here, there = (
+        list(dataset.training_input(batch_size=4, seed=3, epochs=2, drop_remainder=False, with_key=True, **made_by))
+        for made_by in ({"threads": 1}, {"workers": 1})
+    )
+    assert len(here) == 6
+    assert_same(tuple(there), tuple(here))
 
 
 def test_steps_come_in_their_order_of_all_workers_and_a_few_ahead() -> None:

@@ -56,9 +56,9 @@ def finish(
     """
     ready: dict[str, tf.Tensor] = {}
     for name, description in features.items():
-        parts = {part: stored[part_name(name, part)] for part in stored_parts(description)}
+        parts: Parts = {part: stored[part_name(name, part)] for part in stored_parts(description)}
         if description["kind"] in PICTURES:
-            finished: Mapping[str, Any] = _pictures(description, parts, options, (augment or {}).get(name))
+            finished = _pictures(description, parts, options, (augment or {}).get(name))
         elif description["kind"] == "text" and "packed" not in description:
             finished = _text(description, parts, options)
         else:
@@ -69,16 +69,17 @@ def finish(
     return ready
 
 
-def _pictures(description: Options, parts: Parts, options: FinishOptions, augment: Augment | None) -> Mapping[str, Any]:
+def _pictures(description: Options, parts: Parts, options: FinishOptions, augment: Augment | None) -> Parts:
     dtype = options.dtype or description["dtype"]
     asked = {**description, "dtype": "uint8" if dtype == "uint8" else "float32"}
     finished = PICTURES[description["kind"]](asked, parts, augment)
     return {**finished, "": tf.cast(finished[""], dtype)} if dtype == "bfloat16" else finished
 
 
-def _text(description: Options, parts: Parts, options: FinishOptions) -> Mapping[str, Any]:
+def _text(description: Options, parts: Parts, options: FinishOptions) -> Parts:
     if options.text == "ragged":
-        return parts
+        length = options.length_of(description)
+        return parts if length is None else {**parts, "": parts[""][:, :length]}
     padded = text.finish({**description, "max_length": options.length_of(description)}, parts)
     if not options.masks:
         return padded

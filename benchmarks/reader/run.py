@@ -5,9 +5,9 @@
     python benchmarks/reader/run.py text --only tutorial,grain,recordmill_padded
     python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
 
-It runs in the environment that `requirements.lock` makes. A pipeline is a module of `images/`, `text/` or `raw/`. Each run
-of one is a process of its own (`worker.py`), and pipelines take turns within a run; of all runs the median is shown, and of
-ratios the median of the runs' ratios. Data is made once and kept.
+It runs in the environment that `requirements.lock` makes. A pipeline is a module of `images/`, `text/` or `raw/`. Each
+run of one is a process of its own (`worker.py`), and pipelines take turns within a run; of all runs the median is shown,
+and of ratios the median of the runs' ratios. Data is made once and kept.
 """
 
 import argparse

@@ -11,7 +11,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 from peer_rows import SHARDS, Documents, Photo
 
 LABELS = 7
-SINGLE_RECORDS = "group_size:1"  # each record may be read alone, as Grain wants it
+SINGLE_RECORDS = "group_size:1,uncompressed"  # each record may be read alone, as Grain wants it, and at once
 
 Pixels = tuple[bytes, int]
 """A picture's pixels, row by row, and its label."""
@@ -106,7 +106,7 @@ def pixels_tfrecord(folder: Path, pictures: Sequence[Pixels]) -> None:
 def pixels_array_record(folder: Path, pictures: Sequence[Pixels]) -> None:
     """Writes pixels, uncompressed."""
     for shard in range(SHARDS):
-        write_array_record(folder, shard, pictures[shard::SHARDS], f"{SINGLE_RECORDS},uncompressed")
+        write_array_record(folder, shard, pictures[shard::SHARDS], SINGLE_RECORDS)
 
 
 PHOTOS: dict[str, Writer] = {

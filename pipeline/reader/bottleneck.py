@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pipeline.reader.request import cores
 from pipeline.reader.tally import CPU, STAGES
 
-WAITS = 0.6  # of the time outside of storage that threads work at least, unless they wait for each other
+WORKS = 0.6  # of their time outside of storage threads work at least, unless they wait for each other
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,25 @@ def advice(counts: Mapping[str, float], makers: Makers) -> str:
     spent = {stage: counts.get(stage, 0.0) for stage in STAGES}
     total = sum(spent.values())
     if total <= 0:
-        return f"{_MODEL}"
-    worst = max(STAGES, key=spent.__getitem__)
-    outside = total - spent["reading"]
-    waits = not makers.workers and 1 < makers.threads <= makers.cores and outside > spent["reading"]
-    if waits and counts.get(CPU, 0.0) < WAITS * outside:
+        return "it is not known what its time is spent on"
+    if _wait_for_the_lock(total - spent["reading"], spent["reading"], counts.get(CPU, 0.0), makers):
         return (
-            f"{makers.threads} threads wait for each other, for Python's lock: let processes make the batches, "
-            f"workers={makers.threads}"
+            f"{makers.threads} threads wait for Python's lock, unless other programs hold the cores: "
+            f"let processes make the batches, workers={makers.threads}"
         )
-    share = f"{spent[worst] / total:.0%}".replace("%", " %")
-    return f"{share} of the time of making batches is {_WHAT[worst]}: {_more(worst, makers)}"
+    worst = max(STAGES, key=spent.__getitem__)
+    return f"{percent(spent[worst] / total)} of the time of making batches is {_WHAT[worst]}: {_more(worst, makers)}"
+
+
+def percent(share: float) -> str:
+    """Writes a share, 0 to 1, in whole percents."""
+    return f"{round(100 * share)} %"
+
+
+def _wait_for_the_lock(computing: float, reading: float, cpu: float, makers: Makers) -> bool:
+    """Whether threads that should compute do not, though each could have a core."""
+    could = not makers.workers and 1 < makers.threads <= makers.cores
+    return could and computing > reading and cpu < WORKS * computing
 
 
 def _more(stage: str, makers: Makers) -> str:
@@ -60,7 +68,6 @@ def _more(stage: str, makers: Makers) -> str:
     return more + _LESS[stage]
 
 
-_MODEL = "how its time is spent is not known; look at its threads and at its storage"
 _WHAT = {
     "reading": "reading bytes",
     "parsing": "parsing records",

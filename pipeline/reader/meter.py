@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO, TypeVar
 
-from pipeline.reader.bottleneck import Makers, advice
+from pipeline.reader.bottleneck import Makers, advice, percent
 from pipeline.reader.columns import Ragged
 from pipeline.reader.tally import Tally
 
@@ -98,14 +98,14 @@ class Meter:
     def line(self, step: int, figures: Figures | None = None) -> str:
         """Tells figures, by default those of the whole loop, in a line."""
         figures = figures or self.figures()
-        waited = f"waited for input {figures.waited_share:.0%} of the time".replace("%", " %")
-        return f"step {step:,} · {figures.rows_per_second:,.0f} rows/s · {waited}"
+        waited = percent(figures.waited_share)
+        return f"step {step:,} · {figures.rows_per_second:,.0f} rows/s · waited for input {waited} of the time"
 
     def warning(self, figures: Figures) -> str | None:
         """Says why the input was the bottleneck, and what to do; None where it was not."""
         if figures.waited_share <= MUCH:
             return None
-        waited = f"{figures.waited_share:.0%}".replace("%", " %")
+        waited = percent(figures.waited_share)
         return f"the input is the bottleneck, waited for {waited} of the time: {advice(figures.counts, self._makers)}"
 
     def _now(self) -> Figures:

@@ -81,13 +81,13 @@ class PictureReader:
         self._dtype = dtype_of(dtype or description["dtype"])
         self._normalize = normalizer(description, self._dtype)
         # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
-        self._scratch = None if None in self._stored else np.empty(self._stored, np.uint8)
+        self._scratch = None if None in (*self._stored, *self._shape) else np.empty(self._stored, np.uint8)
 
     def pictures(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
         """Reads one picture a row.
 
         Args:
-            encoded: what was stored; empty for no picture.
+            encoded: what was stored; empty for no picture, of a feature that is `optional`.
             turns: their orientations, 1..8, where originals are stored.
 
         Returns:
@@ -141,7 +141,7 @@ class PictureReader:
     def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
         nothing = np.zeros((0, 0, self._shape[2]), np.uint8)
         read = [
-            self._pixels(row, data, turn) if len(data) else nothing
+            nothing if self._is_missing(data) else self._pixels(row, data, turn)
             for row, (data, turn) in enumerate(zip(encoded, turns, strict=True))
         ]
         sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
@@ -153,10 +153,13 @@ class PictureReader:
         return batch, sides
 
     def _read_into(self, out: Array, row: int, data: Data, turn: int) -> None:
-        if not len(data):
+        if self._is_missing(data):
             out[...] = 0
-            return
-        self._normalize(self._pixels(row, data, turn, out if self._dtype == np.uint8 else None), out)
+        else:
+            self._normalize(self._pixels(row, data, turn, out if self._dtype == np.uint8 else None), out)
+
+    def _is_missing(self, data: Data) -> bool:
+        return not len(data) and bool(self._description.get("optional"))
 
     def _pixels(self, row: int, data: Data, turn: int, out: Array | None = None) -> Array:
         """Decodes and augments one picture: uint8 [height, width, channels], which is `out` where that is given."""

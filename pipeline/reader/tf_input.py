@@ -37,8 +37,10 @@ def as_tf_data(source: Source, passes: Passes, engine: str | None) -> tf.data.Da
         serialized = SerializedSource(source)
         batches = _generated(serialized, passes)
         batches = batches.map(model_ready(serialized), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    # Keras shows its progress by the number of batches.
-    return batches.apply(tf.data.experimental.assert_cardinality(_cardinality(source, passes))).prefetch(AHEAD)
+    if _is_whole(source):  # Keras shows its progress by the number of batches
+        count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
+        batches = batches.apply(tf.data.experimental.assert_cardinality(count))
+    return batches.prefetch(AHEAD)
 
 
 def _default_engine(source: Source) -> str:
@@ -95,13 +97,6 @@ def _pairs(batch: Any) -> Any:
     if isinstance(batch, tuple):
         return tuple(map(_pairs, batch))
     return batch
-
-
-def _cardinality(source: Source, passes: Passes) -> int:
-    """How many batches every iteration gives."""
-    if not _is_whole(source):
-        return int(tf.data.UNKNOWN_CARDINALITY)
-    return int(tf.data.INFINITE_CARDINALITY) if passes.steps is None else passes.steps
 
 
 def _is_whole(source: Source) -> bool:

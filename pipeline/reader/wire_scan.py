@@ -37,12 +37,31 @@ def scan(record: memoryview, names: Collection[bytes]) -> Found:
 
 def names_of(record: memoryview) -> list[bytes]:
     """The names of a record's features in their order. Raises: Malformed as `scan`."""
-    return [name for name, _ in _entries(record)]
+    entries = _entries_as_written(record)
+    return [name for name, *_ in (_entries(record) if entries is None else entries)]
 
 
 def _as_written(data: memoryview, names: Collection[bytes]) -> Found | None:
     """The features of a record as TensorFlow writes it; None for any other."""
     found: Found = {}
+    entries = _entries_as_written(data)
+    if entries is None or len({name for name, *_ in entries}) < len(entries):
+        return None
+    try:
+        for name, value, stop in entries:
+            if value < stop and name in names:
+                chunks = _list_as_written(data, value, stop)
+                if chunks is None:
+                    return None
+                found[name] = data[value], chunks
+    except IndexError:
+        return None
+    return found
+
+
+def _entries_as_written(data: memoryview) -> list[tuple[bytes, int, int]] | None:
+    """Of each feature its name, and where its list begins and ends."""
+    entries = []
     end = len(data)
     try:
         size, place = _length(data, 1)
@@ -54,18 +73,13 @@ def _as_written(data: memoryview, names: Collection[bytes]) -> Found | None:
             if stop > end or data[place] != FIRST or data[start] != FIRST or data[after_name] != SECOND:
                 return None
             size, value = _length(data, after_name + 1)
-            name = bytes(data[start + 2 : after_name])
-            if value + size != stop or name in found:
+            if value + size != stop:
                 return None
-            if value < stop and name in names:
-                chunks = _list_as_written(data, value, stop)
-                if chunks is None:
-                    return None
-                found[name] = data[value], chunks
+            entries.append((bytes(data[start + 2 : after_name]), value, stop))
             place = stop
     except IndexError:
         return None
-    return found
+    return entries
 
 
 def _list_as_written(data: memoryview, place: int, stop: int) -> Chunks | None:

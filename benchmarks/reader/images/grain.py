@@ -1,4 +1,7 @@
-"""Grain with threads: ArrayRecord, a global shuffle, whole batches made in read threads by simplejpeg and OpenCV."""
+"""Grain with threads in its fastest form: whole batches are read from ArrayRecord files, decoded and cropped by one call.
+
+Grain's own `batch` reads one record after another, at some 90 µs each; numbers are shuffled instead, and read together.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +9,7 @@ from typing import Any
 
 import grain
 import numpy as np
-from settings import Batch, Settings
+from settings import SIDE, Batch, Settings
 
 from images.numpy_crop import normalized, random_crop
 
@@ -16,20 +19,33 @@ BUFFER = 8
 LABEL_BYTES = 8
 
 
-def dataset(data: Path, settings: Settings) -> Any:
+def array_records(data: Path) -> Any:
+    """Opens the task's ArrayRecord files."""
+    return grain.sources.ArrayRecordDataSource(sorted(map(str, (data / "array_record").glob("*.array_record"))))
+
+
+def number_batches(count: int, settings: Settings) -> Any:
+    """Gives Grain's dataset of batches of shuffled record numbers, without end."""
+    numbers = grain.MapDataset.range(count).seed(settings.seed).shuffle().repeat()
+    return numbers.batch(settings.batch_size, drop_remainder=True)
+
+
+def picture_batches(data: Path, settings: Settings) -> Any:
     """Gives Grain's dataset of batches, which any thread may index."""
+    source = array_records(data)
 
-    def decode(record: bytes, random: np.random.Generator) -> tuple[Any, Any]:
-        pixels = random_crop(record[LABEL_BYTES:], random)
-        label = np.frombuffer(record, np.int64, 1)[0]
-        return (pixels if settings.dtype == "uint8" else normalized(pixels)), label
+    def decode(numbers: Any, random: np.random.Generator) -> tuple[Any, Any]:
+        records = source.__getitems__(numbers.tolist())
+        pixels = np.empty((len(records), SIDE, SIDE, 3), np.uint8)
+        for row, record in zip(pixels, records, strict=True):
+            row[:] = random_crop(record[LABEL_BYTES:], random)
+        labels = np.array([np.frombuffer(record, np.int64, 1)[0] for record in records])
+        return (pixels if settings.dtype == "uint8" else normalized(pixels)), labels
 
-    source = grain.sources.ArrayRecordDataSource(sorted(map(str, (data / "array_record").glob("*.array_record"))))
-    rows = grain.MapDataset.source(source).seed(settings.seed).shuffle().repeat().random_map(decode)
-    return rows.batch(settings.batch_size, drop_remainder=True)
+    return number_batches(len(source), settings).random_map(decode)
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
     options = grain.ReadOptions(num_threads=settings.workers, prefetch_buffer_size=BUFFER)
-    yield from dataset(data, settings).to_iter_dataset(options)
+    yield from picture_batches(data, settings).to_iter_dataset(options)

@@ -7,7 +7,7 @@ import grain
 from absl import flags
 from settings import Batch, Settings
 
-from images.grain import BUFFER, dataset
+from images.grain import BUFFER, picture_batches
 
 WORKERS = 2
 
@@ -15,6 +15,8 @@ WORKERS = 2
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
     flags.FLAGS.mark_as_parsed()  # what `app.run` does in Grain's own examples
-    rows = dataset(data, settings).to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=BUFFER))
+    rows = picture_batches(data, settings).to_iter_dataset(
+        grain.ReadOptions(num_threads=1, prefetch_buffer_size=BUFFER)
+    )
     options = grain.MultiprocessingOptions(num_workers=settings.workers, per_worker_buffer_size=BUFFER)
     yield from rows.mp_prefetch(options)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import tensorflow as tf  # noqa: F401
 from recordmill_input import pictures, training_input
 from settings import SIDE, Batch, Settings
 

@@ -22,6 +22,6 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
 
     tf.random.set_seed(settings.seed)
     shards = tf.data.Dataset.list_files(str(data / "tfrecord" / "*.tfrecord"), shuffle=True)
-    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4, deterministic=False)
+    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4)
     rows = records.shuffle(SHUFFLE).map(decode, settings.workers or tf.data.AUTOTUNE, deterministic=False)
     yield from rows.batch(settings.batch_size, drop_remainder=True).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()

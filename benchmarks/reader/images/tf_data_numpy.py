@@ -30,7 +30,7 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
         return tf.ensure_shape(pixels, (settings.batch_size, SIDE, SIDE, 3)), rows["label"]
 
     shards = tf.data.Dataset.list_files(str(data / "tfrecord" / "*.tfrecord"), shuffle=True, seed=settings.seed)
-    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4, deterministic=False)
+    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4)
     records = records.shuffle(SHUFFLE, seed=settings.seed).batch(settings.batch_size, drop_remainder=True).enumerate()
     decoded = records.map(decode, settings.workers or tf.data.AUTOTUNE, deterministic=False)
     yield from decoded.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()

@@ -20,7 +20,7 @@ def parse(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
     shards = tf.data.Dataset.list_files(str(data / "tfrecord" / "*.tfrecord"), shuffle=True, seed=settings.seed)
-    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4, deterministic=False)
+    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4)
     rows = records.shuffle(SHUFFLE, seed=settings.seed).batch(settings.batch_size, drop_remainder=True)
     rows = rows.map(parse, settings.workers or tf.data.AUTOTUNE, deterministic=False)
     yield from rows.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()

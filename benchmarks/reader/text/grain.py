@@ -1,4 +1,4 @@
-"""Grain with threads: ArrayRecord, a global shuffle, batches padded by NumPy."""
+"""Grain with threads in its fastest form: whole batches are read from ArrayRecord files, and padded by NumPy."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,29 +6,35 @@ from typing import Any
 
 import grain
 import numpy as np
+from images.grain import array_records, number_batches
+from numpy.typing import NDArray
 from settings import Batch, Settings
-
-from text.padding import padded_rows
 
 WORKERS = 2
 BUFFER = 64
 """Batches that wait."""
 
 
-def parse(record: bytes) -> dict[str, Any]:
-    """Takes a record apart: a label, then the ids."""
-    numbers = np.frombuffer(record, np.int64)
-    return {"text": numbers[1:], "label": numbers[0]}
+def padded(rows: list[NDArray[np.int64]]) -> Batch:
+    """Makes a batch of rows: a label, then the ids."""
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows)) - 1
+    ids = np.zeros((len(rows), lengths.max()), np.int64)
+    for padded_row, row in zip(ids, rows, strict=True):
+        padded_row[: len(row) - 1] = row[1:]
+    return ids, lengths, np.array([row[0] for row in rows])
 
 
-def documents(data: Path, settings: Settings) -> Any:
-    """Gives Grain's dataset of rows, shuffled and without end."""
-    source = grain.sources.ArrayRecordDataSource(sorted(map(str, (data / "array_record").glob("*.array_record"))))
-    return grain.MapDataset.source(source).seed(settings.seed).shuffle().repeat().map(parse)
+def document_batches(data: Path, settings: Settings) -> Any:
+    """Gives Grain's dataset of batches, which any thread may index."""
+    source = array_records(data)
+
+    def read(numbers: Any) -> Batch:
+        return padded([np.frombuffer(record, np.int64) for record in source.__getitems__(numbers.tolist())])
+
+    return number_batches(len(source), settings).map(read)
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
-    rows = documents(data, settings).batch(settings.batch_size, drop_remainder=True, batch_fn=padded_rows)
     options = grain.ReadOptions(num_threads=settings.workers, prefetch_buffer_size=BUFFER)
-    yield from rows.to_iter_dataset(options)
+    yield from document_batches(data, settings).to_iter_dataset(options)

@@ -1,4 +1,4 @@
-"""Grain with worker processes; otherwise as `grain`."""
+"""Grain with worker processes, which hand batches over in shared memory; otherwise as `grain`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +7,7 @@ import grain
 from absl import flags
 from settings import Batch, Settings
 
-from text.grain import BUFFER, documents
-from text.padding import padded_rows
+from text.grain import BUFFER, document_batches
 
 WORKERS = 2
 
@@ -16,7 +15,8 @@ WORKERS = 2
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
     flags.FLAGS.mark_as_parsed()  # what `app.run` does in Grain's own examples
-    rows = documents(data, settings).batch(settings.batch_size, drop_remainder=True, batch_fn=padded_rows)
+    rows = document_batches(data, settings).to_iter_dataset(
+        grain.ReadOptions(num_threads=1, prefetch_buffer_size=BUFFER)
+    )
     options = grain.MultiprocessingOptions(num_workers=settings.workers, per_worker_buffer_size=BUFFER)
-    read = grain.ReadOptions(num_threads=1, prefetch_buffer_size=BUFFER)
-    yield from rows.to_iter_dataset(read).mp_prefetch(options)
+    yield from rows.mp_prefetch(options)

@@ -23,7 +23,7 @@ def parse(records: tf.Tensor) -> Batch:
 def shuffled(data: Path, settings: Settings) -> tf.data.Dataset:
     """Gives records without end."""
     shards = tf.data.Dataset.list_files(str(data / "tfrecord" / "*.tfrecord"), shuffle=True, seed=settings.seed)
-    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4, deterministic=False)
+    records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4)
     return records.shuffle(SHUFFLE, seed=settings.seed)
 
 

@@ -1,4 +1,4 @@
-"""`tf.data` with batches of documents of like length, by `bucket_by_sequence_length`; records are parsed together."""
+"""`tf.data` with batches of documents of like length, by `bucket_by_sequence_length`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,23 +6,18 @@ from pathlib import Path
 import tensorflow as tf
 from settings import Batch, Settings
 
-from text.tf_data import FEATURES, shuffled
+from text.tf_data import shuffled
+from text.tutorial import parse
 
 WORKERS = 2
-PARSED = 512
 BOUNDARIES = [32, 64, 128, 256]
-
-
-def parse(records: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-    """Parses many records together."""
-    rows = tf.io.parse_example(records, FEATURES)
-    return rows["text"], rows["label"]
+LONGEST = 512
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end, of about as many ids each; what is no token is 0."""
-    rows = shuffled(data, settings).batch(PARSED).map(parse, settings.workers or tf.data.AUTOTUNE).unbatch()
-    sizes = [settings.batch_size * 512 // boundary for boundary in BOUNDARIES]
+    sizes = [settings.batch_size * LONGEST // boundary for boundary in BOUNDARIES]
+    rows = shuffled(data, settings).map(parse, settings.workers or tf.data.AUTOTUNE)
     rows = rows.bucket_by_sequence_length(
         element_length_func=lambda ids, label: tf.size(ids),
         bucket_boundaries=BOUNDARIES,

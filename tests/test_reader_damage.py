@@ -1,0 +1,149 @@
+"""Records that cannot be read: named, or left out one by one, in every form and from every process."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.reader import DamagedRecordError, Dataset, DatasetError, open_dataset
+from pipeline.reader.input import Input
+from tests import hand_made
+
+SHARD = "hand-train.tfrecord-00001-of-00004"  # rows 4, 5 and 6
+FORMS: dict[str, Callable[[Input], Any]] = {
+    "numpy": lambda given: given.as_numpy(),
+    "tf.data": lambda given: given.as_tf_data().as_numpy_iterator(),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return hand_made.write_dataset(tmp_path)
+
+
+def offsets(folder: Path) -> list[int]:
+    return [int(at) for at in np.fromfile(folder / SHARD.replace("tfrecord", "index"), "<u8")]
+
+
+def damage(folder: Path, record: int, at: int, value: bytes = b"\xff") -> Dataset:
+    """Overwrites bytes of a record of the shard, counted from the record's first."""
+    content = bytearray((folder / SHARD).read_bytes())
+    start = offsets(folder)[record] + at
+    content[start : start + len(value)] = value
+    (folder / SHARD).write_bytes(content)
+    return open_dataset(folder)
+
+
+def keys(batches: Any) -> list[str]:
+    return [key.decode() for features, *_ in batches for key in features["key"]]
+
+
+CASES = [(40, b"\xff", "the checksum of its data"), (0, (1 << 40).to_bytes(8, "little"), "its header says 1,099,511")]
+
+
+@pytest.mark.parametrize(("at", "value", "reason"), CASES)
+def test_a_damaged_record_is_named(at: int, value: bytes, reason: str, folder: Path) -> None:
+    dataset = damage(folder, 1, at, value)
+    message = f"record 1 of {folder / SHARD}, at byte {offsets(folder)[1]:,} cannot be read: {reason}"
+    for workers in (0, 1):
+        with pytest.raises(DamagedRecordError, match=message):
+            list(dataset.evaluation_input("train", batch_size=4, workers=workers).as_numpy())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("at", "value", "reason"), CASES)
+def test_skip_loses_exactly_that_record(
+    at: int, value: bytes, reason: str, form: str, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = damage(folder, 1, at, value)
+    given = dataset.evaluation_input("train", batch_size=4, on_error="skip", with_key=True)
+    with caplog.at_level(logging.WARNING, "recordmill"):
+        assert keys(FORMS[form](given)) == [f"row/{number}" for number in range(10) if number != 5]
+    assert f"record 1 of {folder / SHARD}" in caplog.text
+    assert given.element_spec[1].shape == (None,)
+
+
+def test_what_was_left_out_is_counted(folder: Path) -> None:
+    dataset = damage(folder, 1, 40)
+    for workers in (0, 2):
+        batches = dataset.training_input(batch_size=5, on_error="skip", epochs=3, workers=workers).as_numpy()
+        rows = [len(label) for _, label in batches]
+        assert (sum(rows), batches.skipped) == (27, 3)
+
+
+def test_too_many_are_an_error(folder: Path) -> None:
+    dataset = damage(folder, 1, 40)
+    given = dataset.training_input(batch_size=5, on_error="skip", max_skipped=1, epochs=3)
+    with pytest.raises(DamagedRecordError, match="[23] records could not be read, more than max_skipped=1: the log"):
+        list(given.as_numpy())
+
+
+def test_a_batch_of_which_nothing_is_left_does_not_come(folder: Path) -> None:
+    dataset = damage(folder, 1, 40)
+    given = dataset.evaluation_input("train", batch_size=1, on_error="skip")
+    assert len(list(given.as_numpy())) == 9
+    assert len(list(given.as_tf_data())) == 9
+    state = given.as_numpy()
+    for _ in range(6):
+        next(state)
+    assert state.step == 7  # the lost batch is counted too
+
+
+def test_rows_that_fill_a_batch_up_may_be_left_out_too(folder: Path) -> None:
+    dataset = damage(folder, 1, 40)
+    given = dataset.evaluation_input("train", batch_size=4, pad=True, on_error="skip", with_key=True)
+    batches = list(given.as_numpy())
+    assert [weight.tolist() for *_, weight in batches] == [[1, 1, 1, 1], [1, 1, 1], [1, 1, 0, 0]]
+
+
+def test_a_picture_that_cannot_be_decoded_is_a_damaged_record(tmp_path: Path) -> None:
+    """Its checksums are right: it was written so."""
+    folder = hand_made.write_dataset(tmp_path, {**hand_made.FEATURES, "image": hand_made.image("raw")})
+    text = (folder / "dataset.json").read_text()
+    (folder / "dataset.json").write_text(text.replace('"encoding": "raw"', '"encoding": "jpeg"'))
+    with pytest.raises(DamagedRecordError, match="record 0 of .*00000-of-00004, at byte 0 cannot be read: the picture"):
+        next(open_dataset(folder).evaluation_input("train", batch_size=2).as_numpy())
+
+
+def test_verify_finds_what_sizes_do_not(folder: Path) -> None:
+    dataset = damage(folder, 1, 40)
+    dataset.training_input(batch_size=2)
+    with pytest.raises(DatasetError, match=f"{SHARD} has the SHA-256 .*, expected .*: copy the version again"):
+        dataset.training_input(batch_size=2, verify=True)
+    assert len(dataset.training_input("validation", batch_size=2, verify=True)) == 2
+
+
+def test_swapped_shards_are_found(folder: Path) -> None:
+    first, second = (folder / f"hand-train.tfrecord-0000{number}-of-00004" for number in (0, 1))
+    content = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(content)
+    with pytest.raises(
+        DatasetError, match=r"00000-of-00004 holds [\d,]+ bytes, expected [\d,]+: copy the version again"
+    ):
+        open_dataset(folder).training_input(batch_size=2)
+
+
+def test_an_index_of_another_shard_is_found(folder: Path) -> None:
+    index = folder / SHARD.replace("tfrecord", "index")
+    np.array([0, 10, 20, 30], "<u8").tofile(index)
+    with pytest.raises(DatasetError, match=f"{index} goes from byte 0 to 30, expected 0 to [\\d,]+, the size of"):
+        open_dataset(folder).training_input(batch_size=2)
+    index.unlink()
+    with pytest.raises(DatasetError, match=f"{index} is missing"):
+        open_dataset(folder).training_input(batch_size=2)
+
+
+@pytest.mark.parametrize("missing", [1, -1])
+def test_records_that_do_not_match_the_manifest_are_found(missing: int, folder: Path) -> None:
+    text = (folder / "dataset.json").read_text()
+    manifest = json.loads(text)
+    manifest["splits"]["validation"]["shards"][1]["records"] += missing
+    manifest["splits"]["validation"]["records"] += missing
+    (folder / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match=r"hand-validation.index-00001-of-00002 holds 24 bytes, expected"):
+        open_dataset(folder).evaluation_input("validation", batch_size=2)
