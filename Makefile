@@ -5,12 +5,13 @@ BIN := .venv/bin
 READY := .venv/.ready
 SHAPES := demo/data/images
 NAME := detection
+FRAMEWORKS := bench-data/frameworks
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test test-fast bench lint lock clean
+.PHONY: help demo example test test-fast test-frameworks bench bench-reader lint lock clean
 
 help:  ## List the targets
-	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: $(SHAPES)/metadata.csv  ## Generate pictures, build a dataset of them, show it, train from it
 	$(BIN)/recordmill build examples/shapes/dataset.yaml --output demo/shapes
@@ -28,6 +29,9 @@ test: $(READY)  ## Run the whole test suite
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
 	$(BIN)/python -m pytest -m "not slow"
 
+test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX where there is no TensorFlow
+	RECORDMILL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS)/bin/python $(BIN)/python -m pytest -m frameworks tests/test_frameworks.py
+
 bench: $(READY)  ## Measure against the anchors; one benchmark: make bench ARGS="images --runs 3"
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
@@ -41,7 +45,9 @@ lock:  ## Write requirements.lock anew from setup.py; newer versions: make lock 
 	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
 	"$$scratch/bin/pip" install --quiet --disable-pip-version-check uv && \
 	"$$scratch/bin/uv" pip compile setup.py --quiet --extra dev --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --output-file requirements.lock $(ARGS)
+		--no-emit-index-url --no-header --output-file requirements.lock $(ARGS) && \
+	"$$scratch/bin/uv" pip compile setup.py examples/frameworks/requirements.in --quiet --extra fast --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header --output-file examples/frameworks/requirements.lock $(ARGS)
 
 clean:  ## Remove what was built and cached; .venv and bench-data stay
 	rm -rf demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -53,6 +59,12 @@ $(READY): requirements.lock setup.py
 	$(PYTHON) -m venv --clear .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock
+	@echo 'Making $(FRAMEWORKS): about 6 GB, since the wheels of PyTorch bring CUDA'
+	$(PYTHON) -m venv --clear $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 # The generator writes metadata.csv last, so that its presence means the whole folder.

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from pipeline.errors import UserError
 
@@ -24,6 +24,23 @@ VERSIONS_FOLDER = "versions"
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
 _JSON_NAMES = {str: "a string", int: "a whole number", list: "a list", dict: "an object"}
+
+
+class Location(Protocol):
+    """A folder or a file, local or remote: what is used of `pathlib.Path`."""
+
+    def __truediv__(self, inner: str, /) -> "Location": ...
+    def is_file(self) -> bool:
+        """Whether it is a file."""
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+
+    def read_bytes(self) -> bytes:
+        """Gives a file's content. Raises: OSError, or a DatasetError of its own."""
+
+
+_Folder = TypeVar("_Folder", bound=Location)
 
 
 class DatasetError(UserError, ValueError):
@@ -173,7 +190,11 @@ class Latest:
         return cls(_take(latest, "version", str), _take(latest, "sequence", int))
 
 
-def version_folder(output: str | Path, version: str) -> Path:
+@overload
+def version_folder(output: str, version: str) -> Path: ...
+@overload
+def version_folder(output: _Folder, version: str) -> _Folder: ...
+def version_folder(output: str | Location, version: str) -> Location:
     """Gives the folder of a version, whether it is there or not.
 
     Raises:
@@ -181,44 +202,50 @@ def version_folder(output: str | Path, version: str) -> Path:
     """
     if version in ("", ".", "..") or "/" in version:
         raise DatasetError(f"'{version}' is no version: a version is named like 20261120T120000Z-4f1c9a2e")
-    return Path(output) / VERSIONS_FOLDER / version
+    return _location(output) / VERSIONS_FOLDER / version
 
 
-def read_latest(output: str | Path) -> Latest:
+def read_latest(output: str | Location) -> Latest:
     """Reads which version of a dataset is live.
 
     Raises:
         DatasetError: the folder is not there, nothing has been published in it, or the pointer is broken.
     """
-    if not Path(output).is_dir():
-        raise DatasetError(f"there is no folder {output}")
-    path = Path(output) / LATEST_FILE
+    path = _location(output) / LATEST_FILE
     if not path.is_file():
+        if not _location(output).is_dir():
+            raise DatasetError(f"there is no folder {output}")
         raise DatasetError(
             f"nothing has been published in {output} yet: run `recordmill build dataset.yaml --output {output}`"
         )
     return _read(path, Latest.from_json)
 
 
-def read_manifest(folder: str | Path) -> Manifest:
+def read_manifest(folder: str | Location) -> Manifest:
     """Reads the manifest of a version's folder.
 
     Raises:
         DatasetError: it is not there, it is broken, or a newer Recordmill wrote it.
     """
-    path = Path(folder) / MANIFEST_FILE
+    path = _location(folder) / MANIFEST_FILE
     if not path.is_file():
         raise DatasetError(f"{folder} is no published version: it holds no {MANIFEST_FILE}")
     return _read(path, Manifest.from_json)
 
 
-def _read(path: Path, from_json: Callable[[Any], _Read]) -> _Read:
+def _location(path: str | Location) -> Location:
+    return Path(path) if isinstance(path, str) else path
+
+
+def _read(path: Location, from_json: Callable[[Any], _Read]) -> _Read:
     try:
-        return from_json(json.loads(path.read_bytes()))
-    except NewerFormatError as error:
-        raise NewerFormatError(f"{path} {error}") from None
+        content = path.read_bytes()
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return from_json(json.loads(content))
+    except NewerFormatError as error:
+        raise NewerFormatError(f"{path} {error}") from None
     except (ValueError, RecursionError) as error:  # a DatasetError, no JSON, no UTF-8, JSON nested without end
         raise DatasetError(f"{path} is broken ({error}): restore it from a copy, or build again") from error
 

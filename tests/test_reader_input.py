@@ -14,7 +14,7 @@ from pipeline.reader.columns import Ragged
 from pipeline.reader.input import Input
 from pipeline.reader.specs import ArraySpec
 from tests import hand_made
-from transforms.augment import ColorJitter, RandomCrop, RandomFlip
+from transforms.augment import ColorJitter, Mask, RandomCrop, RandomFlip, RandomResizedCrop
 from transforms.augment_batches import CutMix, MixUp
 
 TRAIN = [f"row/{number}" for number in range(10)]
@@ -165,6 +165,9 @@ def test_a_state_is_of_the_latest_iteration_or_of_a_step(dataset: Dataset) -> No
     batches = given.as_numpy()
     next(batches)
     assert given.state() == batches.state() == given.state(step=1)
+    for _ in given.as_numpy():
+        pass
+    assert given.state() == given.state(step=6)  # though the iteration over the second epoch is gone
     assert given.state(step=7)["records"] == 21
 
 
@@ -433,3 +436,17 @@ def test_a_function_of_the_users_augments(dataset: Dataset) -> None:
     assert len({picture.tobytes() for picture in features["image"]}) == 10
     with pytest.raises(DatasetError, match="cannot call <function .*noise.*, which augments 'image'"):
         given.as_tf_data(engine="tensorflow")
+
+
+def test_a_mask_moves_with_its_picture(tmp_path: Path) -> None:
+    hand_made.write_dataset(tmp_path, {**hand_made.FEATURES, "mask": hand_made.image()})
+    moves = [RandomResizedCrop((4, 4)), RandomFlip()]
+    augment = {"image": [*moves, ColorJitter(brightness=0.5)], "mask": Mask(moves)}
+    given = open_dataset(tmp_path).training_input(batch_size=10, augment=augment, dtype="uint8")
+    plain = open_dataset(tmp_path).training_input(batch_size=10, dtype="uint8")
+    changed, before = (next(one.as_numpy())[0] for one in (given, plain))
+    for mask, whole in zip(changed["mask"], before["mask"], strict=True):
+        assert set(mask.reshape(-1, 3)[:, 0].tolist()) <= set(whole.reshape(-1, 3)[:, 0].tolist())
+    assert not np.array_equal(changed["image"], changed["mask"])
+    by_tensorflow = next(iter(given.resume(given.state(step=0)).as_tf_data(engine="tensorflow")))[0]
+    np.testing.assert_array_equal(changed["mask"], by_tensorflow["mask"])

@@ -16,15 +16,17 @@ import boto3
 import fsspec
 import numpy as np
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
 from pipeline.manifest import DatasetError
-from pipeline.reader import remote_shards, shard_files
+from pipeline.reader import remote_path, shard_files
 from pipeline.reader.columns import RowError
 from pipeline.reader.records import Place, Records, ShardFile
-from pipeline.reader.remote_shards import GAP, Range, merge
+from pipeline.reader.remote_blocks import Range
+from pipeline.reader.remote_shards import GAP, merge
 from pipeline.reader.shard_files import COPIED
 from pipeline.tfrecord import ShardWriter
 
@@ -285,9 +287,8 @@ def test_neighbours_are_read_together(ranges: list[Any], merged: list[Any], memb
 def test_how_often_a_store_is_asked(remote: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> None:
     records, asked = Records(remote), []
     records.check()
-    store = fsspec.filesystem("memory")
-    real = store.cat_ranges
-    monkeypatch.setattr(store, "cat_ranges", lambda *a, **b: asked.append(a[0]) or real(*a, **b))
+    real = MemoryFileSystem.cat_ranges
+    monkeypatch.setattr(MemoryFileSystem, "cat_ranges", lambda self, *a, **b: asked.append(a[0]) or real(self, *a, **b))
     assert read(records, [2, 5, 0, 1]) == [ALL[number] for number in (2, 5, 0, 1)]
     assert [len(paths) for paths in asked] == [2]  # once, for one range of the first shard and one of the fourth
 
@@ -304,7 +305,7 @@ def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: p
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
-    monkeypatch.setattr(remote_shards.importlib, "import_module", missing)
+    monkeypatch.setattr(remote_path.importlib, "import_module", missing)
     with pytest.raises(DatasetError, match=f"{url} cannot be read .No module named 'fsspec.core'.: .*{advice}"):
         Records([ShardFile(url, url, 1, 20, "")])
 

@@ -312,6 +312,17 @@ class OwnFunction(Augmentation):
         return np.floor(uniforms * 2.0**53)
 
 
+@dataclass(frozen=True)
+class Mask:
+    """Changes of pictures whose values are no colours, such as the classes of pixels: these move, and do not change.
+
+    A crop that scales takes the nearest pixel; colours, cutouts and functions of the user's are left out. With the same
+    changes as a picture's, mask and picture move together.
+    """
+
+    changes: Sequence[Augmentation | UserFunction]
+
+
 def check(augmentations: Sequence[Augmentation | UserFunction]) -> tuple[Augmentation, ...]:
     """Gives the changes, functions of the user's among them.
 

@@ -6,9 +6,9 @@ A pipeline is a module of `images/`, `text/` or `raw/` with two names:
     def batches(data: Path, settings: Settings) -> Iterator[Batch]      # without end, shuffled
 
 `data` is the task's folder, with one folder for each format. A batch of pictures is `(pixels, labels)`: uint8, or
-float32 normalized as for ImageNet, [batch, 224, 224, 3] or, where that is the peer's habit, [batch, 3, 224, 224]. A batch
-of text is `(ids, real, labels)`: `ids` [rows, length]; `real` is each row's length, or an array that is not 0 where a
-token is. Libraries that a pipeline needs are imported by its module, before the clock of the first batch starts.
+float32 normalized as for ImageNet, [batch, 224, 224, 3] or, where that is the peer's habit, [batch, 3, 224, 224]. A
+batch of text is `(ids, real, labels)`: `ids` [rows, length]; `real` is each row's length, or an array that is not 0
+where a token is. Libraries that a pipeline needs are imported by its module, before the first batch's clock starts.
 """
 
 from dataclasses import dataclass

@@ -20,6 +20,7 @@ from pipeline.manifest import (
 from pipeline.reader import words
 from pipeline.reader.input import Input
 from pipeline.reader.records import Records
+from pipeline.reader.remote_path import RemotePath
 from pipeline.reader.request import (
     EVALUATION_OPTIONS,
     THE_LABEL,
@@ -42,27 +43,28 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
     """Opens a dataset.
 
     Args:
-        path: the folder that was built into, or a version's own folder, the one with `dataset.json`.
+        path: the folder that was built into, or a version's own folder, the one with `dataset.json`: on this machine,
+            or a URL of an object store, `s3://bucket/out/emoji` or `gs://…`.
         version: a version's name; the live version where it is not given.
 
     Raises:
         DatasetError: nothing is there, or it cannot be read; the message says what to do.
     """
-    path = Path(path).absolute()
-    if (path / MANIFEST_FILE).is_file():
+    folder = RemotePath(str(path).rstrip("/")) if "://" in str(path) else Path(path).absolute()
+    if (folder / MANIFEST_FILE).is_file():
         if version is not None:
-            raise DatasetError(f"{path} is one version's own folder: leave version='{version}' out")
-        return Dataset(path, read_manifest(path))
-    wanted = version or read_latest(path).version
-    folder = version_folder(path, wanted)
-    if not (folder / MANIFEST_FILE).is_file():
-        cause = f"{path} has no version" if version else f"{path / 'LATEST'} names a version that is not there:"
-        raise DatasetError(f"{cause} '{wanted}'; {_published(path)}")
-    return Dataset(folder, read_manifest(folder))
+            raise DatasetError(f"{folder} is one version's own folder: leave version='{version}' out")
+        return Dataset(folder, read_manifest(folder))
+    wanted = version or read_latest(folder).version
+    chosen = version_folder(folder, wanted)
+    if not (chosen / MANIFEST_FILE).is_file():
+        cause = f"{folder} has no version" if version else f"{folder / 'LATEST'} names a version that is not there:"
+        raise DatasetError(f"{cause} '{wanted}'; {_published(folder)}")
+    return Dataset(chosen, read_manifest(chosen))
 
 
-def _published(path: Path) -> str:
-    versions = sorted(found.parent.name for found in (path / VERSIONS_FOLDER).glob(f"*/{MANIFEST_FILE}"))
+def _published(folder: Path | RemotePath) -> str:
+    versions = sorted(found.parent.name for found in (folder / VERSIONS_FOLDER).glob(f"*/{MANIFEST_FILE}"))
     return f"there are {', '.join(versions)}" if versions else "there is none"
 
 
@@ -70,11 +72,11 @@ class Dataset:
     """One version of a dataset. Everything here is read from its own folder.
 
     Attributes:
-        folder: the version's folder, absolute.
+        folder: the version's folder: an absolute `Path`; of a URL a `RemotePath`, whose `str` is the URL.
         manifest: its `dataset.json`.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path | RemotePath, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
         self._vocabularies: dict[str, list[str]] = {}

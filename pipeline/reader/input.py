@@ -10,6 +10,8 @@
 import importlib
 import weakref
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipeline.in_order import in_order
@@ -69,7 +71,7 @@ class Input:
     def __init__(self, source: Source) -> None:
         self.source = source
         self._passes = Passes(source.of_epoch, source.epochs, source.start_step)
-        self._latest: weakref.ref[NumpyBatches] | None = None
+        self._latest: Position | None = None
         self.batches_per_epoch = source.of_epoch
         self.element_spec = source.element_spec
 
@@ -92,7 +94,7 @@ class Input:
             DatasetError: a shard is missing or not of its size; while it is iterated over, DamagedRecordError.
         """
         batches = NumpyBatches(self.source, self._passes.begin())
-        self._latest = weakref.ref(batches)
+        self._latest = batches.position
         return batches
 
     def as_tf_data(self, engine: str | None = None) -> "tf.data.Dataset":
@@ -106,6 +108,8 @@ class Input:
         Raises:
             DatasetError: TensorFlow is not installed, or the engine cannot do what was asked for.
         """
+        if not find_spec("tensorflow"):
+            raise DatasetError('TensorFlow is not installed: pip install "recordmill[tf]", or take as_numpy()')
         # Imported here and nowhere else: all the rest works without TensorFlow, and without the seconds that it takes.
         return importlib.import_module("pipeline.reader.tf_input").as_tf_data(self.source, self._passes, engine)
 
@@ -121,10 +125,9 @@ class Input:
                 the latest iteration over `as_numpy` has given out. `tf.data` reads ahead, so say it there.
         """
         if step is None:
-            latest = self._latest() if self._latest else None
-            if latest is None:
+            if self._latest is None:
                 raise DatasetError("state() needs a step here: how many the model has taken since the first of epoch 0")
-            step = latest.step
+            step = self._latest.step
         return make_state(self.source.order_facts(), step, self.source.consumed(step))
 
     def resume(self, state: State) -> "Input":
@@ -136,11 +139,18 @@ class Input:
         return Input(self.source.starting_at(step_of(state, self.source.order_facts())))
 
 
+@dataclass
+class Position:
+    """Where an iteration stands, for the input too when the iteration is gone."""
+
+    step: int
+
+
 class NumpyBatches(Iterator[Batch]):
     """One iteration over an input: batches of NumPy arrays, made ahead in threads or processes.
 
     Attributes:
-        step: the step of the next batch, counted from the first of epoch 0.
+        position: the step of the next batch, counted from the first of epoch 0.
         meter: how fast batches come, and how long they were waited for.
     """
 
@@ -148,7 +158,7 @@ class NumpyBatches(Iterator[Batch]):
         self.source = source
         self._batches = source.open()
         self._made = _made(source, self._batches, iter(steps))
-        self.step = steps.start
+        self.position = Position(steps.start)
         self.meter = Meter(self._batches.tally, Makers(source.threads, source.workers))
         self._close = weakref.finalize(self, _close, self._made, self._batches)
 
@@ -156,7 +166,7 @@ class NumpyBatches(Iterator[Batch]):
         """Gives the next batch."""
         with self.meter.waiting():
             step, batch = next(self._made)
-        self.step = step + 1
+        self.position.step = step + 1
         self.meter.count(batch)
         if self.skipped > self.source.max_skipped:
             raise DamagedRecordError(
@@ -174,6 +184,11 @@ class NumpyBatches(Iterator[Batch]):
     def close(self) -> None:
         """Ends the iteration: lets go of threads, processes, files and memory, as dropping it does."""
         self._close()
+
+    @property
+    def step(self) -> int:
+        """The step of the next batch, counted from the first of epoch 0."""
+        return self.position.step
 
     @property
     def skipped(self) -> int:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pipeline.manifest import DatasetError
 from pipeline.reader.columns import RowError
 from pipeline.reader.remote_shards import RemoteShards
-from pipeline.reader.shard_files import ADVICE, HEAD, TAIL, LocalShards, ShardFile, Shards
+from pipeline.reader.shard_files import ADVICE, HEAD, TAIL, Frame, LocalShards, ShardFile, Shards
 from pipeline.tfrecord import masked_crc
 
 __all__ = ["Place", "Records", "ShardFile"]
@@ -53,23 +53,27 @@ class Records:
 
     Args:
         shards: in the order of the records, local files or URLs alike; shards of 0 records too.
+        blocks: for URLs: where records that lie together are asked for at about the same time, the numbers of the
+            records with which each such block begins, rising. A block is then read whole, once, and kept for a while.
+            None: each record is read alone, which is right for records of random places.
 
     Raises:
         DatasetError: a path is a URL, and what reads it is not installed.
     """
 
-    def __init__(self, shards: Sequence[ShardFile]) -> None:
+    def __init__(self, shards: Sequence[ShardFile], blocks: Numbers | None = None) -> None:
         self._shards = tuple(shards)
+        self._blocks = blocks
         self._firsts = np.cumsum([0, *(shard.records for shard in self._shards)], dtype=np.int64)
         self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
         remote = any("://" in shard.file for shard in self._shards)
-        self._files: Shards = RemoteShards(self._shards) if remote else LocalShards(self._shards)
+        self._files: Shards = RemoteShards(self._shards, self._cuts()) if remote else LocalShards(self._shards)
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self._shards,)
+        return Records, (self._shards, self._blocks)
 
     def __enter__(self) -> "Records":
         return self
@@ -98,14 +102,14 @@ class Records:
             DatasetError: a shard or its index is missing or not of its size.
             IndexError: there is no record of such a number.
         """
-        shards, starts, ends = self._spans(numbers)
-        heads, payloads, tails = self._files.frames(shards, starts, ends)
-        sums = np.array([google_crc32c.value(payload) for payload in payloads], np.uint32)
-        wrong = _masked(sums) != np.frombuffer(b"".join(tails), "<u4")
-        expected = [_head(end - start - HEAD - TAIL) for start, end in zip(starts, ends, strict=True)]
-        if heads != expected or wrong.any():
-            row = next(row for row in range(len(heads)) if heads[row] != expected[row] or wrong[row])
-            raise RowError(row, _damage(heads[row], expected[row]))
+        shards, records = self._locate(numbers)
+        frames = self._files.frames(shards.tolist(), records.tolist())
+        payloads = [frame[HEAD:-TAIL] for frame in frames]
+        heads: list[Any] = [frame[:HEAD] for frame in frames]  # Any: mypy knows no array as what `join` takes
+        tails: list[Any] = [frame[-TAIL:] for frame in frames]
+        if b"".join(heads) != b"".join(map(_head, map(len, payloads))) or b"".join(tails) != _tails(payloads):
+            self.sizes(numbers)  # raises where it is the index that is wrong
+            raise next(RowError(row, said) for row, said in enumerate(map(_damage, frames)) if said)
         return [data if isinstance(data, bytes) else data.data for data in payloads]
 
     def sizes(self, numbers: Numbers) -> npt.NDArray[np.int64]:
@@ -168,17 +172,12 @@ class Records:
         shards = np.searchsorted(self._firsts[1:], numbers, side="right")  # never a shard of no records
         return shards, numbers - self._firsts[shards]
 
-    def _spans(self, numbers: Numbers) -> tuple[list[int], list[int], list[int]]:
-        """Of each record its shard, and the start and the end of its frame, which lie in the shard."""
-        shards, records = self._locate(numbers)
-        numbered, starts, ends = shards.tolist(), [], []
-        index = self._files.index
-        for shard, record in zip(numbered, records.tolist(), strict=True):
-            offsets = index(shard)
-            starts.append(offsets[record])
-            ends.append(offsets[record + 1])
-        self._check_spans(shards, np.array(starts, np.uint64), np.array(ends, np.uint64))
-        return numbered, starts, ends
+    def _cuts(self) -> list[Numbers] | None:
+        """Of each shard the records with which blocks begin, by their numbers in the shard: 0, and more."""
+        if self._blocks is None:
+            return None
+        bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)
+        return [np.union1d([0], self._blocks[slice(*np.searchsorted(self._blocks, both))] - both[0]) for both in bounds]
 
     def _check_spans(
         self, shards: npt.NDArray[np.int64], starts: npt.NDArray[np.uint64], ends: npt.NDArray[np.uint64]
@@ -202,14 +201,17 @@ def _head(length: int) -> bytes:
     return data + masked_crc(data).to_bytes(4, "little")
 
 
-def _masked(sums: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The CRC-32Cs as TFRecord wants them, as `masked_crc` gives one: rotated and shifted, modulo 2 ** 32."""
-    return ((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)
+def _tails(payloads: Sequence[Frame]) -> bytes:
+    """What stands after each: its CRC-32C as `masked_crc` gives it, rotated and shifted, modulo 2 ** 32."""
+    sums = np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(payloads))
+    return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
 
 
-def _damage(head: bytes, expected: bytes) -> str:
-    found, length = (int.from_bytes(data[:8], "little") for data in (head, expected))
-    if found != length:
-        return f"its header says {found:,} bytes, the index {length:,}: {ADVICE}"
-    part = "length" if head != expected else f"data ({length:,} bytes)"
-    return f"the checksum of its {part} is wrong: {ADVICE}"
+def _damage(frame: Frame) -> str | None:
+    """What is wrong with a record."""
+    head, data, tail = bytes(frame[:HEAD]), frame[HEAD:-TAIL], bytes(frame[-TAIL:])
+    found = int.from_bytes(head[:8], "little")
+    if found != len(data):
+        return f"its header says {found:,} bytes, the index {len(data):,}: {ADVICE}"
+    part = "length" if head != _head(len(data)) else f"data ({len(data):,} bytes)" if tail != _tails([data]) else None
+    return part and f"the checksum of its {part} is wrong: {ADVICE}"

@@ -1,31 +1,25 @@
-"""Shards on an object store, read by ranges through fsspec, which is loaded when a path is a URL.
+"""Shards on an object store, read by ranges through fsspec.
 
-The records that a call asks for are read in as few requests as their places allow, all at once. An index is read
-whole when it is first needed, and kept.
+The records that a call asks for are read in as few requests as their places allow, all at once; or by the blocks that
+they lie in, which are kept for a while. An index is read whole when it is first needed, and kept.
 
 >>> RemoteShards([ShardFile("s3://data/a.tfrecord", "s3://data/a.index", 2, 120, "…")])  # doctest: +SKIP
 """
 
 import hashlib
-import importlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from pipeline.manifest import DatasetError
-from pipeline.reader.shard_files import ADVICE, HEAD, TAIL, Frames, ShardFile, check_size, unreadable
+from pipeline.reader.remote_blocks import Range, RecentBlocks
+from pipeline.reader.remote_path import MISSING, file_system, unreadable
+from pipeline.reader.shard_files import COPIED, Frame, ShardFile, check_size
 
 CONNECTIONS = 32  # at once, where a store is asked for one thing of each file
 GAP = 64 << 10  # 64 KiB: to read so much along takes less time than another request
-_EXTRAS = {"s3": "aws", "s3a": "aws", "gs": "gcp", "gcs": "gcp"}
-
-
-class Range(NamedTuple):
-    """The bytes of a file from `start` to `end`."""
-
-    path: str
-    start: int
-    end: int
 
 
 class RemoteShards:
@@ -35,42 +29,50 @@ class RemoteShards:
         DatasetError: the package that reads such URLs is not installed.
     """
 
-    def __init__(self, shards: Sequence[ShardFile]) -> None:
-        self._shards = shards
+    def __init__(self, shards: Sequence[ShardFile], cuts: Sequence[npt.NDArray[np.int64]] | None = None) -> None:
+        """Takes of each shard the records with which blocks begin, rising from 0; None to read records alone."""
+        self._shards, self._cuts = shards, cuts
         self._indexes: dict[int, memoryview] = {}
-        self._store()
+        self._blocks = RecentBlocks(read_ranges)
+        for shard in shards[:1]:
+            file_system(shard.file)
 
     def index(self, shard: int) -> memoryview:
         """See `Shards`."""
-        if shard not in self._indexes:
-            self._load([shard])
+        self._load([shard])
         return self._indexes[shard]
 
-    def frames(self, shards: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Frames:
-        """See `Shards`. Records that lie near each other are read together."""
-        wanted = [Range(self._shards[shard].file, *span) for shard, *span in zip(shards, starts, ends, strict=True)]
-        order = sorted(range(len(wanted)), key=wanted.__getitem__)
-        merged, member = merge([wanted[place] for place in order])
-        blocks = self._read(merged)
-        frames = [b""] * len(wanted)
-        for place, block in zip(order, member, strict=True):
-            base = merged[block].start
-            frames[place] = blocks[block][wanted[place].start - base : wanted[place].end - base]
-        return ([f[:HEAD] for f in frames], [f[HEAD:-TAIL] for f in frames], [f[-TAIL:] for f in frames])
+    def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
+        """See `Shards`."""
+        self._load(list(dict.fromkeys(shards)))
+        spans = [self._range(shard, record, record + 1) for shard, record in zip(shards, records, strict=True)]
+        rows = [row for row, shard in enumerate(shards) if self._possible(shard, spans[row])]
+        frames: list[Frame] = [b""] * len(spans)
+        if self._cuts is None:
+            holders, data = together([spans[row] for row in rows])
+        else:
+            holders = [self._block(self._cuts[shards[row]], shards[row], records[row], spans[row]) for row in rows]
+            wanted = list(dict.fromkeys(holders))
+            data = dict(zip(wanted, self._blocks.get(wanted), strict=True))
+        for row, holder in zip(rows, holders, strict=True):
+            start, end = spans[row].start - holder.start, spans[row].end - holder.start
+            small = end - start <= COPIED
+            frames[row] = data[holder][start:end] if small else np.frombuffer(data[holder], np.uint8)[start:end]
+        return frames
 
     def check(self) -> None:
         """See `Shards`. Reads all indexes: the shards' records will be asked for in any order."""
         files = [file for shard in self._shards for file in shard.sizes()]
         with ThreadPoolExecutor(CONNECTIONS) as threads:
-            for (path, expected), found in zip(files, threads.map(self._size, files), strict=True):
+            for (path, expected), found in zip(files, threads.map(_size, files), strict=True):
                 check_size(path, found, expected)
-        self._load([number for number in range(len(self._shards)) if number not in self._indexes])
+        self._load(range(len(self._shards)))
 
     def sha256(self, shard: int) -> str:
         """See `Shards`."""
         path = self._shards[shard].file
         try:
-            with self._store().open(path, "rb") as file:
+            with file_system(path).open(path, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except Exception as error:  # a store's library has its own errors beside OSError
             raise unreadable(path, error) from error
@@ -78,47 +80,63 @@ class RemoteShards:
     def close(self) -> None:
         """See `Shards`."""
         self._indexes.clear()
+        self._blocks.clear()
 
-    def _size(self, file: tuple[str, int]) -> int:
-        try:
-            return int(self._store().size(file[0]))
-        except Exception as error:
-            raise unreadable(file[0], error) from error
+    def _range(self, shard: int, first: int, end: int) -> Range:
+        """Where records lie, by the index."""
+        index = self._indexes[shard]
+        return Range(self._shards[shard].file, index[first], index[end])
+
+    def _possible(self, shard: int, span: Range) -> bool:
+        return span.start < span.end <= self._shards[shard].bytes
+
+    def _block(self, cuts: npt.NDArray[np.int64], shard: int, record: int, span: Range) -> Range:
+        """The block that a record lies in; of an index of nonsense, the record alone."""
+        number = int(np.searchsorted(cuts, record, side="right"))
+        end = cuts[number] if number < len(cuts) else self._shards[shard].records
+        block = self._range(shard, int(cuts[number - 1]), int(end))
+        return block if self._possible(shard, block) and block.start <= span.start and span.end <= block.end else span
 
     def _load(self, shards: Sequence[int]) -> None:
-        sizes = [self._shards[shard].sizes()[1] for shard in shards]
+        missing = [shard for shard in shards if shard not in self._indexes]
+        sizes = [self._shards[shard].sizes()[1] for shard in missing]
         # One byte more than it should have shows an index that is too long.
         ranges = [Range(path, 0, size + 1) for path, size in sizes]
-        for shard, (path, size), data in zip(shards, sizes, self._read(ranges, whole=False), strict=True):
+        for shard, (path, size), data in zip(missing, sizes, read_ranges(ranges, whole=False), strict=True):
             check_size(path, len(data), size)
             self._indexes[shard] = memoryview(data).cast("Q")
 
-    def _read(self, ranges: Sequence[Range], *, whole: bool = True) -> list[bytes]:
-        paths, starts, ends = ([list(part) for part in zip(*ranges, strict=True)]) or ([], [], [])
-        read: list[bytes] = self._store().cat_ranges(paths, starts, ends, on_error="return")
-        for wanted, data in zip(ranges, read, strict=True):
-            if isinstance(data, Exception):
-                raise unreadable(wanted.path, data) from data
-            if whole and len(data) != wanted.end - wanted.start:
-                raise DatasetError(f"{wanted.path} ends before byte {wanted.end:,}: {ADVICE}")
-        return read
 
-    def _store(self) -> Any:
-        """The file system; asked for anew each time, because it keeps one for each process and must not be forked."""
-        return file_system(next(shard.file for shard in self._shards))
+def read_ranges(ranges: Sequence[Range], *, whole: bool = True) -> list[bytes]:
+    """Reads ranges of files of one store, all at once.
+
+    Raises:
+        DatasetError: a file is missing or cannot be read; with `whole`, a range reaches beyond its file's end.
+    """
+    if not ranges:
+        return []
+    paths, starts, ends = (list(part) for part in zip(*ranges, strict=True))
+    read: list[bytes] = file_system(ranges[0].path).cat_ranges(paths, starts, ends, on_error="return")
+    for wanted, data in zip(ranges, read, strict=True):
+        if isinstance(data, Exception):
+            raise unreadable(wanted.path, data) from data
+        if whole and len(data) != wanted.end - wanted.start:
+            raise DatasetError(f"{wanted.path} ends before byte {wanted.end:,}: {MISSING}")
+    return read
 
 
-def file_system(url: str) -> Any:
-    """Gives fsspec's file system for a URL. Raises: DatasetError if what it needs is not installed."""
-    scheme = url.partition("://")[0]
-    try:
-        return importlib.import_module("fsspec.core").url_to_fs(url)[0]
-    except (ImportError, ValueError) as error:
-        extra = _EXTRAS.get(scheme)
-        advice = (
-            f'`pip install "recordmill[{extra}]"`' if extra else "copy the version to a local folder, s3:// or gs://"
-        )
-        raise DatasetError(f"{url} cannot be read ({error}): {advice}") from error
+def together(spans: Sequence[Range]) -> tuple[list[Range], dict[Range, bytes]]:
+    """Reads spans, and in one request those that lie near each other.
+
+    Returns:
+        of each span the range that holds it, and the ranges' bytes.
+    """
+    order = sorted(range(len(spans)), key=spans.__getitem__)
+    merged, member = merge([spans[place] for place in order])
+    holders = list(spans)
+    for place, number in zip(order, member, strict=True):
+        holders[place] = merged[number]
+    return holders, dict(zip(merged, read_ranges(merged), strict=True))
 
 
 def merge(ranges: Sequence[Range]) -> tuple[list[Range], list[int]]:
@@ -139,3 +157,11 @@ def merge(ranges: Sequence[Range]) -> tuple[list[Range], list[int]]:
             merged.append(wanted)
         member.append(len(merged) - 1)
     return merged, member
+
+
+def _size(file: tuple[str, int]) -> int:
+    path = file[0]
+    try:
+        return int(file_system(path).size(path))
+    except Exception as error:
+        raise unreadable(path, error) from error

@@ -10,7 +10,7 @@ from pipeline.manifest import DatasetError, Json, Manifest, Split
 from pipeline.reader.records import ShardFile
 from pipeline.reader.splits import ranges
 from pipeline.reader.steps import FOR_EVER, Steps
-from transforms.augment import Augmentation, Shape, check, output_shape
+from transforms.augment import Augmentation, Mask, Shape, check, output_shape
 from transforms.augment_batches import BatchAugmentation
 from transforms.finish_options import FinishOptions
 
@@ -73,6 +73,8 @@ class Request:
     finish: FinishOptions
     augment: Mapping[str, tuple[Augmentation, ...]]
     """By feature: what is done to its pictures."""
+    masks: frozenset[str]
+    """Those of them whose values are no colours."""
     mixtures: tuple[BatchAugmentation, ...]
     """What is done to whole batches."""
     steps: Steps
@@ -253,8 +255,12 @@ def _augmentations(given: Any, features: Mapping[str, Json], label: str | None) 
     if given and not pictures:
         raise DatasetError("augment is for pictures, and none is read: leave it out")
     mixtures: list[BatchAugmentation] = []
+    masks: frozenset[str] = frozenset()
     if isinstance(given, Mapping):
-        by_feature = {name: _list(changes) for name, changes in given.items()}
+        masks = frozenset(name for name, changes in given.items() if isinstance(changes, Mask))
+        by_feature = {
+            name: _list(changes.changes if isinstance(changes, Mask) else changes) for name, changes in given.items()
+        }
     else:
         mixtures = [change for change in _list(given) if isinstance(change, BatchAugmentation)]
         by_feature = dict.fromkeys(pictures, [change for change in given if change not in mixtures])
@@ -267,7 +273,7 @@ def _augmentations(given: Any, features: Mapping[str, Json], label: str | None) 
         raise DatasetError(str(error)) from None
     classes = _num_classes(features, label)
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
-    return {"augment": augment, "mixtures": known}
+    return {"augment": augment, "masks": masks, "mixtures": known}
 
 
 def _num_classes(features: Mapping[str, Json], label: str | None) -> int | None:

@@ -179,6 +179,9 @@ class Rows:
         payloads = self.payloads(chosen)
         with self.tally.timed("parsing"):
             columns = wire.parse(payloads, self._stored)
-        augment = {name: Augment(request.augment[name], values) for name, values in self.parameters(chosen).items()}
+        augment = {
+            name: Augment(request.augment[name], values, name in request.masks)
+            for name, values in self.parameters(chosen).items()
+        }
         with self.tally.timed("decoding" if pictures_of(request.features) else "finishing"):
             return finish(request.features, columns, request.finish, augment=augment, memory=self.memory)

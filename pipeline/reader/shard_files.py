@@ -14,7 +14,7 @@ import hashlib
 import mmap
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Protocol, TypeAlias
@@ -30,10 +30,8 @@ MOST_OPEN = 16_000  # shards; their two maps each are half of what Linux gives a
 
 COPIED = 2 << 10  # 2 KiB: a copy of less takes less time than a view of a map; a large one also takes fresh memory
 
-Data: TypeAlias = bytes | npt.NDArray[np.uint8]
-"""A record's data; an array shows the map's own memory."""
-Frames: TypeAlias = tuple[list[bytes], list[Data], list[bytes]]
-"""Of each record what stands before its data (12 bytes), its data, and what stands after it (4 bytes)."""
+Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
+"""A record with what stands before and after its data; an array shows a map's or a block's own memory."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +59,11 @@ class Shards(Protocol):
             DatasetError: it is not there, or not of its size.
         """
 
-    def frames(self, shards: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Frames:
-        """Reads the records that lie in their shards from start to end, which is in the shard, 16 bytes or more.
+    def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
+        """Reads records, each by its shard and its number there; of an index of nonsense, what it leads to, or less.
 
         Raises:
-            DatasetError: a shard is not there, or not of its size.
+            DatasetError: a shard or its index is not there, or not of its size.
         """
 
     def check(self) -> None:
@@ -85,21 +83,17 @@ class LocalShards:
         self._shards = shards
         # Functions of the module, not methods: a cache of a method would keep `self` alive.
         self.index = lru_cache(_most_open())(partial(_map_index, shards))
-        self._mapped = lru_cache(_most_open())(partial(_map_data, shards))
+        self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self.index))
 
-    def frames(self, shards: Sequence[int], starts: Sequence[int], ends: Sequence[int]) -> Frames:
+    def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """See `Shards`. Arrays keep their map, also when it is let go here."""
-        heads: list[bytes] = []
-        payloads: list[Data] = []
-        tails: list[bytes] = []
+        frames: list[Frame] = []
         mapped = self._mapped
-        for shard, start, end in zip(shards, starts, ends, strict=True):
-            file, array = mapped(shard)
-            first, last = start + HEAD, end - TAIL
-            heads.append(file[start:first])  # a slice of a map is a copy
-            payloads.append(file[first:last] if last - first <= COPIED else array[first:last])
-            tails.append(file[last:end])
-        return heads, payloads, tails
+        for shard, record in zip(shards, records, strict=True):
+            index, file, array = mapped(shard)
+            start, end = index[record], index[record + 1]
+            frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
+        return frames
 
     def check(self) -> None:
         """See `Shards`."""
@@ -148,10 +142,12 @@ def _map_index(shards: Sequence[ShardFile], number: int) -> memoryview:
     return memoryview(_map(*shards[number].sizes()[1])).cast("Q")
 
 
-def _map_data(shards: Sequence[ShardFile], number: int) -> tuple[mmap.mmap, npt.NDArray[np.uint8]]:
-    """A shard's file twice: slices of the first are copies, of the second views."""
+def _map_shard(
+    shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int
+) -> tuple[memoryview, mmap.mmap, npt.NDArray[np.uint8]]:
+    """A shard's index, and its file twice: slices of the first are copies, of the second views."""
     file = _map(*shards[number].sizes()[0])
-    return file, np.frombuffer(file, np.uint8)
+    return index(number), file, np.frombuffer(file, np.uint8)
 
 
 def _map(path: str, expected: int) -> mmap.mmap:

@@ -38,13 +38,13 @@ def decode(data: bytearray, sizes: Int64s) -> tuple[Int64s, Int64s]:
     """
     padded = np.frombuffer(data, np.uint8)
     used = padded[: len(padded) - PADDING]
+    if data.isascii():  # one byte each
+        return used.astype(np.int64), sizes
     splits = np.concatenate([[0], np.cumsum(sizes)])
     if (used[splits[1:][sizes > 0] - 1] > 127).any():
         raise Malformed("a list of int64 ends inside a number")
     last = np.flatnonzero(used < 128)
     counts = np.diff(np.searchsorted(last, splits))
-    if len(last) == len(used):  # one byte each
-        return used.astype(np.int64), counts
     first = np.zeros_like(last)
     np.add(last[:-1], 1, out=first[1:])
     values, long = _short(padded, first)

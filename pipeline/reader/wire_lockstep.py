@@ -44,7 +44,8 @@ def walk(records: Sequence[bytes | memoryview], kinds: Mapping[bytes, int]) -> t
         kinds: the features to find, and the kind of list that each must be.
 
     Returns:
-        the records joined, with zeros after them, and by name where each row's values are; None where the records differ in their layout.
+        the records joined, with zeros after them, and by name where each row's values are; None where the records
+        differ in their layout.
     """
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     try:

@@ -1,10 +1,9 @@
 """Ids and the words that they stand for: a feature's vocabulary, with the special entries in their places."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from pipeline.manifest import DatasetError
+from pipeline.manifest import DatasetError, Location
 
 UNKNOWN = "[UNK]"
 PADDING = ""
@@ -12,7 +11,7 @@ NAMES = {"begin_id": "[BEGIN]", "end_id": "[END]"}
 ADVICE = "copy the version again, or build again"
 
 
-def read_vocabulary(folder: Path, description: Mapping[str, Any], feature: str = "it") -> list[str]:
+def read_vocabulary(folder: Location, description: Mapping[str, Any], feature: str = "it") -> list[str]:
     """Gives the words of a feature by id: first the special entries that the feature has, then its file's lines.
 
     The words of a text of bytes are `<0x00>` to `<0xFF>`. A given model's special entries are named in its file.
@@ -45,7 +44,7 @@ def _special(description: Mapping[str, Any]) -> list[str]:
     return [names.get(id_, PADDING) for id_ in range(description["first_id"])]
 
 
-def _lines(path: Path) -> list[str]:
+def _lines(path: Location) -> list[str]:
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Grain with threads in its fastest form: whole batches are read from ArrayRecord files, decoded and cropped by one call.
+"""Grain with threads in its fastest form: whole batches are read from ArrayRecord files and made by one call.
 
 Grain's own `batch` reads one record after another, at some 90 µs each; numbers are shuffled instead, and read together.
 """

@@ -1,4 +1,4 @@
-"""Grain that packs several documents into a row while it reads, by its first-fit packing, as its documentation shows."""
+"""Grain that packs several documents into a row while it reads, by its first-fit packing, as its documents show."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,0 +1,80 @@
+"""Ranges of remote files that were read lately, for records that are asked for piece by piece.
+
+Threads share it. What one of them reads the others wait for, so that nothing is read twice at a time.
+
+>>> blocks = RecentBlocks(read=lambda ranges: [bytes(one.end - one.start) for one in ranges])
+>>> [len(data) for data in blocks.get([Range("s3://data/a.tfrecord", 0, 3)])]
+[3]
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import NamedTuple
+
+KEPT = 160 << 20  # 160 MiB: two groups of `order.block_shuffle`, for batches made side by side, and some more
+
+
+class Range(NamedTuple):
+    """The bytes of a file from `start` to `end`."""
+
+    path: str
+    start: int
+    end: int
+
+
+class RecentBlocks:
+    """Keeps the ranges that were asked for last, as many as a number of bytes allows."""
+
+    def __init__(self, read: Callable[[Sequence[Range]], list[bytes]], kept: int = KEPT) -> None:
+        """Takes what reads ranges, all at once, and how many bytes to keep."""
+        self._read, self._kept = read, kept
+        self._blocks: OrderedDict[Range, Future[bytes]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, wanted: Sequence[Range]) -> list[bytes]:
+        """Gives the bytes of ranges, each another one.
+
+        Raises:
+            Exception: what `read` raises, for all that waited for it; the next call reads again.
+        """
+        with self._lock:
+            missing = [one for one in wanted if one not in self._blocks]
+            found = [self._blocks.setdefault(one, Future()) for one in wanted]
+            for one in wanted:
+                self._blocks.move_to_end(one)
+            self._bytes += sum(one.end - one.start for one in missing)
+            self._forget()
+        if missing:
+            self._fill(missing, dict(zip(wanted, found, strict=True)))
+        return [block.result() for block in found]
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self._lock:
+            self._blocks.clear()
+            self._bytes = 0
+
+    def _fill(self, missing: Sequence[Range], blocks: dict[Range, Future[bytes]]) -> None:
+        try:
+            for one, data in zip(missing, self._read(missing), strict=True):
+                blocks[one].set_result(data)
+        except BaseException as error:
+            with self._lock:
+                for one in missing:
+                    if self._blocks.get(one) is blocks[one]:
+                        self._drop(one)
+            for one in missing:
+                if not blocks[one].done():
+                    blocks[one].set_exception(error)
+            raise
+
+    def _forget(self) -> None:
+        while self._bytes > self._kept and len(self._blocks) > 1:
+            self._drop(next(iter(self._blocks)))
+
+    def _drop(self, one: Range) -> None:
+        del self._blocks[one]
+        self._bytes -= one.end - one.start
