@@ -20,7 +20,7 @@ def test_equal_values(every_kind: tuple[Path, Published]) -> None:
     assert builder.info.features["label"].names == dataset.classes
     assert builder.info.features["category"].names == dataset.class_names("category")
     config = tfds.ReadConfig(interleave_cycle_length=1)
-    theirs = list(builder.as_dataset(split="test", read_config=config).as_numpy())
+    theirs = list(builder.as_dataset(split="test", read_config=config).as_numpy_iterator())
     ours = [
         {**{name: value[0] for name, value in features.items()}, "label": label[0]}
         for features, label in dataset.evaluation_input("test", batch_size=1, with_key=True).as_numpy()

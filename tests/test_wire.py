@@ -293,7 +293,7 @@ def test_damage_is_one_error_and_no_other(rows: list[bytes], kind: int) -> None:
 @given(st.lists(st.lists(ints, max_size=9), max_size=9))
 def test_varints(rows: list[list[int]]) -> None:
     pieces = [packed(INTS, row) for row in rows]
-    values, counts = decode(bytearray(b"".join(pieces) + bytes(PADDING)), np.array([*map(len, pieces)], np.int64))
+    values, counts = decode(b"".join(pieces) + bytes(PADDING), np.array([*map(len, pieces)], np.int64))
     assert values.dtype == np.int64
     assert values.tolist() == [value for row in rows for value in row]
     assert counts.tolist() == [*map(len, rows)]
@@ -303,7 +303,7 @@ def test_varints(rows: list[list[int]]) -> None:
     ("data", "value"), [(b"\x80\x00", 0), (b"\x81\x80\x80\x80\x80\x00", 1), (b"\xff" * 9 + b"\x7f", -1)]
 )
 def test_varints_that_are_longer_than_they_need_to_be(data: bytes, value: int) -> None:
-    assert decode(bytearray(data + bytes(PADDING)), np.array([len(data)]))[0].tolist() == [value]
+    assert decode(data + bytes(PADDING), np.array([len(data)]))[0].tolist() == [value]
 
 
 @pytest.mark.parametrize(
@@ -312,4 +312,4 @@ def test_varints_that_are_longer_than_they_need_to_be(data: bytes, value: int) -
 )
 def test_varints_that_are_none(rows: list[bytes], message: str) -> None:
     with pytest.raises(Malformed, match=message):
-        decode(bytearray(b"".join(rows) + bytes(PADDING)), np.array([*map(len, rows)]))
+        decode(b"".join(rows) + bytes(PADDING), np.array([*map(len, rows)]))

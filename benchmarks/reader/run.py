@@ -6,8 +6,8 @@
     python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
 
 It runs in the environment that `requirements.lock` makes. A pipeline is a module of `images/`, `text/` or `raw/`. Each
-run of one is a process of its own (`worker.py`), and pipelines take turns; of all runs the median is shown, of ratios the
-median of the runs' ratios. Data is made once and kept.
+run of one is a process of its own (`worker.py`), and pipelines take turns; of all runs the median is shown, of ratios
+the median of the runs' ratios. Data is made once and kept.
 """
 
 import argparse
@@ -209,7 +209,7 @@ def text(bench: Bench) -> None:
 def raw(bench: Bench) -> None:
     """Pictures stored as pixels, beside a copy of memory."""
     found = bench.measure(bench.cases("raw", RAW), bench.seconds)
-    compare("Pixels", found, "memory", "image", text=False)
+    compare("Pixels, 150,528 bytes an image", found, "memory", "image", text=False)
 
 
 def first_batch(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Trains a transformer's block to tell the next token, on rows of several stories each, and lets it write one.
+"""Trains a recurrent model of the next token on rows that hold several stories each, and lets it write one.
 
 python examples/language_model/train.py demo/language_model/out
 """
@@ -16,35 +16,37 @@ with contextlib.ExitStack() as screen:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # off the screen: what TensorFlow prints while it loads
     import keras
     import numpy as np
-    from keras import layers, ops
+    from keras import layers
 
     from pipeline.reader import open_dataset
 
 BATCH_ROWS = 8
 EPOCHS = 3
-UNITS = 64
-PARTS = ("text", "text_segments", "text_positions")
+INPUTS = ("text", "text_positions")
+
+
+class StoryCell(layers.GRUCell):  # type: ignore[misc]  # Keras tells no types
+    """A recurrent cell that forgets where a story begins: none looks into the one before."""
+
+    def call(self, inputs: Any, states: list[Any], training: bool = False) -> Any:
+        """Takes tokens' vectors, [batch, units], whose first number is 0 where a story begins, else 1."""
+        return super().call(inputs, [state * inputs[:, :1] for state in states], training=training)
 
 
 def next_tokens(features: Mapping[str, Any]) -> tuple[dict[str, Any], Any, Any]:
     """Rows but their last token, the tokens that follow, and which count: those that go on with the same story."""
     segments = features["text_segments"]
     counts = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
-    return {name: features[name][:, :-1] for name in PARTS}, features["text"][:, 1:], counts
+    return {name: features[name][:, :-1] for name in INPUTS}, features["text"][:, 1:], counts
 
 
 def build_model(tokens: int, length: int) -> keras.Model:
-    """Takes ids, their stories' numbers and their places in these; gives the scores of each next token."""
-    text, segments, positions = (keras.Input([length], name=name, dtype="int32") for name in PARTS)
-    own = ops.expand_dims(segments, 2) == ops.expand_dims(segments, 1)  # a token sees those of its own story,
-    mask = ops.logical_and(own, np.tri(length, dtype=bool))  # and none that follows it: [batch, length, length]
-    wide = keras.initializers.RandomNormal(stddev=1)  # a token is told from its place from the first step on
-    read = layers.Embedding(tokens, UNITS, wide)(text) + layers.Embedding(length, UNITS)(positions)
-    normal = layers.LayerNormalization()(read)
-    read += layers.MultiHeadAttention(4, UNITS // 4)(normal, normal, attention_mask=mask)
-    read += layers.Dense(UNITS)(layers.Dense(2 * UNITS, activation="gelu")(layers.LayerNormalization()(read)))
-    scores = layers.Dense(tokens)(layers.LayerNormalization()(read))
-    model = keras.Model(dict(zip(PARTS, (text, segments, positions), strict=True)), scores)
+    """Takes ids and their places in their stories; gives the scores of each next token."""
+    text, positions = (keras.Input([length], name=name, dtype="int64") for name in INPUTS)
+    goes_on = keras.ops.expand_dims(keras.ops.cast(positions > 0, "float32"), -1)
+    read = layers.Concatenate()([goes_on, layers.Embedding(tokens, 32)(text)])
+    recurrent = layers.RNN(StoryCell(96), return_sequences=True)(read)
+    model = keras.Model({"text": text, "text_positions": positions}, layers.Dense(tokens)(recurrent))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
     model.compile(keras.optimizers.Adam(1e-2), loss, weighted_metrics=["accuracy"])
     return model
@@ -58,12 +60,13 @@ def perplexity_of_counts(tokens: np.ndarray) -> float:
 
 
 def write(model: keras.Model, begin: int, end: int, length: int) -> list[int]:
-    """Writes a story, each token the likeliest one after those before it: at most `length` ids."""
-    story = [begin]
+    """Writes a story, each token drawn by the model's probabilities: at most `length` ids."""
+    random, story = np.random.default_rng(0), [begin]
     while len(story) < length and story[-1] != end:
         text = np.array([story + [0] * (length - len(story))])
-        row = {"text": text, "text_segments": np.ones_like(text), "text_positions": np.arange(length)[np.newaxis]}
-        story.append(int(model.predict_on_batch(row)[0, len(story) - 1].argmax()))
+        row = {"text": text, "text_positions": np.arange(length)[np.newaxis]}
+        scores = model.predict_on_batch(row)[0, len(story) - 1]
+        story.append(int((scores + random.gumbel(size=len(scores))).argmax()))  # a draw of softmax(scores)
     return story
 
 

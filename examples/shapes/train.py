@@ -32,10 +32,13 @@ with quiet():
     from keras import layers
 
     from pipeline.reader import open_dataset
+    from pipeline.reader.specs import ArraySpec
+    from transforms.augment import RandomFlip, RandomRotation90
 
 BATCH_ROWS = 32
 EPOCHS = 12
 LEARNING_RATE = 4e-3
+AUGMENT = [RandomFlip(), RandomRotation90()]  # a shape stays what it is, whichever way it lies
 
 Features = dict[str, tf.Tensor]
 
@@ -79,7 +82,7 @@ def main() -> None:
     dataset = open_dataset(parser.parse_args().dataset)
     keras.utils.set_random_seed(0)
 
-    train = dataset.training_input("train", batch_size=BATCH_ROWS, seed=1)
+    train = dataset.training_input("train", batch_size=BATCH_ROWS, seed=1, augment=AUGMENT)
     validation = dataset.evaluation_input("validation", batch_size=BATCH_ROWS)
     steps = train.batches_per_epoch * EPOCHS
     model = build_model(train.element_spec[0], dataset.vocabulary_size("text"), dataset.num_classes, steps)

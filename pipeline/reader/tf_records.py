@@ -75,7 +75,10 @@ def model_ready(source: SerializedSource) -> Callable[[dict[str, Any]], Any]:
 
     @tf.autograph.experimental.do_not_convert
     def ready(batch: dict[str, Any]) -> Any:
-        augment = {name: Augment(request.augment[name], parameters) for name, parameters in batch["augment"].items()}
+        augment = {
+            name: Augment(request.augment[name], parameters, name in request.masks)
+            for name, parameters in batch["augment"].items()
+        }
         features = parse(
             request.features,
             batch["examples"],

@@ -3,7 +3,7 @@
 Each integer's first four bytes are taken as one word, in which its length and its value are found by bit operations on
 all integers alike; the few that are longer, such as negative ones, follow byte by byte.
 
->>> decode(bytearray([1, 0x96, 0x01, 2, 0, 0, 0]), np.array([3, 1]))
+>>> decode(bytes([1, 0x96, 0x01, 2, 0, 0, 0]), np.array([3, 1]))
 (array([  1, 150,   2]), array([2, 1]))
 """
 
@@ -23,11 +23,11 @@ class Malformed(ValueError):
     """What was given is not what it should be by the format."""
 
 
-def decode(data: bytearray, sizes: Int64s) -> tuple[Int64s, Int64s]:
+def decode(data: bytes, sizes: Int64s) -> tuple[Int64s, Int64s]:
     """Decodes the integers of rows that lie one after another.
 
     Args:
-        data: the rows, then `PADDING` bytes.
+        data: the rows, then `PADDING` bytes of 0.
         sizes: int64 [rows], the bytes of each.
 
     Returns:
@@ -40,11 +40,13 @@ def decode(data: bytearray, sizes: Int64s) -> tuple[Int64s, Int64s]:
     used = padded[: len(padded) - PADDING]
     if data.isascii():  # one byte each
         return used.astype(np.int64), sizes
-    splits = np.concatenate([[0], np.cumsum(sizes)])
-    if (used[splits[1:][sizes > 0] - 1] > 127).any():
+    ends = sizes.cumsum()
+    if (used[ends[sizes > 0] - 1] > 127).any():
         raise Malformed("a list of int64 ends inside a number")
     last = np.flatnonzero(used < 128)
-    counts = np.diff(np.searchsorted(last, splits))
+    until = np.searchsorted(last, ends)
+    counts = until.copy()
+    counts[1:] -= until[:-1]  # a third of the time of `np.diff`
     first = np.zeros_like(last)
     np.add(last[:-1], 1, out=first[1:])
     values, long = _short(padded, first)

@@ -137,7 +137,7 @@ def _column(name: str, values: _Values, stored: Stored) -> Column:
 
 def _numbers(values: _Values, dtype: str) -> tuple[npt.NDArray[Any], Int64s]:
     if dtype == "int64":
-        return decode(bytearray().join([*values.data, bytes(PADDING)]), values.counts)
+        return decode(b"".join([*values.data, bytes(PADDING)]), values.counts)
     if (values.counts % 4).any():
         raise Malformed("a list of floats has a number of bytes that is no multiple of 4")
     return np.frombuffer(bytearray().join(values.data), "<f4"), values.counts // 4

@@ -93,7 +93,7 @@ class _Heads:
         """The places after the heads of fields of these sizes. Raises: _Differ if there is no such head."""
         lengths = self._lengths.take(sizes)
         if not lengths.all():
-            self._learn(sizes)
+            self._learn(sizes[lengths == 0])
             lengths = self._lengths.take(sizes)
         found = _windows(joined, self._heads.dtype)[places].view(np.uint8).reshape(len(places), -1)
         found &= self._masks.take(lengths, axis=0)

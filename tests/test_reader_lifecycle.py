@@ -1,0 +1,124 @@
+"""What an input holds on to, and what it lets go; other processes; several replicas."""
+
+import gc
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipeline.reader import Dataset, open_dataset
+from pipeline.reader.input import Input
+from tests import hand_made
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    output = tmp_path_factory.mktemp("hand") / "out"
+    hand_made.write_dataset(output)
+    return open_dataset(output)
+
+
+def given(dataset: Dataset, **options: Any) -> Input:
+    return dataset.training_input(batch_size=3, seed=5, epochs=-1, with_key=True, **options)
+
+
+def held(dataset: Dataset) -> tuple[int, int, int]:
+    """The shards that are open or mapped, the reader's threads, and child processes."""
+    gc.collect()
+    folder = str(dataset.folder)
+    files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if fd.isdigit() and _is_there(fd)]
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if folder in line]
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return sum(folder in file for file in files) + len(mapped), len(threads), len(children)
+
+
+def _is_there(fd: str) -> bool:
+    return Path(f"/proc/self/fd/{fd}").exists()
+
+
+ENDS: dict[str, Callable[[Any], None]] = {
+    "dropped": lambda batches: None,
+    "closed": lambda batches: batches.close(),
+}
+
+
+@pytest.mark.parametrize("options", [{"threads": 3}, {"workers": 2}], ids=["threads", "workers"])
+@pytest.mark.parametrize("end", ENDS)
+def test_an_iteration_lets_go_of_everything(end: str, options: dict[str, int], dataset: Dataset) -> None:
+    before = held(dataset)
+    batches = given(dataset, **options).as_numpy()
+    kept = next(batches)
+    next(batches)
+    assert held(dataset) > before
+    ENDS[end](batches)
+    del batches
+    assert held(dataset) == before
+    first = next(given(dataset).as_numpy())
+    np.testing.assert_array_equal(kept[0]["image"], first[0]["image"])  # a batch outlives its iteration
+
+
+def test_a_batch_that_is_held_is_not_written_to_again(dataset: Dataset) -> None:
+    batches = given(dataset, threads=2).as_numpy()
+    held_batches = [next(batches) for _ in range(12)]
+    fresh = given(dataset, threads=1).as_numpy()
+    for features, _ in held_batches:
+        np.testing.assert_array_equal(features["image"], next(fresh)[0]["image"])
+
+
+def test_a_dropped_tf_data_iterator_lets_go_too(dataset: Dataset) -> None:
+    before = held(dataset)
+    iterator = iter(given(dataset, threads=2).as_tf_data())
+    next(iterator)
+    del iterator
+    assert held(dataset)[:2] == before[:2]
+
+
+def _keys(dataset: Dataset, into: Any) -> None:
+    features, _ = next(given(dataset, threads=2).as_numpy())
+    into.put(features["key"].tolist())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_another_process_reads_the_same(method: str, dataset: Dataset) -> None:
+    expected = next(given(dataset).as_numpy())[0]["key"].tolist()
+    context = multiprocessing.get_context(method)
+    into = context.Queue()
+    process = context.Process(target=_keys, args=(dataset, into))
+    process.start()
+    assert into.get(timeout=120) == expected
+    process.join(30)
+    assert process.exitcode == 0
+
+
+def test_replicas_share_the_batches(dataset: Dataset) -> None:
+    """As two hosts of `tf.distribute` are given their inputs."""
+
+    def keys(context: tf.distribute.InputContext) -> list[list[bytes]]:
+        size = context.get_per_replica_batch_size(4)
+        parts = dataset.training_input(batch_size=size, with_key=True, input_context=context).as_tf_data()
+        return [features["key"].numpy().tolist() for features, _ in parts]
+
+    hosts = [keys(tf.distribute.InputContext(2, host, 2)) for host in range(2)]
+    whole = dataset.training_input(batch_size=4, with_key=True).as_numpy()
+    assert [first + second for first, second in zip(*hosts, strict=True)] == [f["key"].tolist() for f, _ in whole]
+
+
+def test_a_strategy_trains_from_an_input(dataset: Dataset) -> None:
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+
+    def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        size = context.get_per_replica_batch_size(5)
+        return dataset.training_input(batch_size=size, features=["price"], input_context=context).as_tf_data()
+
+    with strategy.scope():
+        model = tf.keras.Sequential([tf.keras.Input([1], name="price"), tf.keras.layers.Dense(2)])
+        model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    batches = strategy.distribute_datasets_from_function(make)
+    assert len(model.fit(batches, epochs=2, steps_per_epoch=2, verbose=0).history["loss"]) == 2
