@@ -1,6 +1,7 @@
 """A training that is killed and goes on ends where one ends that was not: the same batches, the same weights."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from pipeline.manifest import DatasetError
 from pipeline.reader import Input, open_dataset
-from pipeline.reader.keras_callback import FILE, TrainingCheckpoint, load_state, restore_training
+from pipeline.reader.keras_callback import FILE, InputSpeed, TrainingCheckpoint, load_state, restore_training
 from tests import hand_made
 
 EPOCHS = 3
@@ -139,6 +140,32 @@ def test_keras_own_backup_goes_on_at_an_epoch(dataset: Path, tmp_path: Path) -> 
     with pytest.raises(Killed):
         fitted(backup, Watch(1, 3))
     assert_equal(fitted(backup), fitted())
+
+
+def test_logs_tell_how_fast_the_input_is(dataset: Path) -> None:
+    class Slow(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            time.sleep(0.02)
+
+    train = training(dataset, epochs=-1)
+    fitted = model().fit(
+        train.as_tf_data(), epochs=1, steps_per_epoch=20, verbose=0, callbacks=[Slow(), InputSpeed(train)]
+    )
+    assert 0 < fitted.history["rows_per_second"][0] < 2 / 0.02
+    assert 0 <= fitted.history["input_wait"][0] <= 1
+
+
+def test_a_slow_input_is_told_of_once(dataset: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def slow(pixels: Any, rng: Any) -> Any:
+        time.sleep(0.02)
+        return pixels
+
+    train = training(dataset, augment=[slow], threads=1)
+    built = model()
+    built.fit(train.as_tf_data("numpy"), epochs=2, verbose=0, callbacks=[InputSpeed(train)])
+    said = capsys.readouterr().err
+    assert said.count("the input is the bottleneck, waited for") == 1
+    assert "decoding and augmenting pictures: " in said
 
 
 def test_wrong_uses_are_told(dataset: Path, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ class Input:
     Attributes:
         batches_per_epoch: the batches that each host gets in an epoch.
         element_spec: the structure of a batch, an `ArraySpec(shape, dtype, ragged)` for each array.
+        meter: how fast the latest iteration is, of either form; None before the first.
     """
 
     def __init__(self, source: Source) -> None:
@@ -74,6 +75,7 @@ class Input:
         self._latest: Position | None = None
         self.batches_per_epoch = source.of_epoch
         self.element_spec = source.element_spec
+        self.meter: Meter | None = None
 
     def __len__(self) -> int:
         """The batches of an iteration that begins with an epoch. Raises: TypeError where it has no end."""
@@ -93,7 +95,7 @@ class Input:
         Raises:
             DatasetError: a shard is missing or not of its size; while it is iterated over, DamagedRecordError.
         """
-        batches = NumpyBatches(self.source, self._passes.begin())
+        batches = self._begin(self.source)
         self._latest = batches.position
         return batches
 
@@ -111,7 +113,14 @@ class Input:
         if not find_spec("tensorflow"):
             raise DatasetError('TensorFlow is not installed: pip install "recordmill[tf]", or take as_numpy()')
         # Imported here and nowhere else: all the rest works without TensorFlow, and without the seconds that it takes.
-        return importlib.import_module("pipeline.reader.tf_input").as_tf_data(self.source, self._passes, engine)
+        tf_input = importlib.import_module("pipeline.reader.tf_input")
+        return tf_input.as_tf_data(self.source, self._passes, engine, self._begin)
+
+    def _begin(self, source: Source) -> "NumpyBatches":
+        """Begins an iteration over a source of this input's steps."""
+        batches = NumpyBatches(source, self._passes.begin())
+        self.meter = batches.meter
+        return batches
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration give this epoch, from 0; without it, each iteration is the next epoch."""
@@ -164,16 +173,21 @@ class NumpyBatches(Iterator[Batch]):
 
     def __next__(self) -> Batch:
         """Gives the next batch."""
-        with self.meter.waiting():
-            step, batch = next(self._made)
-        self.position.step = step + 1
+        batch = None
+        while batch is None:  # of which nothing is left
+            with self.meter.waiting():
+                step, batch = next(self._made)
+            self.position.step = step + 1
+            self._check_skipped()
         self.meter.count(batch)
+        return batch
+
+    def _check_skipped(self) -> None:
         if self.skipped > self.source.max_skipped:
             raise DamagedRecordError(
                 f"{self.skipped} records could not be read, more than max_skipped={self.source.max_skipped}: "
                 "the log names them; copy the version again, or build again"
             )
-        return batch
 
     def __enter__(self) -> "NumpyBatches":
         return self
@@ -200,16 +214,11 @@ class NumpyBatches(Iterator[Batch]):
         return make_state(self.source.order_facts(), self.step, self.source.consumed(self.step))
 
 
-def _made(source: Source, batches: Batches, steps: Iterator[int]) -> Generator[tuple[int, Batch], None, None]:
-    """Batches with their steps, but for those of which nothing is left."""
+def _made(source: Source, batches: Batches, steps: Iterator[int]) -> Generator[tuple[int, Batch | None], None, None]:
+    """Batches with their steps."""
     if source.workers:
-        made = in_processes(batches, steps, source.workers)
-    else:
-        made = in_order(lambda step: (step, batches(step)), steps, source.threads, source.threads + BATCHES_AHEAD)
-    try:
-        yield from ((step, batch) for step, batch in made if batch is not None)
-    finally:
-        made.close()
+        return in_processes(batches, steps, source.workers)
+    return in_order(lambda step: (step, batches(step)), steps, source.threads, source.threads + BATCHES_AHEAD)
 
 
 def _close(made: Generator[Any, None, None], batches: Batches) -> None:

@@ -12,7 +12,7 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,20 @@ SMALL = 64 << 10  # 64 KiB: below, the allocator of C keeps pages itself
 SPARE = 8  # maps of a size that wait at most: more than that were batches that somebody collected
 
 
+def _private_map(size: int) -> mmap:
+    return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+
+
 class BatchMemory:
     """Gives arrays for batches. Threads may share it; a forked process writes into pages of its own."""
+
+    new_map: ClassVar[Callable[[int], mmap | memoryview]] = staticmethod(_private_map)
+    """Gives memory of so many bytes; a worker process takes it from what it shares with its parent."""
 
     def __init__(self) -> None:
         # Maps by their size in bytes. Single operations on a dict and a list need no lock, and there may be none: the
         # collector can end an array at any point of any thread, also inside `empty`.
-        self._spare: dict[int, list[mmap]] = {}
+        self._spare: dict[int, list[mmap | memoryview]] = {}
         self._closed = False
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
@@ -51,20 +58,20 @@ class BatchMemory:
         self._closed = True
         self._spare.clear()
 
-    def _take(self, size: int) -> mmap:
+    def _take(self, size: int) -> mmap | memoryview:
         try:
             return self._spare[size].pop()
         except LookupError:
-            return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+            return type(self).new_map(size)
 
-    def _keep(self, memory: mmap) -> None:
+    def _keep(self, memory: mmap | memoryview) -> None:
         if not self._closed:
             waiting = self._spare.setdefault(len(memory), [])
             if len(waiting) < SPARE:
                 waiting.append(memory)
 
 
-def _give_back(owner: "weakref.ref[BatchMemory]", memory: mmap) -> None:
+def _give_back(owner: "weakref.ref[BatchMemory]", memory: mmap | memoryview) -> None:
     pool = owner()
     if pool is not None:  # else the map ends here
         pool._keep(memory)

@@ -5,7 +5,7 @@ Both are made in the same order, of the same bytes, with the same random numbers
 
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -22,7 +22,11 @@ ENGINES = ("numpy", "tensorflow")
 FAST = ("simplejpeg", "cv2")
 
 
-def as_tf_data(source: Source, passes: Passes, engine: str | None) -> tf.data.Dataset:
+Begin: TypeAlias = Callable[[Source], NumpyBatches]
+"""Begins the next iteration over a source."""
+
+
+def as_tf_data(source: Source, passes: Passes, engine: str | None, begin: Begin) -> tf.data.Dataset:
     """Gives an input's batches; see `Input.as_tf_data`.
 
     Raises:
@@ -32,15 +36,22 @@ def as_tf_data(source: Source, passes: Passes, engine: str | None) -> tf.data.Da
     if engine not in ENGINES:
         raise DatasetError(f"engine is one of {', '.join(ENGINES)}, got {engine!r}")
     if engine == "numpy":
-        batches = _generated(source, passes)
+        batches = _generated(source, begin)
     else:
         serialized = SerializedSource(source)
-        batches = _generated(serialized, passes)
-        batches = batches.map(model_ready(serialized), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        batches = _generated(serialized, begin)
+        batches = batches.map(model_ready(serialized), num_parallel_calls=source.threads, deterministic=True)
     if _is_whole(source):  # Keras shows its progress by the number of batches
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
         batches = batches.apply(tf.data.experimental.assert_cardinality(count))
-    return batches.prefetch(AHEAD)
+    return batches.prefetch(AHEAD).with_options(_untuned())
+
+
+def _untuned() -> tf.data.Options:
+    """All numbers are given; and TensorFlow's tuning thread makes those wait for seconds who drop an iterator."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return options
 
 
 def _default_engine(source: Source) -> str:
@@ -50,11 +61,11 @@ def _default_engine(source: Source) -> str:
     return "numpy" if all(find_spec(name) for name in FAST) else "tensorflow"
 
 
-def _generated(source: Source, passes: Passes) -> tf.data.Dataset:
+def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
     """The batches of a source; lists of different lengths are pairs of values and splits on their way."""
 
     def iterate() -> Iterator[Any]:
-        return map(_pairs, NumpyBatches(source, passes.begin()))
+        return map(_pairs, begin(source))
 
     flat = tf.data.Dataset.from_generator(iterate, output_signature=mapped(_tensor_spec, source.element_spec))
     if not _has_ragged(source.element_spec):

@@ -100,7 +100,7 @@ def _pickled_error(error: Exception) -> bytes:
 def main(pipe: int, file: int) -> None:
     """Answers requests; the first message is the task. Returns when the parent closes the pipe, or has ended."""
     memory = SharedMemory(file)
-    BatchMemory.new_map = memory.take  # type: ignore[attr-defined]
+    BatchMemory.new_map = memory.take
     with Connection(pipe) as parent:
         try:
             maker = Maker(parent.recv_bytes(), memory)

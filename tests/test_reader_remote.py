@@ -1,0 +1,338 @@
+"""Datasets on object stores: the same batches as from a folder, each block read once, one clear line for what is wrong."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import boto3
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from gcp_storage_emulator.server import create_server
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+from moto.server import ThreadedMotoServer
+
+from pipeline.manifest import Latest
+from pipeline.reader import Dataset, DatasetError, open_dataset
+from pipeline.reader.order import BlockShuffle
+from pipeline.reader.records import Records, ShardFile
+from pipeline.reader.remote_blocks import Range, RecentBlocks
+from pipeline.reader.remote_path import RemotePath
+from pipeline.tfrecord import ShardWriter
+from tests import hand_made
+from tests.test_reader_input import assert_equal
+
+URL = "memory://bucket/out/hand"
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("remote") / "hand"
+    hand_made.write_dataset(output)
+    return output
+
+
+def files(output: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def memory(output: Path) -> Iterator[Any]:
+    store = fsspec.filesystem("memory")
+    store.pipe({f"{URL}/{name}": data for name, data in files(output).items()})
+    yield store
+    store.store.clear()
+
+
+def check_reads_as(local: Dataset, remote: Dataset) -> None:
+    """Compares what two datasets know and give."""
+    assert remote.manifest == local.manifest
+    assert [remote.vocabulary(name) for name in ("text", "colour")] == [
+        ["", "[UNK]", *hand_made.WORDS],
+        ["[UNK]", *hand_made.COLOURS],
+    ]
+    for options in (
+        {"shuffle": "global", "verify": True},
+        {"shuffle": "blocks"},
+        {"shuffle": "none"},
+        {"balance": True},
+    ):
+        mine, other = (one.training_input(batch_size=3, seed=1, epochs=2, **options) for one in (local, remote))
+        assert_equal(tuple(other), tuple(mine))
+    mine, other = (one.evaluation_input("validation", batch_size=2) for one in (local, remote))
+    assert_equal(tuple(other), tuple(mine))
+
+
+def test_a_remote_dataset_is_read_as_a_local_one(memory: Any, output: Path) -> None:
+    check_reads_as(open_dataset(output), open_dataset(URL))
+
+
+@pytest.mark.parametrize(
+    ("path", "version"), [(f"{URL}/", None), (URL, hand_made.VERSION), (f"{URL}/versions/{hand_made.VERSION}", None)]
+)
+def test_what_may_be_opened(memory: Any, path: str, version: str | None) -> None:
+    dataset = open_dataset(path, version)
+    assert (dataset.version, str(dataset.folder)) == (hand_made.VERSION, f"{URL}/versions/{hand_made.VERSION}")
+
+
+def test_what_is_published_later_is_seen(memory: Any) -> None:
+    open_dataset(URL)
+    with pytest.raises(DatasetError, match="has no version 'v2'; there are 2026"):
+        open_dataset(URL, "v2")
+    memory.copy(f"{URL}/versions/{hand_made.VERSION}", f"{URL}/versions/v2", recursive=True)
+    memory.pipe_file(f"{URL}/LATEST", Latest("v2", 2).to_text().encode())
+    assert str(open_dataset(URL).folder) == f"{URL}/versions/v2"
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "message"),
+    [
+        (URL, "v9", f"{URL} has no version 'v9'; there are {hand_made.VERSION}$"),
+        (URL, "../v1", "'../v1' is no version"),
+        (f"{URL}/versions/{hand_made.VERSION}", "v1", "is one version's own folder: leave version='v1' out"),
+        (f"{URL}/versions", None, f"nothing has been published in {URL}/versions yet"),
+        ("memory://nowhere/out", None, "there is no folder memory://nowhere/out$"),
+        ("memory://", None, "nothing has been published in memory: yet"),
+        ("nothing://bucket/out", None, "nothing://bucket/out/dataset.json cannot be read .*: copy the version"),
+    ],
+)
+def test_what_cannot_be_opened_says_why(memory: Any, path: str, version: str | None, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        open_dataset(path, version)
+
+
+@pytest.mark.parametrize(
+    ("inner", "read", "message"),
+    [
+        ("LATEST", lambda _: open_dataset(URL), "nothing has been published"),
+        (f"versions/{hand_made.VERSION}/dataset.json", lambda _: open_dataset(URL), "LATEST names a version .*; there is none"),
+        (f"versions/{hand_made.VERSION}/{hand_made.assets('text')}", lambda one: one.vocabulary("text"), "{} is missing: copy"),
+        (f"versions/{hand_made.VERSION}/hand-train.tfrecord-00000-of-00004", lambda one: one.training_input(batch_size=1), "{} is missing: copy"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named(memory: Any, inner: str, read: Callable[[Dataset], Any], message: str) -> None:
+    dataset = open_dataset(URL)
+    memory.rm_file(f"{URL}/{inner}")
+    with pytest.raises(DatasetError, match=message.format(f"{URL}/{inner}")):
+        read(dataset)
+
+
+def fails(error: Exception) -> Callable[..., Any]:
+    def method(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "message"),
+    [
+        ("info", PermissionError("Forbidden"), f"{URL} cannot be read .Forbidden.: check the address, the credentials"),
+        ("info", RuntimeError("Unable to locate credentials"), f"{URL}/dataset.json cannot be read .Unable to locate"),
+        ("cat_file", PermissionError(13, "Access Denied"), f"{URL}/LATEST cannot be read .Access Denied.: check"),
+        ("cat_file", TimeoutError("timed out"), f"{URL}/LATEST cannot be read .timed out.: check the address"),
+    ],
+)
+def test_a_store_that_refuses(
+    memory: Any, method: str, error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryFileSystem, method, fails(error))
+    with pytest.raises(DatasetError, match=message):
+        open_dataset(URL)
+
+
+def test_a_listing_that_is_refused(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryFileSystem, "glob", fails(PermissionError("Forbidden")))
+    with pytest.raises(DatasetError, match="versions cannot be read .Forbidden."):
+        open_dataset(URL, "v9")
+
+
+def test_parts_of_an_address() -> None:
+    path = RemotePath("s3://bucket/out") / "versions" / "v1"
+    assert (str(path), path.name, str(path.parent)) == ("s3://bucket/out/versions/v1", "v1", "s3://bucket/out/versions")
+
+
+RECORDS, SIZE, BLOCK, GROUP = 600, 3_000, 20, 6
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Iterator[list[ShardFile]]:
+    """Shards in memory, of which the first ends inside a block, and the second holds nothing."""
+    store = fsspec.filesystem("memory")
+    found = []
+    for number, records in enumerate((range(250), range(0), range(250, RECORDS))):
+        file, index = (str(tmp_path / f"{number}.{kind}") for kind in ("tfrecord", "index"))
+        with ShardWriter(file, index) as writer:
+            writer.write([b"%d" % record * (SIZE // 3) for record in records])
+        for path in (file, index):
+            store.pipe_file(path, Path(path).read_bytes())
+        found.append(ShardFile(f"memory://{file}", f"memory://{index}", writer.records, writer.bytes, writer.sha256))
+    yield found
+    store.store.clear()
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each range that is asked for."""
+    sizes: list[int] = []
+    real = MemoryFileSystem.cat_file
+
+    def cat_file(self: Any, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        data: bytes = real(self, path, start, end)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", cat_file)
+    return sizes
+
+
+def epoch(records: Records, threads: int = 2, batch: int = 50) -> None:
+    """Reads all records in the order of blocks, and compares them."""
+    order = BlockShuffle(RECORDS, 1, BLOCK, GROUP).records(0, np.arange(RECORDS))
+    with ThreadPoolExecutor(threads) as pool:
+        for numbers, read in zip(
+            order.reshape(-1, batch), pool.map(records.read, order.reshape(-1, batch)), strict=True
+        ):
+            assert [bytes(data) for data in read] == [b"%d" % number * (SIZE // 3) for number in numbers]
+
+
+def test_a_block_is_read_once(shards: list[ShardFile], fetched: list[int]) -> None:
+    epoch(Records(shards, np.arange(0, RECORDS, BLOCK)))
+    assert sum(fetched) <= 1.1 * sum(shard.bytes for shard in shards)
+    assert len(fetched) == 2 + RECORDS // BLOCK + 1  # two indexes; the block that two shards share is read in two parts
+    fetched.clear()
+    epoch(Records(shards))
+    assert len(fetched) > RECORDS // 3  # without blocks: nearly one for each record
+
+
+@pytest.mark.parametrize("blocks", [[], [0], [0, 250], [7, 300, 599], range(RECORDS)])
+def test_any_blocks(shards: list[ShardFile], fetched: list[int], blocks: Any) -> None:
+    records = Records(shards, np.array(blocks, np.int64))
+    epoch(records)
+    assert sum(fetched) <= 1.1 * sum(shard.bytes for shard in shards)
+    epoch(records)  # from memory
+    assert sum(fetched) <= 1.1 * sum(shard.bytes for shard in shards)
+    records.close()
+    assert bytes(records.read(np.array([3]))[0]) == b"3" * (SIZE // 3)
+
+
+def counting(asked: list[Range]) -> Callable[[Any], list[bytes]]:
+    def read(ranges: list[Range]) -> list[bytes]:
+        asked.extend(ranges)
+        return [bytes(one.end - one.start) for one in ranges]
+
+    return read
+
+
+def test_the_blocks_used_last_are_kept() -> None:
+    asked: list[Range] = []
+    blocks = RecentBlocks(counting(asked), kept=25)
+    first, second, third = (Range("a", start, start + 10) for start in (0, 10, 20))
+    for wanted in ([first, second], [first], [third], [first], [second], [Range("a", 0, 100)], [third]):
+        assert [len(data) for data in blocks.get(wanted)] == [one.end - one.start for one in wanted]
+    assert asked == [first, second, third, second, Range("a", 0, 100), third]
+
+
+def test_threads_wait_for_a_block_that_another_reads() -> None:
+    asked: list[Range] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(ranges: Any) -> list[bytes]:
+        begun.set()
+        assert go_on.wait(10)
+        return counting(asked)(ranges)
+
+    blocks, wanted = RecentBlocks(slow), [Range("a", 0, 10)]
+    with ThreadPoolExecutor(4) as threads:
+        waiting = [threads.submit(blocks.get, wanted) for _ in range(4)]
+        assert begun.wait(10)
+        go_on.set()
+        assert [one.result() for one in waiting] == [[bytes(10)]] * 4
+    assert asked == wanted
+
+
+def test_what_could_not_be_read_is_read_again() -> None:
+    asked: list[Range] = []
+    answers = iter([fails(OSError("cut off")), counting(asked)])
+    blocks, wanted = RecentBlocks(lambda ranges: next(answers)(ranges)), [Range("a", 0, 10), Range("a", 10, 20)]
+    with pytest.raises(OSError, match="cut off"):
+        blocks.get(wanted)
+    assert blocks.get(wanted) == [bytes(10)] * 2
+    assert asked == wanted
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    server = ThreadedMotoServer("127.0.0.1", port=free_port(), verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="set")
+    for name, data in files(output).items():
+        client.put_object(Bucket="set", Key=f"hand/{name}", Body=data)
+    yield "s3://set/hand"
+    server.stop()
+
+
+@pytest.mark.slow
+def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_reads_as(open_dataset(output), open_dataset(s3))
+    for path, message in (
+        ("s3://none/hand", "there is no folder s3://none/hand"),
+        ("s3://set/none", "there is no folder s3://set/none"),
+        ("s3://set/hand/versions", "nothing has been published in s3://set/hand/versions"),
+    ):
+        with pytest.raises(DatasetError, match=message):
+            open_dataset(path)
+    with pytest.raises(DatasetError, match=f"{s3} has no version 'v9'; there are {hand_made.VERSION}$"):
+        open_dataset(s3, "v9")
+
+
+@pytest.mark.slow
+def test_s3_without_credentials(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    with pytest.raises(
+        DatasetError, match="s3://set/hand/dataset.json cannot be read .Unable to locate credentials.: check"
+    ):
+        open_dataset(s3)
+
+
+@pytest.fixture
+def gcs(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    port = free_port()
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    server = create_server("127.0.0.1", port, in_memory=True)
+    server.start()
+    client = storage.Client(project="test", credentials=AnonymousCredentials())
+    bucket = client.create_bucket("set")
+    for name, data in files(output).items():
+        bucket.blob(f"hand/{name}").upload_from_string(data)
+    yield "gs://set/hand"
+    server.stop()
+
+
+@pytest.mark.slow
+def test_gcs(gcs: str, output: Path) -> None:
+    check_reads_as(open_dataset(output), open_dataset(gcs))
+    with pytest.raises(DatasetError, match="there is no folder gs://set/none"):
+        open_dataset("gs://set/none")
