@@ -1,10 +1,12 @@
-"""The examples: each is generated, built and learned from; and what the generator of shapes promises."""
+"""The examples: each is generated, built and learned from, one of them stopped meanwhile; and what the generator of shapes promises."""
 
 import csv
 import hashlib
+import os
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -29,6 +31,7 @@ LEARNED = [
     ("multi_label", 1000, (0.7, 1)),
     ("tabular_and_image", 400, (0, 12)),
     ("text_classification", 800, (0.85, 1)),
+    ("transfer_learning", 600, (0.7, 1)),
 ]
 
 
@@ -42,10 +45,7 @@ def test_a_model_learns_from_the_example(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    example, output = tmp_path / "examples" / name, tmp_path / "out"
-    shutil.copytree(EXAMPLES / name, example)
-    run(example / "generate.py")["generate"](tmp_path / "demo" / name / "data", rows)
-    build_at(example / "dataset.yaml", output, rows)
+    example, output = build_example(name, rows, tmp_path)
     monkeypatch.setattr(sys, "argv", ["train.py", str(output)])
     with pytest.raises(SystemExit, match="the model did not learn"):
         run_untrained(example / "train.py", monkeypatch)
@@ -57,15 +57,44 @@ def test_a_model_learns_from_the_example(
     assert figure[0] <= float(found[1]) <= figure[1], printed
 
 
+@pytest.mark.slow
+def test_a_training_loop_that_is_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
+    example, output = build_example("training_loop", 600, tmp_path, broken=5)
+    train = [sys.executable, str(example / "train.py"), str(output), "--checkpoints"]
+    begun = printed(*train, "stopped", "--stop-after-steps", "40", cwd=tmp_path)
+    assert begun == ["Begins with step 0", "Stopped after step 40: run again to go on"]
+    went_on, whole = printed(*train, "stopped", cwd=tmp_path), printed(*train, "whole", cwd=tmp_path)
+    assert (went_on[0], whole[0]) == ("Begins with step 40", "Begins with step 0")
+    assert went_on[1:] == whole[1:]
+    assert [line.partition(":")[0] for line in whole[1:]] == ["Weights", "Accuracy on the test split"]
+
+
+def printed(*command: str, cwd: Path) -> list[str]:
+    """What a process of its own prints; whatever runs beside it here has no part in its weights."""
+    path = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+    done = subprocess.run(command, cwd=cwd, env=path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def build_example(name: str, rows: int, folder: Path, broken: int = 0) -> tuple[Path, Path]:
+    """Generates and builds an example of so many rows; gives its folder and the dataset's."""
+    shutil.copytree(EXAMPLES, folder / "examples")
+    example, output = folder / "examples" / name, folder / "out"
+    run(example / "generate.py")["generate"](folder / "demo" / name / "data", rows)
+    build_at(example / "dataset.yaml", output, rows, broken)
+    return example, output
+
+
 def run(script: Path, as_module: str = "example") -> dict[str, Any]:
     return runpy.run_path(str(script), run_name=as_module)
 
 
-def build_at(spec: Path, output: Path, rows: int) -> None:
+def build_at(spec: Path, output: Path, rows: int, broken: int) -> None:
     from pipeline.build import build
 
     published = build(load_spec(str(spec)), str(output))
-    assert published.manifest.rows == {"read": rows, "written": rows, "rejected": 0}
+    assert published.manifest.rows == {"read": rows, "written": rows - broken, "rejected": broken}
 
 
 def run_untrained(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:

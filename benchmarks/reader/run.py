@@ -173,7 +173,9 @@ def ratio(runs: Sequence[Run], others: Sequence[Run]) -> float:
 
 
 def compare(title: str, found: dict[str, list[Run]], anchor: str, unit: str, text: bool) -> None:
-    """Prints all pipelines, the fastest first, beside the fastest peer and the anchor."""
+    """Prints all pipelines, if there are any, the fastest first, beside the fastest peer and the anchor."""
+    if not found:
+        return
     order = sorted(found, key=lambda name: -median(rates(found[name])))
     peers = [name for name in order if OURS not in name and name != "memory"]
     others = [name for name in dict.fromkeys((*peers[:1], anchor)) if name in found]
@@ -233,11 +235,11 @@ def threads(bench: Bench) -> None:
     """Our engine with more and more threads, and with worker processes."""
     cores = os.cpu_count() or 1
     counts = sorted({1, 2, cores})
-    cases = [Case("images", f"{OURS}_numpy", {"workers": n}, f"{n} threads") for n in counts]
-    cases += [
-        Case("images", f"{OURS}_numpy", {"workers": 1, "processes": n}, f"{n} processes of 1 thread") for n in counts
-    ]
-    compare("Threads and processes", bench.measure(cases, bench.seconds), "1 threads", "image", text=False)
+    cases = [Case("images", f"{OURS}_numpy", {"workers": n}, f"{OURS} threads={n}") for n in counts]
+    for n in counts:
+        cases.append(Case("images", f"{OURS}_numpy", {"workers": 1, "processes": n}, f"{OURS} workers={n}, threads=1"))
+    found = bench.measure(cases, bench.seconds)
+    compare("Threads and worker processes", found, cases[0].title, "image", text=False)
 
 
 def tune(bench: Bench, task: str) -> None:
