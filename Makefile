@@ -6,6 +6,7 @@ READY := .venv/.ready
 SHAPES := demo/data/images
 NAME := detection
 FRAMEWORKS := bench-data/frameworks
+PEERS := bench-data/peers
 
 .DEFAULT_GOAL := help
 .PHONY: help demo example test test-fast test-frameworks bench bench-reader lint lock clean
@@ -35,6 +36,9 @@ test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX wh
 bench: $(READY)  ## Measure against the anchors; one benchmark: make bench ARGS="images --runs 3"
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
+bench-reader: $(READY) $(PEERS)/.ready  ## Measure the training input beside its peers: make bench-reader ARGS="images --runs 5"
+	$(PEERS)/bin/python benchmarks/reader/run.py $(ARGS)
+
 lint: $(READY)  ## Check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,7 +51,9 @@ lock:  ## Write requirements.lock anew from setup.py; newer versions: make lock 
 	"$$scratch/bin/uv" pip compile setup.py --quiet --extra dev --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --output-file requirements.lock $(ARGS) && \
 	"$$scratch/bin/uv" pip compile setup.py examples/frameworks/requirements.in --quiet --extra fast --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --output-file examples/frameworks/requirements.lock $(ARGS)
+		--generate-hashes --no-emit-index-url --no-header --output-file examples/frameworks/requirements.lock $(ARGS) && \
+	"$$scratch/bin/uv" pip compile benchmarks/reader/requirements.in --quiet --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --output-file benchmarks/reader/requirements.lock $(ARGS)
 
 clean:  ## Remove what was built and cached; .venv and bench-data stay
 	rm -rf demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
@@ -62,9 +68,11 @@ $(READY): requirements.lock setup.py
 	@touch $@
 
 $(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock
-	@echo 'Making $(FRAMEWORKS): about 6 GB, since the wheels of PyTorch bring CUDA'
-	$(PYTHON) -m venv --clear $(FRAMEWORKS)
-	$(FRAMEWORKS)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+$(PEERS)/.ready: benchmarks/reader/requirements.lock
+$(FRAMEWORKS)/.ready $(PEERS)/.ready:
+	@echo 'Making $(@D): 6 to 9 GB, since the wheels of PyTorch bring CUDA'
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 # The generator writes metadata.csv last, so that its presence means the whole folder.

@@ -1,4 +1,4 @@
-"""The examples: each is generated, built and learned from, one of them stopped meanwhile; and what the generator of shapes promises."""
+"""The examples: each is generated, built and learned from; what the generator of shapes promises; an exact resumption."""
 
 import csv
 import hashlib

@@ -1,10 +1,12 @@
 """The batch of each step, in NumPy: what a model is fed, as a function of the step alone."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.reader.counter import Integers
 from pipeline.reader.request import Request
 from pipeline.reader.rows import Chosen, Rows
 from pipeline.reader.tally import Tally
@@ -19,8 +21,8 @@ class Batches(Protocol):
     tally: Tally
     """What the batches took, and how many records were left out."""
 
-    def __call__(self, step: int) -> Batch | None:
-        """Gives the batch of a step, counted from epoch 0; None where all of its records were left out."""
+    def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
+        """Gives the batches of steps, counted from epoch 0; None where all records of one were left out."""
 
     def close(self) -> None:
         """Lets go of files and memory."""
@@ -32,10 +34,13 @@ class SplitBatches:
     def __init__(self, rows: Rows) -> None:
         self.rows, self.tally = rows, rows.tally
 
-    def __call__(self, step: int) -> Batch | None:
-        """Gives the batch of a step."""
-        chosen, weights = choose(self.rows, step)
-        ready, kept = self.rows.read(chosen)
+    def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
+        """Gives the batches of steps."""
+        chosen = [choose(self.rows, step) for step in steps]
+        read = self.rows.read([records for records, _ in chosen])
+        return [self._batch(*of_step, *found) for of_step, found in zip(chosen, read, strict=True)]
+
+    def _batch(self, chosen: Chosen, weights: Any, ready: dict[str, Any], kept: Integers) -> Batch | None:
         if not len(kept) and len(chosen.positions):
             return None
         return structured(self.rows, chosen.keep(kept), ready, None if weights is None else weights[kept])

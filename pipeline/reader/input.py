@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipeline.in_order import in_order
@@ -40,6 +41,8 @@ class Source(Protocol):
     workers: int
     of_epoch: int
     """Steps of an epoch."""
+    steps_together: int
+    """How many steps are made at once."""
     keeps_batches: bool
     """Whether every step gives a batch: with `on_error="skip"` all records of one may be left out."""
     max_skipped: int
@@ -166,7 +169,7 @@ class NumpyBatches(Iterator[Batch]):
     def __init__(self, source: Source, steps: range) -> None:
         self.source = source
         self._batches = source.open()
-        self._made = _made(source, self._batches, iter(steps))
+        self._made = _made(source, self._batches, steps)
         self.position = Position(steps.start)
         self.meter = Meter(self._batches.tally, Makers(source.threads, source.workers))
         self._close = weakref.finalize(self, _close, self._made, self._batches)
@@ -214,11 +217,20 @@ class NumpyBatches(Iterator[Batch]):
         return make_state(self.source.order_facts(), self.step, self.source.consumed(self.step))
 
 
-def _made(source: Source, batches: Batches, steps: Iterator[int]) -> Generator[tuple[int, Batch | None], None, None]:
+def _made(source: Source, batches: Batches, steps: range) -> Generator[tuple[int, Batch | None], None, None]:
     """Batches with their steps."""
+    size = source.steps_together
+    groups = (steps[start : start + size] for start in count(0, size))
+    some = takewhile(len, groups)
     if source.workers:
-        return in_processes(batches, steps, source.workers)
-    return in_order(lambda step: (step, batches(step)), steps, source.threads, source.threads + BATCHES_AHEAD)
+        made = in_processes(batches, some, source.workers)
+    else:
+        made = in_order(lambda group: (group, batches(group)), some, source.threads, source.threads + BATCHES_AHEAD)
+    try:
+        for group, of_group in made:
+            yield from zip(group, of_group, strict=True)
+    finally:
+        made.close()
 
 
 def _close(made: Generator[Any, None, None], batches: Batches) -> None:

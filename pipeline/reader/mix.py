@@ -90,6 +90,7 @@ class MixedSource:
         self.threads, self.workers = threads or sources[0].threads, workers
         self.steps = sources[0].request.steps
         self.of_epoch = sum(source.request.steps.records for source in sources) // self.steps.global_batch
+        self.steps_together = 1
         self.keeps_batches = all(source.keeps_batches for source in sources)
         self.max_skipped = sum(source.max_skipped for source in sources)
         self.element_spec = sources[0].element_spec
@@ -126,8 +127,11 @@ class MixedBatches:
         self.rows, self.tally = rows, rows[0].tally
         self._quotas, self._seed = quotas, seed
 
-    def __call__(self, step: int) -> Batch | None:
-        """Gives the batch of a step, counted from the first."""
+    def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
+        """Gives the batches of steps, counted from the first."""
+        return [self._batch(step) for step in steps]
+
+    def _batch(self, step: int) -> Batch | None:
         steps = self.rows[0].request.steps
         start = step * steps.global_batch + steps.host_index * steps.batch_size
         positions = np.arange(start, start + steps.batch_size)
@@ -164,7 +168,7 @@ def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[s
     parts = []
     for epoch in np.unique(epochs).tolist():
         of_epoch = epochs == epoch
-        ready, kept = rows.read(rows.choose(epoch, positions[of_epoch]))
+        ((ready, kept),) = rows.read([rows.choose(epoch, positions[of_epoch])])
         parts.append((places[of_epoch][kept], ready))
     return parts
 

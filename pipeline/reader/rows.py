@@ -5,7 +5,7 @@ A row that cannot be read is an error that says where it lies, or, with `on_erro
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pipeline.manifest import DatasetError
 from pipeline.reader import wire
-from pipeline.reader.columns import Bytes, RowError
+from pipeline.reader.columns import Bytes, Column, Ragged, RowError
 from pipeline.reader.counter import Integers, combine, uniform
 from pipeline.reader.finish import finish
 from pipeline.reader.memory import BatchMemory
@@ -44,6 +44,12 @@ class Chosen(NamedTuple):
     numbers: Integers
     """In the shards: int64 [rows]."""
 
+    @staticmethod
+    def joined(batches: Sequence["Chosen"]) -> "Chosen":
+        """The records of several batches, of one epoch or more; it is only read."""
+        parts = [(chosen.positions, chosen.numbers) for chosen in batches]
+        return Chosen(batches[0].epoch, *map(np.concatenate, zip(*parts, strict=True)))
+
     def keep(self, rows: Any) -> "Chosen":
         """The rows that a mask or indices choose."""
         return Chosen(self.epoch, self.positions[rows], self.numbers[rows])
@@ -60,6 +66,7 @@ class Rows:
         self.memory = BatchMemory()
         self._stored = stored_features(request.features, with_key=request.given.with_key)
         self._selected = Selected(request.ranges)
+        self._stage = "decoding" if pictures_of(request.features) else "finishing"
         self._order: Order | None = None
         self._lock = threading.Lock()
         self.tally = tally or Tally()
@@ -71,13 +78,29 @@ class Rows:
         """The records at positions of an epoch."""
         return Chosen(epoch, positions, self._selected.records(self.order.records(epoch, positions)))
 
-    def read(self, chosen: Chosen) -> tuple[dict[str, Any], Integers]:
-        """Gives the model-ready arrays of records, by the parts' names, and the places of the rows that are in them.
+    def read(self, batches: Sequence[Chosen]) -> list[tuple[dict[str, Any], Integers]]:
+        """Gives the model-ready arrays of each batch, by the parts' names, and the places of the rows that are in them.
+
+        The records of all batches are read and parsed together: of small records, that takes a third of the time.
 
         Raises:
-            DamagedRecordError: a record cannot be read, or too many of them.
+            DamagedRecordError: a record cannot be read.
         """
-        return self.without_damaged(chosen, self._ready)
+        try:
+            columns = self._columns(Chosen.joined(batches)) if len(batches) > 1 else None
+        except RowError:  # each batch alone then says which record it is
+            columns = None
+        ends = np.cumsum([0, *(len(chosen.positions) for chosen in batches)]).tolist()
+        parts = zip(batches, ends, ends[1:], strict=False)
+        return [self._read_one(chosen, columns and _between(columns, *span)) for chosen, *span in parts]
+
+    def _read_one(self, chosen: Chosen, columns: dict[str, Column] | None) -> tuple[dict[str, Any], Integers]:
+        if columns is not None:
+            try:
+                return self._finished(chosen, columns), np.arange(len(chosen.positions))
+            except RowError:  # its row is found below
+                pass
+        return self.without_damaged(chosen, lambda good: self._finished(good, self._columns(good)))
 
     def payloads(self, chosen: Chosen) -> Bytes:
         """The serialized examples. Raises: RowError."""
@@ -174,14 +197,28 @@ class Rows:
         LOG.warning("%s; it is left out", said)
         self.tally.add({SKIPPED: 1})
 
-    def _ready(self, chosen: Chosen) -> dict[str, Any]:
-        request = self.request
+    def _columns(self, chosen: Chosen) -> dict[str, Column]:
         payloads = self.payloads(chosen)
         with self.tally.timed("parsing"):
-            columns = wire.parse(payloads, self._stored)
+            return wire.parse(payloads, self._stored)
+
+    def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
+        request = self.request
         augment = {
             name: Augment(request.augment[name], values, name in request.masks)
             for name, values in self.parameters(chosen).items()
         }
-        with self.tally.timed("decoding" if pictures_of(request.features) else "finishing"):
+        with self.tally.timed(self._stage):
             return finish(request.features, columns, request.finish, augment=augment, memory=self.memory)
+
+
+def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:
+    """The columns of some rows."""
+    return {name: _part(column, start, end) for name, column in columns.items()}
+
+
+def _part(column: Column, start: int, end: int) -> Column:
+    if not isinstance(column, Ragged):
+        return column[start:end]
+    first, last = column.splits[start], column.splits[end]
+    return Ragged(column.values[first:last], column.splits[start : end + 1] - first)

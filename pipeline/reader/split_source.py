@@ -5,10 +5,13 @@ from typing import Any
 
 from pipeline.manifest import DatasetError
 from pipeline.reader.batches import SplitBatches, in_structure
-from pipeline.reader.request import Request
+from pipeline.reader.request import Request, pictures_of
 from pipeline.reader.rows import Rows
 from pipeline.reader.specs import ArraySpec, feature_specs
 from pipeline.reader.tally import Tally
+
+BYTES_TOGETHER = 256 << 10  # 256 KiB of records: the steps of NumPy then cost little beside what they work on
+MOST_TOGETHER = 16  # steps
 
 
 class SplitSource:
@@ -21,6 +24,7 @@ class SplitSource:
         self.threads = request.threads
         self.workers = request.given.workers
         self.of_epoch = request.steps.of_epoch
+        self.steps_together = _steps_together(request)
         self.keeps_batches = request.given.on_error == "raise"
         self.max_skipped = request.given.max_skipped
         self.element_spec = element_spec(request)
@@ -62,3 +66,9 @@ def element_spec(request: Request) -> Any:
     except ValueError as error:
         raise DatasetError(str(error)) from None
     return in_structure(request, specs, label, ArraySpec((request.rows,), "float32"))
+
+
+def _steps_together(request: Request) -> int:
+    """How many steps are made at once: more than one only of small records."""
+    of_batch = request.steps.batch_size * request.bytes // max(1, sum(shard.records for shard in request.shards))
+    return 1 if pictures_of(request.features) else max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))

@@ -50,8 +50,11 @@ class SerializedBatches:
     def __init__(self, rows: Rows) -> None:
         self.rows, self.tally = rows, rows.tally
 
-    def __call__(self, step: int) -> dict[str, Any] | None:
-        """Gives the batch of a step."""
+    def __call__(self, steps: Sequence[int]) -> list[dict[str, Any] | None]:
+        """Gives the batches of steps."""
+        return [self._batch(step) for step in steps]
+
+    def _batch(self, step: int) -> dict[str, Any] | None:
         chosen, weights = choose(self.rows, step)
         payloads, kept = self.rows.without_damaged(chosen, self.rows.payloads)
         if not len(kept) and len(chosen.positions):

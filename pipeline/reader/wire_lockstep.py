@@ -82,9 +82,9 @@ class _Heads:
         """Takes a feature's name, and its kind if its values are wanted; without a name it is of whole records."""
         self._name, self._kind = name, kind
         width = len(self._make(LIMIT - 1))
-        # Pages of zeros that nothing is written to take no memory.
+        # Pages of zeros that nothing is written to take no memory. A length of 0 is not known yet.
         self._heads = np.zeros(LIMIT, f"V{width}")
-        self._lengths = np.zeros(LIMIT, np.int64)
+        self._lengths = np.zeros(LIMIT, np.uint8)
         self._masks = np.tri(width + 1, width, -1, np.uint8) * np.uint8(255)
         self.full = 0 if kind is None or name is None else len(name) + 10
         """The least size of a feature with a list that has a field; 0 where its values are not wanted."""

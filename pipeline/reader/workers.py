@@ -30,6 +30,7 @@ from pipeline.reader.tally import tally_of
 from pipeline.reader.worker_main import Answer
 
 Made = TypeVar("Made")
+Asked = TypeVar("Asked")
 
 AHEAD = 2  # batches of a worker: one in the making, and one that waits or is next
 COMMAND = """
@@ -42,14 +43,14 @@ main(int(pipe), int(file))
 
 
 def in_processes(
-    make: Callable[[int], Made], steps: Iterator[int], workers: int
-) -> Generator[tuple[int, Made], None, None]:
+    make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int
+) -> Generator[tuple[Asked, Made], None, None]:
     """Gives each step with its batch, in the order of the steps; no steps give nothing.
 
     The processes end with the iterator, or when it is dropped.
 
     Args:
-        make: gives the batch of a step. It is pickled; its `tally`, if it has one, sums what all workers count.
+        make: gives the batch, or the batches, of what it is asked for. It is pickled; its `tally`, if it has one, sums what all workers count.
         steps: taken one by one as room is made.
         workers: how many processes; at most two batches each are under way.
 
@@ -71,13 +72,13 @@ def in_processes(
 
 
 def _in_turn(
-    make: Callable[[int], Made], steps: Iterator[int], pool: list["_Worker"]
-) -> Generator[tuple[int, Made], None, None]:
+    make: Callable[[Asked], Made], steps: Iterator[Asked], pool: list["_Worker"]
+) -> Generator[tuple[Asked, Made], None, None]:
     """Asks the workers in turn, so that the batches come in the steps' order."""
     tally = tally_of(make)
-    asked: deque[tuple[int, _Worker]] = deque()
+    asked: deque[tuple[Asked, _Worker]] = deque()
 
-    def oldest() -> tuple[int, Made]:
+    def oldest() -> tuple[Asked, Made]:
         step, worker = asked.popleft()
         batch, counts = worker.batch()
         tally.add(counts)
@@ -113,7 +114,7 @@ class _Worker:
         with suppress(ConnectionError):  # it has died: `batch` tells, after those batches that it made
             self._pipe.send_bytes(task)
 
-    def ask(self, step: int) -> None:
+    def ask(self, step: Any) -> None:
         """Asks for a batch, and says which memory may be used again."""
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
         with suppress(ConnectionError):
