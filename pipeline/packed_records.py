@@ -1,4 +1,4 @@
-"""The documents of a shard as packed Examples: the row's ids, each document's length, and the first document's key.
+"""The documents of a shard as packed Examples: the row's ids as bytes, each document's length, the first one's key.
 
 >>> packing = PackedRecords("text", 1024)                              # doctest: +SKIP
 >>> records = [record for batch in batches for record in packing.add(*batch)]  # doctest: +SKIP
@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from pipeline.examples import encode
-from pipeline.text_packing import Ids, Row, RowPacker
+from pipeline.text_packing import Row, RowPacker
 from transforms.stored import part_name
 
 
@@ -48,12 +48,9 @@ class PackedRecords:
             return []
         self._documents += sum(row.documents for row in rows)
         self._ids += sum(sum(row.lengths) for row in rows)
+        lengths = [len(row.lengths) for row in rows]
         parts = {
-            "": _ragged([np.concatenate(row.pieces) for row in rows]),
-            "lengths": _ragged([np.array(row.lengths) for row in rows]),
+            "": tf.constant([np.concatenate(row.pieces).astype("<i4").tobytes() for row in rows]),
+            "lengths": tf.RaggedTensor.from_row_lengths(np.concatenate([row.lengths for row in rows]), lengths),
         }
         return encode([row.key for row in rows], {part_name(self._feature, part): of for part, of in parts.items()})
-
-
-def _ragged(rows: Sequence[Ids]) -> tf.RaggedTensor:
-    return tf.RaggedTensor.from_row_lengths(np.concatenate(rows), [len(row) for row in rows], validate=False)

@@ -1,4 +1,4 @@
-"""The examples: each is generated, built and learned from; what the generator of shapes promises; an exact resumption."""
+"""The examples: each is generated, built and learned from, one after a stop; what the generator of shapes promises."""
 
 import csv
 import hashlib

@@ -47,6 +47,11 @@ def columns(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -> d
     return found
 
 
+def ids(*numbers: int) -> bytes:
+    """A row of a text that the build packed."""
+    return np.array(numbers, "<i4").tobytes()
+
+
 def _values(values: Sequence[Any], dtype: str) -> Any:
     return [memoryview(value) for value in values] if dtype == "bytes" else np.array(values, DTYPES[dtype])
 
@@ -97,7 +102,10 @@ def check_same(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -
         ({"kind": "own", "stored": "int64", "shape": None}, {"x": LISTS}),
         (TEXT, {"x": LISTS}),
         ({**TEXT, "max_length": 2, "keep_length": True}, {"x": LISTS, "x_length": [3, 0, 9]}),
-        ({**TEXT, "packed": 6}, {"x": [[1, 2, 3], [], [1, 2, 3, 4, 5, 6]], "x_lengths": [[1, 2], [], [3, 1, 2]]}),
+        (
+            {**TEXT, "packed": 6},
+            {"x": [ids(1, 2, 3), ids(), ids(1, 2, 3, 4, 5, 6)], "x_lengths": [[1, 2], [], [3, 1, 2]]},
+        ),
     ],
     ids=lambda value: value.get("kind"),
 )  # fmt: skip
@@ -211,7 +219,7 @@ def test_boxes_move_with_their_picture_and_others_stay() -> None:
     [
         ({"kind": "boxes", "image": "y"}, {"x": [[0] * 4, [0] * 3]}, 1, "'x' holds 3 numbers"),
         ({**TAGS, "read": "multi_hot", "vocabulary_size": 2}, {"x": [[1], [], [0, 2]]}, 2, "'x' holds the id 2, of 2"),
-        ({**TEXT, "packed": 4}, {"x": [[1], [1, 2]], "x_lengths": [[1], [1, 2]]}, 1, "'x' has 2 ids .* are of 3"),
+        ({**TEXT, "packed": 4}, {"x": [ids(1), ids(1, 2)], "x_lengths": [[1], [1, 2]]}, 1, "'x' has 2 ids .* are of 3"),
         ({**IMAGE, "encoding": "raw"}, {"x": [PIXELS[0].tobytes(), b"abc"]}, 1, "'x' cannot .* 3 bytes, not 105"),
     ],
     ids=["boxes", "multi_hot", "packed", "raw"],

@@ -101,6 +101,18 @@ def test_packing_loses_nothing_and_fills_rows(lists: list[list[int]], width: int
         assert (np.diff(row)[np.diff(segments) == 0][: segments.astype(bool).sum() - len(starts)] == 1).all()
 
 
+def as_stored(ids: list[int]) -> bytes:
+    """A row of a text that the build packed."""
+    return np.array(ids, "<i4").tobytes()
+
+
+def test_bytes_that_are_no_ids_are_an_error() -> None:
+    stored = {"": [as_stored([7]), b"abc"], "lengths": ragged([[1], [1]])}
+    with pytest.raises(RowError, match="'x' has 3 bytes, which are no ids of 4 bytes each") as raised:
+        texts("x", {**DESCRIPTION, "packed": 4}, stored, FinishOptions(), np.empty)
+    assert raised.value.row == 1
+
+
 def test_texts_without_a_length_cannot_be_packed() -> None:
     with pytest.raises(ValueError, match="'x', which has no max_length, give text_length"):
         ready([[1]], text="packed")
@@ -110,7 +122,7 @@ def test_texts_without_a_length_cannot_be_packed() -> None:
     ("lengths", "row"), [([[1], [3]], 1), ([[2], [2]], 0), ([[2, -1], [2]], 0), ([[1], []], 1)], ids=str
 )
 def test_rows_that_were_packed_otherwise_are_errors(lengths: list[list[int]], row: int) -> None:
-    stored = {"": ragged([[7], [8, 9]]), "lengths": ragged(lengths)}
+    stored = {"": [as_stored([7]), as_stored([8, 9])], "lengths": ragged(lengths)}
     with pytest.raises(RowError, match="'x' has . ids in a row of 4, and its texts are of") as raised:
         texts("x", {**DESCRIPTION, "packed": 4}, stored, FinishOptions(), np.empty)
     assert raised.value.row == row
@@ -118,7 +130,7 @@ def test_rows_that_were_packed_otherwise_are_errors(lengths: list[list[int]], ro
         texts(
             "x",
             {**DESCRIPTION, "packed": 1},
-            {"": ragged([[8, 9]]), "lengths": ragged([[2]])},
+            {"": [as_stored([8, 9])], "lengths": ragged([[2]])},
             FinishOptions(),
             np.empty,
         )

@@ -113,6 +113,8 @@ def parse(
         tf.errors.InvalidArgumentError: a record is no Example, or lacks a feature.
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
+    packed = [name for name, description in features.items() if "packed" in description]
+    stored |= {name: text.unpacked(stored[name]) for name in packed}
     ready = finish(features, stored, options, augment)
     for tensor in ready.values():  # padding and decoding lose what is known of the number of rows
         if isinstance(tensor, tf.Tensor):

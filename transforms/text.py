@@ -100,6 +100,13 @@ def finish(description: Options, stored: Parts) -> Parts:
     return {"": padded, **inner}
 
 
+def unpacked(encoded: tf.Tensor) -> tf.RaggedTensor:
+    """The ids of packed rows, strings of shape [rows] as records hold them: ragged int64 [rows, None]."""
+    ids = tf.io.decode_raw(tf.strings.reduce_join(encoded), tf.int32)
+    lengths = tf.cast(tf.strings.length(encoded), tf.int64) // tf.int32.size
+    return tf.RaggedTensor.from_row_lengths(tf.cast(ids, tf.int64), lengths, validate=False)
+
+
 def _inside(lengths: tf.RaggedTensor) -> Parts:
     """Of each id of packed rows: which of the row's documents it belongs to, from 1, and its place there, from 0."""
     each = lengths.flat_values

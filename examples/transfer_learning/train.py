@@ -27,21 +27,20 @@ with contextlib.ExitStack() as screen:
     from transforms.augment import CenterCrop, RandomFlip, RandomResizedCrop
 
 SIDE = 224
-BATCH_ROWS = 16
 FEW = "train[:10%]"  # the records with the new label
 AUGMENT = [RandomResizedCrop(SIDE, area=(0.6, 1.0)), RandomFlip()]
+# Pixels as they are stored: a quarter of the bytes of floats on their way to the device.
+BATCHES: dict[str, Any] = {"batch_size": 16, "features": ["image"], "dtype": "uint8"}
 
 
 def training(dataset: Dataset, label: str, split: str = "train") -> Input:
-    """Random crops, as bytes: a quarter of what floats take on their way to the device."""
-    options: dict[str, Any] = {"features": ["image"], "label": label, "dtype": "uint8", "augment": AUGMENT}
-    return dataset.training_input(split, batch_size=BATCH_ROWS, seed=1, **options)
+    """Random crops."""
+    return dataset.training_input(split, seed=1, label=label, augment=AUGMENT, **BATCHES)
 
 
 def evaluation(dataset: Dataset, label: str, split: str) -> Input:
     """The middle of each picture."""
-    options: dict[str, Any] = {"features": ["image"], "label": label, "dtype": "uint8", "augment": [CenterCrop(SIDE)]}
-    return dataset.evaluation_input(split, batch_size=BATCH_ROWS, **options)
+    return dataset.evaluation_input(split, label=label, augment=[CenterCrop(SIDE)], **BATCHES)
 
 
 def small_backbone() -> keras.Model:
@@ -54,7 +53,7 @@ def small_backbone() -> keras.Model:
 
 
 def with_head(backbone: keras.Model, dataset: Dataset, label: str) -> keras.Model:
-    """Takes pictures as bytes, normalizes them where the model runs, and tells a label's classes."""
+    """Takes pixels, 0..255, normalizes them where the model runs, and gives the scores of a label's classes."""
     image = keras.Input([SIDE, SIDE, 3], name="image")
     description = dataset.features["image"]
     normal = layers.Rescaling(description["scale"], -np.multiply(description["offset"], description["scale"]))(image)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from pipeline.columns import Column, ColumnType
-from pipeline.kinds.base import Description, Feature, tfds_sequence
+from pipeline.kinds.base import Description, Feature, tfds_scalar, tfds_sequence
 from pipeline.kinds.text_rules import check_alone, check_shared
 from pipeline.options import Options
 from transforms.text_options import (
@@ -156,7 +156,7 @@ class Text(Feature):
         named = self.needs_model or has_vocabulary(self.model_dump())
         return {
             "kind": self.kind,
-            "stored": "int64",
+            "stored": "bytes" if self.pack else "int64",
             "length": "varying",
             "max_length": self.max_length,
             **({"vocabulary": statistics["vocabulary"]} if named else {}),
@@ -180,8 +180,8 @@ class Text(Feature):
         return {key: value for key, value in (ids | asked).items() if value is not None}
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A sequence of int64."""
-        return tfds_sequence("int64")
+        """A sequence of int64; of packed documents, the ids' bytes."""
+        return tfds_scalar("string") if self.pack else tfds_sequence("int64")
 
     def tfds_part(self, part: str, description: Description) -> dict[str, Any]:
         """The true length is one number, the lengths of packed documents are any number."""

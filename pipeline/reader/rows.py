@@ -123,7 +123,9 @@ class Rows:
         Features share their random numbers, so that a picture and its mask move together.
         """
         changes = self.request.augment
-        drawn = self._draws(chosen, AUGMENT, max(map(lanes, changes.values()), default=0))
+        if not changes:
+            return {}
+        drawn = self._draws(chosen, AUGMENT, max(map(lanes, changes.values())))
         return {name: parameters(some, drawn[:, : lanes(some)]) for name, some in changes.items()}
 
     def mixed(self, chosen: Chosen) -> tuple[npt.NDArray[np.float64], ...]:

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.reader.columns import Ragged, RowError
+from pipeline.reader.columns import Bytes, Ragged, RowError
 from pipeline.reader.memory import Array, Empty
 from transforms.finish_options import FinishOptions
 
 Description = Mapping[str, Any]
+ID = np.dtype("<i4")
+"""Of ids in packed rows."""
+WIDE = 128  # values a row: above, rows are copied one by one; below, all at once by a mask
 
 
 def texts(
@@ -44,7 +47,7 @@ def texts(
     """
     ids, padding, length = stored[""], description["padding_id"], options.length_of(description)
     if "packed" in description:
-        return packed_rows(name, ids, stored["lengths"], description["packed"], padding, empty)
+        return packed_rows(name, unpacked(name, ids), stored["lengths"], description["packed"], padding, empty)
     if options.text == "packed":
         if length is None:
             raise ValueError(f"to pack '{name}', which has no max_length, give text_length, the ids of a row")
@@ -65,7 +68,8 @@ def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Arra
         empty: where the result lies.
     """
     width = int(rows.lengths().max(initial=0)) if length is None else length
-    return _filled(mask(rows, width), cut(rows, width).values, padding, empty)
+    kept = cut(rows, width)
+    return _filled(kept, empty((len(kept.splits) - 1, width, *kept.values.shape[1:]), kept.values.dtype), padding)
 
 
 def mask(rows: Ragged, length: int) -> Array:
@@ -104,6 +108,16 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
     return Ragged(ids, _splits(lengths[order])[texts_of_row]), Ragged(lengths[order], texts_of_row)
 
 
+def unpacked(name: str, encoded: Bytes) -> Ragged:
+    """The ids of rows that the build packed, int32 in bytes. Raises: RowError."""
+    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    wrong = np.flatnonzero(sizes % ID.itemsize)
+    if len(wrong):
+        row = int(wrong[0])
+        raise RowError(row, f"'{name}' has {sizes[row]} bytes, which are no ids of {ID.itemsize} bytes each")
+    return Ragged(np.frombuffer(b"".join(encoded), ID), _splits(sizes // ID.itemsize))
+
+
 def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:
     """Pads rows that hold several texts each, and tells the texts apart.
 
@@ -127,11 +141,15 @@ def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: in
     segments = 1 + np.arange(len(lengths.values)) - np.repeat(lengths.splits[:-1], lengths.lengths())
     positions = np.arange(len(ids.values), dtype=np.int32)
     positions -= np.repeat(starts[:-1].astype(np.int32), lengths.values)
-    there = mask(ids, width)
+    segments = np.repeat(segments.astype(np.int32), lengths.values)
+
+    def filled(values: Array, padding: int, dtype: type) -> Array:
+        return _filled(Ragged(values, ids.splits), empty((len(ids.splits) - 1, width), dtype), padding)
+
     return {
-        "": _filled(there, ids.values, padding, empty),
-        "segments": _filled(there, np.repeat(segments.astype(np.int32), lengths.values), 0, empty),
-        "positions": _filled(there, positions, 0, empty),
+        "": filled(ids.values, padding, np.int64),
+        "segments": filled(segments, 0, np.int32),
+        "positions": filled(positions, 0, np.int32),
     }
 
 
@@ -145,10 +163,15 @@ def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int) -> None:
         raise RowError(row, message)
 
 
-def _filled(there: Array, values: Array, padding: Any, empty: Empty) -> Array:
-    full = empty((*there.shape, *values.shape[1:]), values.dtype)
-    full.fill(padding)
-    full[there] = values
+def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
+    """Writes rows, none longer than the array is wide, into an array, and the padding after them."""
+    if len(rows.values) < WIDE * len(full):
+        full.fill(padding)
+        full[mask(rows, full.shape[1])] = rows.values
+        return full
+    for out, start, end in zip(full, rows.splits.tolist(), rows.splits[1:].tolist(), strict=False):
+        out[: end - start] = rows.values[start:end]
+        out[end - start :] = padding
     return full
 
 

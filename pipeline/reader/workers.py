@@ -50,7 +50,8 @@ def in_processes(
     The processes end with the iterator, or when it is dropped.
 
     Args:
-        make: gives the batch, or the batches, of what it is asked for. It is pickled; its `tally`, if it has one, sums what all workers count.
+        make: gives the batch, or batches, that it is asked for. It is pickled; its `tally`, if there is one, sums what
+            all workers count.
         steps: taken one by one as room is made.
         workers: how many processes; at most two batches each are under way.
 
