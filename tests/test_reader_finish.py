@@ -16,6 +16,7 @@ from pipeline.reader.memory import BatchMemory
 from tests.hand_made import encoded
 from transforms.augment import RandomFlip, check
 from transforms.finish import finish as finish_in_tensorflow
+from transforms.finish import unpacked
 from transforms.finish_options import Augment, FinishOptions
 from transforms.stored import stored_features
 
@@ -77,7 +78,8 @@ def check_same(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -
     """Both engines give the same of these rows, and of none."""
     for some in (rows, {name: values[:0] for name, values in rows.items()}):
         stored = columns(features, some)
-        theirs = finish_in_tensorflow(features, {name: tensor(column) for name, column in stored.items()})
+        parsed = unpacked(features, {name: tensor(column) for name, column in stored.items()})
+        theirs = finish_in_tensorflow(features, parsed)
         check_equal(finish(features, stored, FinishOptions(), memory=BatchMemory()), theirs)
     return finish(features, columns(features, rows), FinishOptions())
 

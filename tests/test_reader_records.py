@@ -327,6 +327,7 @@ def s3(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     server = ThreadedMotoServer("127.0.0.1", port=port, verbose=False)
     server.start()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
     client = boto3.client("s3")
     client.create_bucket(Bucket="set")
     for shard in shards:

@@ -286,6 +286,7 @@ def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.start()
     host, port = server.get_host_and_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
     client = boto3.client("s3")
     client.create_bucket(Bucket="set")
     for name, data in files(output).items():
@@ -326,6 +327,7 @@ def test_s3_without_credentials(s3: str, tmp_path: Path, monkeypatch: pytest.Mon
 def gcs(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     port = free_port()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    fsspec.get_filesystem_class("gs").clear_instance_cache()
     server = create_server("127.0.0.1", port, in_memory=True)
     server.start()
     client = storage.Client(project="test", credentials=AnonymousCredentials())

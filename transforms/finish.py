@@ -95,6 +95,12 @@ def _with_pictures(
     return boxes.augmented(parts, image.sides(features[name], stored[name], turns), augment)
 
 
+def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Makes of what records hold what the transform graph gave: the bytes of packed texts become ids."""
+    packed = [name for name, description in features.items() if "packed" in description]
+    return {**parsed, **{name: text.unpacked(parsed[name]) for name in packed}}
+
+
 def parse(
     features: Features,
     serialized: tf.Tensor,
@@ -113,9 +119,7 @@ def parse(
         tf.errors.InvalidArgumentError: a record is no Example, or lacks a feature.
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
-    packed = [name for name, description in features.items() if "packed" in description]
-    stored |= {name: text.unpacked(stored[name]) for name in packed}
-    ready = finish(features, stored, options, augment)
+    ready = finish(features, unpacked(features, stored), options, augment)
     for tensor in ready.values():  # padding and decoding lose what is known of the number of rows
         if isinstance(tensor, tf.Tensor):
             tensor.set_shape([serialized.shape[0], *tensor.shape[1:]])
