@@ -109,10 +109,10 @@ def test_blocks_are_read_a_group_at_a_time() -> None:
 
 def test_blocks_are_worth_a_request_and_groups_are_bounded() -> None:
     texts, pictures, huge = (block_shuffle(10_000, 0, 10_000 * size) for size in (256, 100_000, 10 << 20))
-    assert texts._block * 256 == 1 << 20
-    assert pictures._block * 100_000 <= 1 << 20
+    assert texts.block * 256 == 1 << 20
+    assert pictures.block * 100_000 <= 1 << 20
     assert pictures._in_group * 100_000 <= 64 << 20
-    assert (huge._block, huge._in_group) == (1, 6)
+    assert (huge.block, huge._in_group) == (1, 6)
 
 
 def test_buckets_hold_records_of_like_sizes() -> None:

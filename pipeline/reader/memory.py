@@ -11,6 +11,7 @@ TensorFlow take an array as it is, without a copy.
 import math
 import weakref
 from collections.abc import Callable, Sequence
+from functools import cache
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any, ClassVar, TypeAlias
 
@@ -36,6 +37,7 @@ class BatchMemory:
     """Gives memory of so many bytes; a worker process takes it from what it shares with its parent."""
 
     def __init__(self) -> None:
+        _keep_freed_memory()
         # Maps by their size in bytes. Single operations on a dict and a list need no lock, and there may be none: the
         # collector can end an array at any point of any thread, also inside `empty`.
         self._spare: dict[int, list[mmap | memoryview]] = {}
@@ -69,6 +71,16 @@ class BatchMemory:
             waiting = self._spare.setdefault(len(memory), [])
             if len(waiting) < SPARE:
                 waiting.append(memory)
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Makes glibc keep what is freed for what is allocated next, once a process.
+
+    By default it hands larger pieces back to the kernel and faults them in again. A large piece that was freed raises
+    the sizes from which it does so (`mallopt`, M_MMAP_THRESHOLD: dynamic, to 32 MiB at most).
+    """
+    np.empty((32 << 20) - 8192, np.uint8)
 
 
 def _give_back(owner: "weakref.ref[BatchMemory]", memory: mmap | memoryview) -> None:

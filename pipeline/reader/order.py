@@ -63,7 +63,7 @@ class BlockShuffle:
     def __init__(self, size: int, seed: int, block: int, group: int) -> None:
         """Takes the records of a block, and the blocks of a group."""
         self.size = size
-        self._seed, self._block = seed, block
+        self._seed, self.block = seed, block
         self._in_blocks = size // block * block
         self._in_group = block * group
 
@@ -76,10 +76,10 @@ class BlockShuffle:
             size = min(self._in_group, self.size - start)
             within = Permutation(size, combine(self._seed, WITHIN, epoch, group))
             places[groups == group] = start + within(positions[groups == group] - start)
-        blocks = Permutation(self._in_blocks // self._block, combine(self._seed, BLOCKS, epoch))
+        blocks = Permutation(self._in_blocks // self.block, combine(self._seed, BLOCKS, epoch))
         inside = places < self._in_blocks
         found = places.copy()
-        found[inside] = blocks(places[inside] // self._block) * self._block + places[inside] % self._block
+        found[inside] = blocks(places[inside] // self.block) * self.block + places[inside] % self.block
         return found
 
 

@@ -81,8 +81,9 @@ class Request:
 
     @property
     def bytes(self) -> int:
-        """Of all shards."""
-        return sum(shard.bytes for shard in self.shards)
+        """Of the records to read, by the mean of all in the shards."""
+        records = sum(shard.records for shard in self.shards)
+        return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, records)
 
     @property
     def threads(self) -> int:

@@ -20,6 +20,7 @@ from pipeline.reader.memory import BatchMemory
 from pipeline.reader.order import Ahead, Balanced, Bucketed, GlobalShuffle, InOrder, Order, Selected, block_shuffle
 from pipeline.reader.pictures import Augment
 from pipeline.reader.records import Records
+from pipeline.reader.remote_blocks import KEPT
 from pipeline.reader.request import Request, pictures_of
 from pipeline.reader.tally import SKIPPED, Tally
 from transforms.augment import lanes, parameters
@@ -62,10 +63,10 @@ class Rows:
         """Takes what is to be read, the labels of its records if they are known already, and what counts."""
         self.request = request
         self._labels = labels
-        self.records = Records(request.shards)
         self.memory = BatchMemory()
         self._stored = stored_features(request.features, with_key=request.given.with_key)
         self._selected = Selected(request.ranges)
+        self.records = Records(request.shards, self._blocks())
         self._stage = "decoding" if pictures_of(request.features) else "finishing"
         self._order: Order | None = None
         self._lock = threading.Lock()
@@ -166,6 +167,18 @@ class Rows:
             return Ahead(order)
         window = steps.global_batch * Bucketed.WINDOW
         return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
+
+    def _blocks(self) -> Integers | None:
+        """The records with which blocks begin, for files that are read by ranges; None to read records alone.
+
+        Blocks serve where neighbours are read at about the same time, and where all of them are kept.
+        """
+        given, size = self.request.given, self._selected.size
+        if (given.shuffle == "global" or given.balance) and self.request.bytes > KEPT:
+            return None
+        block = block_shuffle(size, given.seed, self.request.bytes).block
+        begin = self._selected.records(np.arange(0, size, block))
+        return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
 
     def _sizes(self, positions: Integers) -> Integers:
         return self.records.sizes(self._selected.records(positions))

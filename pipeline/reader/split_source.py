@@ -70,5 +70,5 @@ def element_spec(request: Request) -> Any:
 
 def _steps_together(request: Request) -> int:
     """How many steps are made at once: more than one only of small records."""
-    of_batch = request.steps.batch_size * request.bytes // max(1, sum(shard.records for shard in request.shards))
+    of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
     return 1 if pictures_of(request.features) else max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
