@@ -59,12 +59,13 @@ def test_tensorflow_takes_an_array_without_a_copy() -> None:
     assert tensor.numpy()[0, 0] == 7
 
 
-def test_no_more_is_kept_than_a_few_maps_and_none_after_the_end() -> None:
+@pytest.mark.parametrize(("mebibytes", "spare"), [(16, SPARE), (1, 32)])
+def test_no_more_is_kept_than_a_few_maps_and_none_after_the_end(mebibytes: int, spare: int) -> None:
     memory = BatchMemory()
-    many = [memory.empty(SHAPE, np.uint8) for _ in range(2 * SPARE)]
+    many = [memory.empty((mebibytes << 20,), np.uint8) for _ in range(2 * spare)]
     last = many[-1]
     many.clear()
-    assert [len(maps) for maps in memory._spare.values()] == [SPARE]
+    assert [len(maps) for maps in memory._spare.values()] == [spare]
     memory.close()
     del last
     assert memory._spare == {}

@@ -251,7 +251,7 @@ class Dataset:
             host_count: how many hosts there are; all have the same number of batches.
             input_context: gives `host_index` and `host_count` where `tf.distribute` makes the input.
             start_step: the step to begin with, counted from the first of epoch 0 on.
-            threads: how many make batches; all cores by default.
+            threads: how many make batches; by default all cores, or one where no pictures are read.
             workers: processes that make them instead, where Python's lock is the limit; 0 for none.
             on_error: `raise` for a record that cannot be read; `skip` leaves out exactly that record.
             max_skipped: how many records may be left out.

@@ -23,7 +23,7 @@ Empty: TypeAlias = Callable[[Sequence[int], npt.DTypeLike], Array]
 """Gives an array of a shape and a dtype whose content is not set: `numpy.empty`, or `BatchMemory.empty`."""
 
 SMALL = 64 << 10  # 64 KiB: below, the allocator of C keeps pages itself
-SPARE = 8  # maps of a size that wait at most: more than that were batches that somebody collected
+SPARE, SPARE_BYTES = 8, 32 << 20  # how many maps of a size wait, or 32 MiB: beyond were batches that somebody collected
 
 
 def _private_map(size: int) -> mmap:
@@ -69,7 +69,7 @@ class BatchMemory:
     def _keep(self, memory: mmap | memoryview) -> None:
         if not self._closed:
             waiting = self._spare.setdefault(len(memory), [])
-            if len(waiting) < SPARE:
+            if len(waiting) < max(SPARE, SPARE_BYTES // len(memory)):
                 waiting.append(memory)
 
 

@@ -157,7 +157,10 @@ class Metered(Protocol[Batch]):
     """Batches with a meter and the number of steps: `NumpyBatches`."""
 
     meter: Meter
-    step: int
+
+    @property
+    def step(self) -> int:
+        """The step of the next batch."""
 
     def __iter__(self) -> Iterator[Batch]:
         """Gives the batches."""

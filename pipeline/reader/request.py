@@ -87,8 +87,8 @@ class Request:
 
     @property
     def threads(self) -> int:
-        """How many threads make batches."""
-        return self.given.threads or cores()
+        """How many threads make batches; without pictures Python's lock is held nearly always, and two are slower."""
+        return self.given.threads or (cores() if pictures_of(self.features) else 1)
 
     @property
     def rows(self) -> int | None:

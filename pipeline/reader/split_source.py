@@ -10,8 +10,8 @@ from pipeline.reader.rows import Rows
 from pipeline.reader.specs import ArraySpec, feature_specs
 from pipeline.reader.tally import Tally
 
-BYTES_TOGETHER = 256 << 10  # 256 KiB of records: the steps of NumPy then cost little beside what they work on
-MOST_TOGETHER = 16  # steps
+BYTES_TOGETHER = 2 << 20  # 2 MiB of records: the steps of NumPy then cost little beside what they work on
+MOST_TOGETHER = 32  # steps
 
 
 class SplitSource:

@@ -6,7 +6,7 @@ from pathlib import Path
 from recordmill_input import training_input
 from settings import Batch, Settings
 
-WORKERS = 2
+WORKERS = 1
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ import tensorflow as tf  # noqa: F401
 from recordmill_input import training_input
 from settings import Batch, Settings
 
-WORKERS = 2
+WORKERS = 1
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
