@@ -40,7 +40,8 @@ IMAGES = (
     "grain_pil streaming litdata webdataset"
 ).split()
 TEXT = (
-    "recordmill_padded recordmill_bucketed recordmill_packed recordmill_tf_data recordmill_tensorflow "
+    "recordmill_padded recordmill_padded_workers recordmill_bucketed recordmill_bucketed_workers recordmill_packed "
+    "recordmill_packed_workers recordmill_tf_data recordmill_tensorflow "
     "recordmill_packed_tf_data tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
     "litdata litdata_tokens hugging_face"
 ).split()

@@ -229,6 +229,8 @@ def _finish_options(given: Arguments, features: Mapping[str, Json], manifest: Ma
         )
     if given.text == "packed":
         _check_packed(options, features)
+        if given.pad:
+            raise DatasetError("text='packed' gives rows of several records, which have no weight each: pad=False")
     return options
 
 
