@@ -38,6 +38,7 @@ class Source(Protocol):
     epochs: int | None
     start_step: int
     threads: int
+    """Threads that make batches; 0: the one that asks for them."""
     workers: int
     of_epoch: int
     """Steps of an epoch."""
@@ -171,7 +172,7 @@ class NumpyBatches(Iterator[Batch]):
         self._batches = source.open()
         self._made = _made(source, self._batches, steps)
         self.position = Position(steps.start)
-        self.meter = Meter(self._batches.tally, Makers(source.threads, source.workers))
+        self.meter = Meter(self._batches.tally, Makers(max(1, source.threads), source.workers))
         self._close = weakref.finalize(self, _close, self._made, self._batches)
 
     def __next__(self) -> Batch:
@@ -222,8 +223,11 @@ def _made(source: Source, batches: Batches, steps: range) -> Generator[tuple[int
     size = source.steps_together
     groups = (steps[start : start + size] for start in count(0, size))
     some = takewhile(len, groups)
+    made: Generator[tuple[range, list[Batch | None]], None, None]
     if source.workers:
         made = in_processes(batches, some, source.workers)
+    elif not source.threads:
+        made = ((group, batches(group)) for group in some)
     else:
         made = in_order(lambda group: (group, batches(group)), some, source.threads, source.threads + BATCHES_AHEAD)
     try:

@@ -4,6 +4,7 @@ Both are made in the same order, of the same bytes, with the same random numbers
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from importlib.util import find_spec
 from typing import Any, TypeAlias
 
@@ -36,7 +37,7 @@ def as_tf_data(source: Source, passes: Passes, engine: str | None, begin: Begin)
     if engine not in ENGINES:
         raise DatasetError(f"engine is one of {', '.join(ENGINES)}, got {engine!r}")
     if engine == "numpy":
-        batches = _generated(source, begin)
+        batches = _generated(_in_one_thread(source), begin)
     else:
         serialized = SerializedSource(source)
         batches = _generated(serialized, begin)
@@ -52,6 +53,15 @@ def _untuned() -> tf.data.Options:
     options = tf.data.Options()
     options.autotune.enabled = False
     return options
+
+
+def _in_one_thread(source: Source) -> Source:
+    """Lets TensorFlow's thread make the batches itself where one thread would: two would fight for Python's lock."""
+    if source.threads > 1 or source.workers:
+        return source
+    alone = copy(source)
+    alone.threads = 0
+    return alone
 
 
 def _default_engine(source: Source) -> str:
