@@ -29,7 +29,7 @@ from transforms.augment import (
     Resize,
     by_change,
 )
-from transforms.augment_places import PYTHON, Move, overlap
+from transforms.augment_places import LEAST_SIDE, PYTHON, Move, overlap
 from transforms.pixels import Pixels, copied, flip, nearest, recolor, resize, turn
 
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -159,5 +159,5 @@ def _moved(boxes: Floats, move: Move | None) -> Floats:
 def _kept(boxes: Floats) -> Boxes:
     """Zeros for boxes of no area."""
     kept = boxes.astype(np.float32)
-    kept[(kept[:, 2:] <= kept[:, :2]).any(1)] = 0
+    kept[(kept[:, 2:] - kept[:, :2] < LEAST_SIDE).any(1)] = 0
     return kept

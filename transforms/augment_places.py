@@ -15,6 +15,10 @@ Number: TypeAlias = Any
 """A number of Python's, or a float64 tensor: a scalar, or one a row."""
 
 
+LEAST_SIDE = 2.0**-20
+"""Of the picture: a box that is thinner has no area. What only touches a window's edge is, by rounding, a billionth wide."""
+
+
 class Arithmetic(NamedTuple):
     """The exactly rounded functions of an engine's numbers."""
 

@@ -29,7 +29,7 @@ from transforms.augment import (
     by_change,
     output_shape,
 )
-from transforms.augment_places import Arithmetic, Move, overlap
+from transforms.augment_places import LEAST_SIDE, Arithmetic, Move, overlap
 from transforms.color_matrix import mean_grey
 from transforms.pixels import nearest_places
 
@@ -92,7 +92,7 @@ def move_boxes(
         moved = _moved(moved, change.move(values, height, width, TENSORFLOW))
         height, width = (tf.cast(side, tf.float64) for side in change.output_shape((height, width, 3))[:2])
     kept = tf.cast(moved, tf.float32)
-    is_box = tf.reduce_all(kept[:, 2:] > kept[:, :2], 1, keepdims=True)
+    is_box = tf.reduce_all(kept[:, 2:] - kept[:, :2] >= LEAST_SIDE, 1, keepdims=True)
     return tf.where(is_box, kept, 0.0)
 
 
