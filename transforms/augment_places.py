@@ -16,7 +16,7 @@ Number: TypeAlias = Any
 
 
 LEAST_SIDE = 2.0**-20
-"""Of the picture: a box that is thinner has no area. What only touches a window's edge is, by rounding, a billionth wide."""
+"""Of the picture: a box that is thinner has no area. What only touches a window's edge may be a billionth wide."""
 
 
 class Arithmetic(NamedTuple):
