@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from settings import Batch, Settings
+
 from text import recordmill_packed
 
 WORKERS = 1
