@@ -11,7 +11,7 @@ HERE = Path(__file__).parent
 BASE = ["google-crc32c>=1.5", "numpy>=1.26", "pillow>=12"]
 # JPEG into the batch's own memory, quick resizing; batches in bfloat16, a type that NumPy lacks.
 FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", "simplejpeg>=1.8"]
-TENSORFLOW = ["tensorflow>=2.21,<2.22"]
+TENSORFLOW = ["keras>=3", "tensorflow>=2.21,<2.22"]
 BUILD = [
     *TENSORFLOW,
     "apache-beam>=2.77,<2.78",

@@ -5,9 +5,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from pipeline.manifest import DatasetError
 from pipeline.reader import Input, open_dataset
@@ -22,7 +22,7 @@ class Killed(BaseException):
     """Ends the process, as far as Keras can tell."""
 
 
-class Watch(tf.keras.callbacks.Callback):
+class Watch(keras.callbacks.Callback):
     """Ends a training in a step of an epoch, if it is told to."""
 
     def __init__(self, epoch: int = -1, step: int = -1) -> None:
@@ -51,11 +51,11 @@ def training(dataset: Path, **options: Any) -> Input:
 
 def model(dropout: float = 0.5, **options: Any) -> Any:
     """A model whose weights follow from every batch, its place in the order, and random numbers."""
-    tf.keras.utils.set_random_seed(1)
-    image = tf.keras.Input((hand_made.HEIGHT, hand_made.WIDTH, 3), name="image")
-    out = tf.keras.layers.Dense(1)(tf.keras.layers.Dropout(dropout)(tf.keras.layers.Flatten()(image)))
-    built = tf.keras.Model({"image": image}, out)
-    built.compile(tf.keras.optimizers.Adam(0.01), "mse", jit_compile=False, **options)
+    keras.utils.set_random_seed(1)
+    image = keras.Input((hand_made.HEIGHT, hand_made.WIDTH, 3), name="image")
+    out = keras.layers.Dense(1)(keras.layers.Dropout(dropout)(keras.layers.Flatten()(image)))
+    built = keras.Model({"image": image}, out)
+    built.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False, **options)
     return built
 
 
@@ -110,7 +110,7 @@ def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: P
 
 
 def test_early_stopping_works_in_the_rest_of_an_epoch(dataset: Path, tmp_path: Path) -> None:
-    class Stop(tf.keras.callbacks.Callback):
+    class Stop(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self.model.stop_training = True
 
@@ -136,14 +136,14 @@ def test_keras_own_backup_goes_on_at_an_epoch(dataset: Path, tmp_path: Path) -> 
         train = training(dataset)
         return fit(train, model(dropout=0), *callbacks, TrainingCheckpoint(train))
 
-    backup = tf.keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
     with pytest.raises(Killed):
         fitted(backup, Watch(1, 3))
     assert_equal(fitted(backup), fitted())
 
 
 def test_logs_tell_how_fast_the_input_is(dataset: Path) -> None:
-    class Slow(tf.keras.callbacks.Callback):
+    class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             time.sleep(0.02)
 
@@ -178,6 +178,6 @@ def test_wrong_uses_are_told(dataset: Path, tmp_path: Path) -> None:
     other = open_dataset(dataset).training_input(batch_size=5, seed=7, features=["image"])
     with pytest.raises(DatasetError, match="another global batch size"):
         restore_training(tmp_path, model(), other)
-    unbuilt = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    unbuilt = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(DatasetError, match="build the model before its weights are restored"):
         restore_training(tmp_path, unbuilt, training(dataset))

@@ -23,7 +23,12 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = {"fast", "tf", "build", "gcp", "aws", "s3", "dev"}
 LOADED_BY_OTHERS = {"boto3", "gcsfs", "s3fs"}  # by Beam and fsspec, for URLs of their kind
 ONLY_SOME_SPECS = {"sentencepiece", "tensorflow-text"}
-WITH_OTHERS = {"protobuf", "tensorflow-metadata", "tfx-bsl"}  # where TensorFlow and tf.Transform are, these are
+WITH_OTHERS = {
+    "keras",
+    "protobuf",
+    "tensorflow-metadata",
+    "tfx-bsl",
+}  # where TensorFlow and tf.Transform are, these are
 
 
 @cache

@@ -6,6 +6,7 @@ import mmap
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -227,3 +228,12 @@ def test_blocks_are_apart_and_used_again_for_their_size() -> None:
     assert memory.array(8192, 4096).tobytes() == b"b" * 4096
     assert memory.offset(memory.take(5000)) == 0
     os.close(file)
+
+
+def test_a_default_timeout_of_the_program_changes_nothing() -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(60)
+    try:
+        assert len(made(ManyThings(), 3)) == 3
+    finally:
+        socket.setdefaulttimeout(before)

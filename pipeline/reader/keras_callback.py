@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
+import keras
 
 from pipeline.manifest import DatasetError
 from pipeline.reader.input import Input
@@ -25,7 +25,7 @@ FILE = "training.json"
 WEIGHTS = ".weights.h5"  # Keras wants this suffix
 
 
-class InputSpeed(tf.keras.callbacks.Callback):
+class InputSpeed(keras.callbacks.Callback):
     """Adds to each epoch's logs how fast its batches came; says once why, where the input is the bottleneck.
 
     `rows_per_second`, and `input_wait`, the part of the time in which a batch was asked for and not there, 0 to 1. Put
@@ -50,7 +50,7 @@ class InputSpeed(tf.keras.callbacks.Callback):
             self._warned = True
 
 
-class TrainingCheckpoint(tf.keras.callbacks.Callback):
+class TrainingCheckpoint(keras.callbacks.Callback):
     """Saves the model's weights, its optimizer's, and the input's state; keeps Keras' epochs those of the input.
 
     Keras numbers its epochs itself, and may begin an iteration more than it uses. With this callback, Keras' epoch 3 is

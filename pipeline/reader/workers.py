@@ -101,6 +101,8 @@ class _Worker:
         self._number = number
         self._dropped: deque[int] = deque()  # numbers of arrays whose memory the worker may use again
         mine, its = socket.socketpair()
+        for end in (mine, its):  # a program may have set a default timeout, with which reading does not wait
+            end.setblocking(True)
         file = new_file()
         try:
             self._memory = SharedMemory(file)
