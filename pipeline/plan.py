@@ -22,7 +22,8 @@ from pipeline.sources.user import UserRows
 from pipeline.spec import Spec
 from pipeline.user_code import UserCode
 from pipeline.version import VERSION
-from pipeline.work import PICTURES, Work
+from pipeline.work import Work
+from transforms.stored import PICTURES
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 BATCH_BYTES = 64 << 10  # 64 KiB: below it a packed batch costs more than its rows

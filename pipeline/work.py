@@ -9,13 +9,12 @@ from pipeline.layout import Layout
 from pipeline.rows import RowFormat
 from pipeline.sources.base import Files, Source
 from pipeline.user_code import UserCode
+from transforms.stored import PICTURES
 
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
 CLASSES = ("category", "categories")
 """The kinds whose values are names of classes."""
-PICTURES = ("image", "image_sequence")
-"""The kinds whose column is pictures."""
 
 
 @dataclass(frozen=True)

@@ -106,12 +106,9 @@ def augmented(stored: Parts, sides: tf.Tensor, augment: Augment) -> Parts:
         augment: what is done to the pictures.
     """
     numbers = stored[""]
-    rows = tf.RaggedTensor.from_row_splits(
-        tf.reshape(numbers.flat_values, [-1, NUMBERS]), numbers.row_splits // NUMBERS, validate=False
-    )
     moved = tf.map_fn(
         lambda one: move_boxes(one[0], one[1], augment.changes, one[2]),
-        (rows, tf.cast(sides, tf.float64), augment.parameters),
+        (_rows(numbers), tf.cast(sides, tf.float64), augment.parameters),
         fn_output_signature=tf.RaggedTensorSpec([None, NUMBERS], tf.float32, ragged_rank=0, row_splits_dtype=tf.int64),
     )
     return {"": numbers.with_flat_values(tf.reshape(moved.flat_values, [-1]))}
@@ -123,6 +120,10 @@ def finish(description: Options, stored: Parts) -> Parts:
     Returns:
         float32 [rows, boxes, 4], and the part `length`, the number of boxes, as `transforms.lists.padded` says.
     """
-    numbers = stored[""]
+    return padded(description, _rows(stored[""]))
+
+
+def _rows(numbers: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Lists of numbers as lists of boxes: ragged [rows, None, 4]."""
     boxes = tf.reshape(numbers.flat_values, [-1, NUMBERS])
-    return padded(description, tf.RaggedTensor.from_row_splits(boxes, numbers.row_splits // NUMBERS, validate=False))
+    return tf.RaggedTensor.from_row_splits(boxes, numbers.row_splits // NUMBERS, validate=False)

@@ -15,10 +15,9 @@ import tensorflow_transform as tft
 
 from transforms.kind import Context, Found, Prepared, Stored, Wanted
 from transforms.kinds import KINDS
-from transforms.stored import part_name
+from transforms.stored import PICTURES, part_name
 from transforms.text_options import vocabulary_owner
 
-PICTURES = ("image", "image_sequence")
 """The kinds whose raw column is pictures."""
 PIXEL_COLUMNS = ("pixels", "sums", "squares")
 """What is known of a sampled picture: how many pixels, and by channel their sum and the sum of their squares."""

@@ -14,6 +14,9 @@ from typing import Any
 KEY = "key"
 """The Example's feature that holds the row's key; no feature of the spec has this name."""
 
+PICTURES = ("image", "image_sequence")
+"""The kinds that are pictures."""
+
 Description = Mapping[str, Any]
 """A feature's description as `dataset.json` holds it."""
 

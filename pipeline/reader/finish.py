@@ -17,14 +17,13 @@ from pipeline.reader.memory import Array, BatchMemory, Empty
 from pipeline.reader.pictures import PictureReader
 from pipeline.reader.texts import padded, strings, texts
 from transforms.finish_options import Augment, FinishOptions
-from transforms.stored import KEY, Description, part_name, stored_parts
+from transforms.stored import KEY, PICTURES, Description, part_name, stored_parts
 
 Features: TypeAlias = Mapping[str, Description]
 Parts: TypeAlias = Mapping[str, Any]
 """By part: columns, or arrays."""
 
 BOX = 4  # numbers
-PICTURES = ("image", "image_sequence")
 
 
 def finish(

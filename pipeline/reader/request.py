@@ -13,12 +13,12 @@ from pipeline.reader.steps import FOR_EVER, Steps
 from transforms.augment import Augmentation, Mask, Shape, check, output_shape
 from transforms.augment_batches import BatchAugmentation
 from transforms.finish_options import FinishOptions
+from transforms.stored import PICTURES
 
 SHUFFLES = ("global", "blocks", "none")
 ON_ERROR = ("raise", "skip")
 THE_LABEL = "(the dataset's label)"
 """Stands for the label that the manifest names."""
-PICTURES = ("image", "image_sequence")
 EVALUATION_OPTIONS = (
     "augment", "dtype", "label", "features", "with_key", "text", "text_length", "masks", "threads", "workers",
     "on_error", "max_skipped", "verify",

@@ -37,7 +37,7 @@ class DamagedRecordError(DatasetError):
 
 
 class Chosen(NamedTuple):
-    """The records of a batch, and the random numbers of each."""
+    """The records of a batch, by where they come in an epoch and where they lie."""
 
     epoch: int
     positions: Integers

@@ -13,7 +13,7 @@ from pipeline.starter.picture_folders import images_folder
 from pipeline.starter.pictures import guess_pictures
 from pipeline.starter.readings import Sample
 from pipeline.starter.recognize import Found
-from pipeline.work import PICTURES
+from transforms.stored import PICTURES
 
 SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
 

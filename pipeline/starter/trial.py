@@ -12,7 +12,7 @@ from pipeline.starter.guess import counted
 from pipeline.starter.pictures import look
 from pipeline.starter.readings import Sample, Taken
 from pipeline.starter.sampling import PIECE_BYTES
-from pipeline.work import PICTURES
+from transforms.stored import PICTURES
 
 
 @dataclass(frozen=True)
