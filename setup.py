@@ -41,6 +41,7 @@ TOOLS = [
     "pre-commit",
     "pytest",
     "pytest-timeout",
+    "pytest-xdist",
     "ruff",
     "setuptools",
     "tensorflow-datasets",
