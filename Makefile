@@ -9,7 +9,7 @@ FRAMEWORKS := bench-data/frameworks
 PEERS := bench-data/peers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test test-fast test-frameworks bench bench-reader lint lock clean
+.PHONY: help demo example test test-fast test-frameworks bench bench-reader lint lock sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -25,7 +25,7 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
 test: $(READY)  ## Run the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
 	$(BIN)/python -m pytest -m "not slow"
@@ -54,6 +54,16 @@ lock:  ## Write requirements.lock anew from setup.py; newer versions: make lock 
 		--generate-hashes --no-emit-index-url --no-header --output-file examples/frameworks/requirements.lock $(ARGS) && \
 	"$$scratch/bin/uv" pip compile benchmarks/reader/requirements.in --quiet --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --output-file benchmarks/reader/requirements.lock $(ARGS)
+
+sbom:  ## Write sbom.cdx.json (CycloneDX): every package of requirements.lock, with its version and hashes
+	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
+	"$$scratch/bin/pip" install --quiet --disable-pip-version-check cyclonedx-bom && \
+	"$$scratch/bin/cyclonedx-py" requirements requirements.lock --output-reproducible --output-file sbom.cdx.json
+
+audit:  ## Ask a service of known vulnerabilities about every package of requirements.lock (needs the network)
+	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
+	"$$scratch/bin/pip" install --quiet --disable-pip-version-check pip-audit && \
+	"$$scratch/bin/pip-audit" --require-hashes --disable-pip --requirement requirements.lock
 
 clean:  ## Remove what was built and cached; .venv and bench-data stay
 	rm -rf demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -18,7 +18,11 @@ def main() -> None:
         needed = f'pip install "recordmill[build]" (missing: {", ".join(missing)})'
         print(f"recordmill: the command needs the packages of a build: {needed}", file=sys.stderr)
         sys.exit(2)
-    importlib.import_module("pipeline.cli").main()
+    try:
+        importlib.import_module("pipeline.cli").main()
+    except KeyboardInterrupt:  # before the command has begun
+        print("recordmill: stopped", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from tfx_bsl.tfxio import tensor_adapter
 
 from pipeline.graph_inputs import input_specs
 from pipeline.images import PixelMeter, References, pictures_of
-from pipeline.reports import attempt_name, write_report
+from pipeline.reports import attempt_name, sync_tree, write_report
 from pipeline.work import Work
 from transforms.preprocessing import PIXEL_COLUMNS
 
@@ -142,6 +142,7 @@ def keep_export(saved_model: str, metadata: object, work: Work, analyses: Sequen
     _copy_tree(saved_model, os.path.join(folder, "transform_fn"))
     _forget_folder(os.path.join(folder, "transform_fn"), work.folder)
     metadata_io.write_metadata(metadata, os.path.join(folder, "transformed_metadata"))
+    sync_tree(folder)  # another attempt may go on with it
     write_report(work.path("reports"), "analysis", {"export": name, "analyses": list(analyses)})
     return folder
 

@@ -1,22 +1,38 @@
-"""One build from its spec to the published version: the driver's side."""
+"""One build from its spec to the published version: the driver's side.
+
+A build may end at any moment, and the same build again goes on: `pipeline.runs` says with what.
+"""
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from pipeline import storage
-from pipeline.descriptions import Described, describe_features
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.runner import PipelineRunner
+
+from pipeline import runs
+from pipeline.descriptions import describe_features
+from pipeline.disk_failures import disk_error
+from pipeline.errors import UserError
 from pipeline.files import BeamFiles, use_options
+from pipeline.free_space import check_free_space
 from pipeline.graph_inputs import input_specs
 from pipeline.job import run_job
-from pipeline.manifest import Manifest, version_folder
+from pipeline.listings import InputsChangedError, Listings, check_unchanged
+from pipeline.manifest import Manifest
+from pipeline.output import leases, storage
+from pipeline.output.leases import Holder, Lease
+from pipeline.output.stores import OutputError, open_store
 from pipeline.plan import CHUNK_BYTES, BuildPlan, make_plan, make_work
-from pipeline.preparation import look_first
-from pipeline.publish import publish
-from pipeline.reports import attempt_name
+from pipeline.preparation import install, look_first
+from pipeline.publish import SERVING_FOLDER, publish
+from pipeline.rejects.reasons import Reject
 from pipeline.results import Results, collect
 from pipeline.runners import make_runner, worker_threads
 from pipeline.spec import Spec
+from pipeline.work import Work
 from transforms.serving import export_serving
 
 
@@ -41,56 +57,175 @@ class RunOptions:
     """Beam's own options, as on a command line."""
     chunk_bytes: int = CHUNK_BYTES
     """About how many bytes of rows are read at a time."""
+    work: str | None = None
+    """The local folder in which builds for an output at a URL work; by default in the user's cache."""
+    again: bool = False
+    """Whether to build though this very build was published: rows that it rejected are good now."""
+    isolated: bool = False
+    """Whether each picture is decoded first in a process that may crash."""
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who is told how far a build is."""
+
+    on_plan: Callable[[BuildPlan, Work], None] = lambda plan, work: None
+    """The work begins."""
+    on_note: Callable[[str], None] = lambda note: None
+    """Something that a person should know."""
+    on_publish: Callable[[], None] = lambda: None
+    """All is done but the publishing."""
 
 
 def build(
     spec: Spec,
     output: str,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    on_plan: Callable[[BuildPlan, str], None] = lambda plan, folder: None,
-    on_publish: Callable[[], None] = lambda: None,
+    listener: Listener = Listener(),  # noqa: B008 - frozen
 ) -> Published:
     """Builds a dataset and publishes it; a build that was published already is only made live.
 
     Args:
         spec: what to build.
-        output: the dataset's folder.
+        output: the dataset's folder, or its URL.
         options: where and how.
-        on_plan: called with the plan and the build's folder before the work begins.
-        on_publish: called when all is done but the publishing.
+        listener: who is told how far it is.
 
     Raises:
-        RunnerError, SourceError, OutputError, NothingToPublishError, ReconcileError: one clear line each.
+        UserError: one clear line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError,
+            InputsChangedError, TooManyRejectsError, NothingToPublishError, ReconcileError. What was live stays live,
+            and the finished work is kept for the next build.
     """
     storage.check_output(output)
     storage.check_name(output, spec.name)
     runner, beam_options, local = make_runner(options.runner, options.processes, options.beam_options)
     use_options(beam_options)
-    files = BeamFiles()
+    files = Listings(BeamFiles())
     plan = make_plan(spec, files, options.chunk_bytes)
-    done = storage.find_version(output, plan.build_key)
-    if done is not None:
-        if storage.live_version(output) != done.version:
-            storage.make_live(output, done.version)
-        return Published(str(version_folder(output, done.version)), done, is_new=False)
-    folder = storage.begin(output, plan.build_key)
-    try:
-        on_plan(plan, folder)
-        work = make_work(plan, folder, files, inline=not local, threads=worker_threads(local, options.processes))
-        work = look_first(work, plan.chunks, runner, beam_options)
-        run_job(work, plan.chunks, runner, beam_options)
-        results = collect(plan, work)
-        features = describe_features(results)
-        serving = _export_serving(results, features)
-        on_publish()
-        published, manifest = publish(results, output, features, serving)
-    finally:
-        storage.finish(folder)
-    return Published(published, manifest, is_new=True)
+    building = runs.building_folder(output, options.work)
+    published = _published(output, plan, options)
+    if published is None:
+        store = open_store(output)
+        with leases.hold(store, plan.build_key[:16], lambda holder: listener.on_note(_waiting(holder))) as lease:
+            attempt = _Attempt(plan, output, building, files, runner, beam_options, local, options, listener, lease)
+            published = _published(output, plan, options) or attempt.publish()
+    with suppress(UserError, OSError):  # what is published is published; the next build sweeps
+        _sweep(output, building)
+    return published
 
 
-def _export_serving(results: Results, features: Described) -> str:
-    folder = os.path.join(results.work.path("analysis"), attempt_name("serving"))
-    described = {name: description for name, (_, description) in features.items()}
-    export_serving(results.export, described, input_specs(results.work), results.work.rows.label, folder)
-    return folder
+def _waiting(holder: Holder) -> str:
+    return f"waiting for {holder}, which is at the same build"
+
+
+def _published(output: str, plan: BuildPlan, options: RunOptions) -> Published | None:
+    """The version that this very build made before; live again, if it was not."""
+    done = None if options.again else storage.find_version(output, plan.build_key)
+    if done is None:
+        return None
+    if storage.live_version(output) != done.version:
+        storage.make_live(output, done.version)
+    return Published(storage.place(output, done.version), done, is_new=False)
+
+
+def _sweep(output: str, building: str) -> None:
+    """Removes what builds left that nobody is at, as far as that is known at once."""
+    store = open_store(output)
+    for name, holder in leases.holders(store).items():
+        if holder.is_dead() and (lease := leases.take_over(store, name, holder)) is not None:
+            lease.release()
+    held = leases.holders(store)
+    runs.sweep(building, lambda key: key in held)
+    store.strays(remove=True)
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One attempt at a build, by the process that holds its lease."""
+
+    plan: BuildPlan
+    output: str
+    building: str
+    files: Listings
+    runner: PipelineRunner
+    beam_options: PipelineOptions
+    local: bool
+    options: RunOptions
+    listener: Listener
+    lease: Lease
+
+    def publish(self) -> Published:
+        """Builds what an earlier attempt left, and publishes."""
+        run = self._begin()
+        try:
+            published = self._publish(self._results(run))
+        except Exception as error:
+            told = self._told(error, run)
+            if told is error:
+                raise
+            raise told from error
+        runs.remove(run.folder)
+        return published
+
+    def _begin(self) -> runs.Run:
+        pieces = [(chunk.source, chunk.file, chunk.bytes) for chunk in self.plan.chunks]
+        try:
+            run = runs.begin(self.building, self.plan.build_key, pieces, self._is_doubtful)
+        except OSError as error:
+            raise OutputError(
+                f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
+            ) from None
+        if run.kept is not None:
+            self.listener.on_note(f"going on with an earlier build: {run.kept} are kept")
+        return run
+
+    def _is_doubtful(self, reject: Reject) -> bool:
+        """Whether a row was rejected for a file that is there: it may only have been away."""
+        path = reject.message.removeprefix("the file ").rpartition(": ")[0]
+        return reject.reason == "unreadable" and any(self.files.has(f"{root}/{path}") for root in self.plan.roots)
+
+    def _results(self, run: runs.Run) -> Results:
+        plan, kept, chunks = self.plan, run.kept, self.plan.chunks
+        threads = worker_threads(self.local, self.options.processes)
+        work = make_work(plan, run.folder, BeamFiles(), inline=not self.local, threads=threads)
+        work = replace(work, isolated=self.options.isolated)
+        note = check_free_space(plan, work, kept.bytes if kept else 0)
+        if note is not None:
+            self.listener.on_note(note)
+        self.listener.on_plan(plan, work)
+        work = look_first(work, chunks, self.runner, self.beam_options)
+        install(work)
+        if kept is not None:
+            work = replace(work, export=kept.export, groups=kept.groups)
+            chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
+        if chunks:
+            run_job(work, chunks, self.runner, self.beam_options)
+        check_unchanged(self.plan, self.files)
+        return collect(plan, work)
+
+    def _publish(self, results: Results) -> Published:
+        features, work = describe_features(results), results.work
+        described = {name: description for name, (_, description) in features.items()}
+        serving = os.path.join(work.path("version"), SERVING_FOLDER)
+        export_serving(results.export, described, input_specs(work), work.rows.label, serving)
+        self.listener.on_publish()
+        return Published(*publish(results, self.output, features, self.lease), is_new=True)
+
+    def _told(self, error: Exception, run: runs.Run) -> Exception:
+        """What a person is told of an error: its true cause, where that is known."""
+        if not run.is_there() and self.lease.name not in leases.holders(open_store(self.output)):
+            place = Path(run.folder).parents[2]
+            runs.remove(run.folder)  # a library may have made it again
+            with suppress(OSError):
+                place.rmdir()
+            return OutputError(f"{place} is gone: it was moved or removed in mid-build, and nothing was published")
+        try:
+            self.lease.check()
+            run.give_up()
+            check_unchanged(self.plan, self.files)
+        except InputsChangedError as changed:
+            runs.remove(run.folder)  # rows may have been rejected for what was only away
+            return changed
+        except UserError as lost:
+            return lost
+        return disk_error(error, run.folder) or error

@@ -46,16 +46,16 @@ def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None
 
 
 def check_sources(counts: Sequence[Report]) -> None:
-    """For each source: read = written + rejected.
+    """For each source: read = written + rejected + duplicates.
 
     Raises:
         ReconcileError: a source does not add up.
     """
     for place, count in enumerate(counts):
-        if count["read"] != count["written"] + count["rejected"]:
+        if count["read"] != count["written"] + count["rejected"] + count["duplicates"]:
             raise ReconcileError(
-                f"source {place} ({count['path']}): {count['read']} rows read, {count['written']} written and "
-                f"{count['rejected']} rejected: the rest is lost"
+                f"source {place} ({count['path']}): {count['read']} rows read, {count['written']} written, "
+                f"{count['rejected']} rejected and {count['duplicates']} left out as duplicates: the rest is lost"
             )
 
 

@@ -1,4 +1,4 @@
-"""The command line: `recordmill init | build | show | schema`. Answers `--help` without loading Beam or TensorFlow.
+"""The command line: `recordmill build` and the others. Answers `--help` without loading Beam or TensorFlow.
 
 Alone among the modules it imports inside functions: what a command needs is loaded when that command runs.
 """
@@ -13,7 +13,16 @@ from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
 from pipeline.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
+from pipeline.printable import printable, say
+from pipeline.tracebacks import frames_of, told_of
 from pipeline.version import VERSION
+
+DatasetFolder = Annotated[
+    str, typer.Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)
+]
+VersionName = Annotated[
+    str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
+]
 
 app = typer.Typer(
     name="recordmill",
@@ -22,6 +31,26 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
+
+SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
+Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
+Runner = Annotated[
+    str, typer.Option(help="'local', or one of Beam's runners, such as PortableRunner; its options come after --.")
+]
+Processes = Annotated[
+    int, typer.Option(min=1, help="Worker processes of the local runner; one uses every core by threads.")
+]
+WorkFolder = Annotated[
+    str | None,
+    typer.Option(help="The local folder that builds for an output at a URL work in; by default in your cache."),
+]
+Isolated = Annotated[
+    bool,
+    typer.Option(
+        "--isolated", help="For untrusted pictures: decode each first in a process that may crash. Costs about twice."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 def main() -> None:
@@ -36,13 +65,14 @@ def main() -> None:
         fail(str(error))
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}")
+    except Exception as error:
+        fail(f"failed unexpectedly: {told_of(error)}\n{frames_of(error)}")
     sys.exit(status or 0)
 
 
 def fail(message: str, status: int = 1) -> None:
     """Says what went wrong, a line each, and ends the process."""
-    for line in message.splitlines() or ["failed"]:
-        print(f"recordmill: {line}", file=sys.stderr)
+    say(message.rstrip("\n") or "failed", sys.stderr)
     sys.exit(status)
 
 
@@ -80,7 +110,8 @@ def init(
 
         use_options(make_runner("local", 1, context.args)[1])
     if output is None:
-        print(starter(path, BeamFiles(), name), end="")
+        found = starter(path, BeamFiles(), name)
+        print(printable(found) if sys.stdout.isatty() else found, end="")
     else:
         write_new(output, lambda: starter(path, BeamFiles(), name, str(output.parent)))
 
@@ -88,40 +119,159 @@ def init(
 @app.command(context_settings={"allow_extra_args": True})
 def build(
     context: typer.Context,
-    spec: Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)],
-    output: Annotated[str, typer.Option("--output", "-o", help="The dataset's folder.", show_default=False)],
-    runner: Annotated[
-        str, typer.Option(help="'local', or one of Beam's runners, such as PortableRunner; its options come after --.")
-    ] = "local",
-    processes: Annotated[
-        int, typer.Option(min=1, help="Worker processes of the local runner; one uses every core by threads.")
-    ] = 1,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    spec: SpecFile,
+    output: Output,
+    runner: Runner = "local",
+    processes: Processes = 1,
+    work: WorkFolder = None,
+    isolated: Isolated = False,
+    quiet: Quiet = False,
 ) -> None:
     """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
     from pipeline.session import BuildSession
     from pipeline.spec import load_spec
 
     parsed = load_spec(str(spec))
-    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args))
+    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args), work, isolated=isolated)
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def retry(
+    context: typer.Context,
+    spec: SpecFile,
+    output: Output,
+    runner: Runner = "local",
+    processes: Processes = 1,
+    work: WorkFolder = None,
+    isolated: Isolated = False,
+    quiet: Quiet = False,
+) -> None:
+    """Build again if rows that the live version rejected are good now; takes what `build` takes."""
+    from pipeline.session import BuildSession
+    from pipeline.spec import load_spec
+
+    parsed = load_spec(str(spec))
+    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args), work, isolated=isolated, retry=True)
 
 
 @app.command()
 def show(
-    folder: Annotated[Path, typer.Argument(help="The dataset's folder, or a version's.", show_default=False)],
-    version: Annotated[str | None, typer.Option(help="A version other than the live one.")] = None,
+    folder: Annotated[
+        str, typer.Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)
+    ],
+    version: Annotated[
+        str | None, typer.Option(help="A version other than the live one: its name, its number, or a part of it.")
+    ] = None,
 ) -> None:
     """Show a dataset: its versions, splits, features, statistics and rejects."""
+    from pipeline.output.stores import open_location
+    from pipeline.output.versions import find, list_versions
     from pipeline.show import print_dataset
 
-    if (folder / MANIFEST_FILE).is_file():
+    place = open_location(folder)
+    if (place / MANIFEST_FILE).is_file():
         if version is not None:
             raise DatasetError(f"{folder} is a version already: leave out --version, or name the dataset's folder")
-        print_dataset(read_manifest(folder), folder, live=None)
+        print_dataset(read_manifest(place), place, versions=[])
         return
-    live = read_latest(folder).version
-    chosen = version_folder(folder, version or live)
-    print_dataset(read_manifest(chosen), chosen, live=live)
+    live = read_latest(place).version
+    chosen = version_folder(place, find(folder, version).version if version else live)
+    print_dataset(read_manifest(chosen), chosen, list_versions(folder))
+
+
+@app.command()
+def versions(dataset: DatasetFolder) -> None:
+    """List the versions of a dataset: which is live, pinned, held, and since when others are not live any more."""
+    from pipeline.output.show import print_versions
+    from pipeline.output.versions import list_versions
+
+    print_versions(dataset, list_versions(dataset))
+
+
+@app.command()
+def rollback(
+    dataset: DatasetFolder,
+    version: Annotated[
+        str | None, typer.Argument(help="By default the one published before the live one.", show_default=False)
+    ] = None,
+) -> None:
+    """Make an earlier version live again: `recordmill rollback DIR [VERSION]`."""
+    from pipeline.output.show import print_rollback
+    from pipeline.output.versions import rollback as roll_back
+
+    print_rollback(dataset, *roll_back(dataset, version))
+
+
+@app.command()
+def pin(dataset: DatasetFolder, version: VersionName) -> None:
+    """Keep a version from being pruned."""
+    from pipeline.output.show import print_line
+    from pipeline.output.versions import pin as pin_version
+
+    print_line(f"{pin_version(dataset, version).version} is pinned: `recordmill prune` keeps it")
+
+
+@app.command()
+def unpin(dataset: DatasetFolder, version: VersionName) -> None:
+    """Let a version be pruned again."""
+    from pipeline.output.show import print_line
+    from pipeline.output.versions import unpin as unpin_version
+
+    print_line(f"{unpin_version(dataset, version).version} is not pinned")
+
+
+@app.command()
+def prune(
+    dataset: DatasetFolder,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="How many of the newest versions stay.", show_default="all")
+    ] = None,
+    grace: Annotated[
+        str, typer.Option(help="How long a version stays that is not live any more: 30m, 12h, 1d, 0.")
+    ] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
+    work: WorkFolder = None,
+) -> None:
+    """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
+    from pipeline.output.prune import prune as prune_output
+    from pipeline.output.prune import seconds_of
+    from pipeline.output.show import print_pruned, print_wait
+
+    seconds = seconds_of(grace)
+    done = prune_output(dataset, keep, seconds, dry_run=dry_run, work=work, on_wait=print_wait)
+    print_pruned(done, dry_run=dry_run)
+
+
+@app.command()
+def verify(
+    folder: Annotated[str, typer.Argument(help="The dataset's folder or URL, or a version's.", show_default=False)],
+    version: Annotated[str | None, typer.Option(help="A version other than the live one.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="dataset.yaml: raw rows are served and compared, too.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Make damaged shards (by --spec) and indexes anew.")] = False,
+    sample: Annotated[int, typer.Option(min=0, help="How many raw rows are compared.")] = 64,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes and digests alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> int:
+    """Check a published version, file by file and record by record: `recordmill verify DIR`."""
+    from pipeline.redaction import redacted
+    from pipeline.spec import load_spec
+    from pipeline.verify.command import NO_PARITY
+    from pipeline.verify.command import verify as check
+    from pipeline.verify.quiet import quiet
+
+    if "://" in folder and (repair or spec is not None):
+        raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
+    parsed = None if spec is None else load_spec(str(spec))
+    report = check(folder, version, quick=quick)
+    if repair or parsed is not None:
+        with quiet():  # Beam and TensorFlow, while they load too
+            from pipeline.verify.with_sources import with_sources
+
+            report = with_sources(report, parsed, rows=sample, mend=repair)
+    if spec is None:
+        report.found.unchecked.append(NO_PARITY)
+    print(json.dumps(report.to_json(), indent=2) if as_json else printable(redacted("\n".join(report.lines()))))
+    return 0 if report.is_whole else 1
 
 
 @app.command()

@@ -7,11 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
+from pipeline.duplicates.words import warnings
 from pipeline.manifest import Manifest
 from pipeline.progress import ProgressReader
+from pipeline.screen import Screen
 
 LOOK_SECONDS = 0.25
 RATE_SECONDS = 3.0  # the rate is that of the last three seconds
@@ -40,7 +41,7 @@ class Display:
     ...     display.start(plan, folder)
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Screen) -> None:
         self._console = console
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -50,10 +51,10 @@ class Display:
         self._state = State(time.monotonic())
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
-            TextColumn("{task.fields[details]}"),
+            TextColumn("{task.fields[details]}", markup=False),
             console=console,
             transient=True,
             auto_refresh=False,
@@ -71,10 +72,14 @@ class Display:
     def start(self, plan: Plan, folder: str) -> None:
         """Takes the plan of the build that begins now, and its folder; says the plan's notes."""
         for note in plan.notes:
-            self._console.print(f"note: {note}", markup=False, soft_wrap=True)
+            self.note(note)
         self._state = State(time.monotonic(), plan.rows, len(plan.chunks))
         self.folder = Path(folder)
         self._reader = ProgressReader(str(self.folder / "progress"))
+
+    def note(self, text: str) -> None:
+        """Says what a person should know."""
+        self._console.print(f"note: {text}", soft_wrap=True)
 
     def stop(self) -> None:
         """Ends the display and clears its line; may be called twice, and from a signal handler."""
@@ -103,7 +108,7 @@ class Display:
             if self._reader is not None and now - printed >= max(1.0, (now - started) / 60):
                 printed = now
                 view = self._look()
-                self._console.print(f"{view.stage}: {view.share:.0%}, {view.details}", markup=False, soft_wrap=True)
+                self._console.print(f"{view.stage}: {view.share:.0%}, {view.details}", soft_wrap=True)
 
     def _look(self) -> "View":
         if self._reader is None or self.folder is None:
@@ -138,14 +143,16 @@ class State:
     def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> View:
         """Gives the view of the counters at a time (monotonic seconds)."""
         read, refused, dropped = (counts.get(name, 0) for name in ("read", "refused", "dropped"))
+        left_out = counts.get("left_out", 0)
         built = counts.get("written", 0) + dropped
         all_read = counts.get("chunks", 0) >= self._chunks
         rows = read if all_read else max(read, self._rows)
-        stage = self._name_stage(all_read, analyzed, built, read - refused)
+        stage = self._name_stage(all_read, analyzed, built, read - refused - left_out)
         done = built if stage == "building shards" else read
         rate = self._rate(stage, done, now)
-        # What was refused is never built; a repeated step, or an estimate of too few rows, does not turn the bar back.
-        share = self._share = max(self._share, (read + refused + built) / (2 * rows) if rows else 0.0)
+        # What was refused or left out is never built; a repeated step, or an estimate of too few rows, does not turn
+        # the bar back.
+        share = self._share = max(self._share, (read + refused + left_out + built) / (2 * rows) if rows else 0.0)
         details = f"{done:,} records, {rate:,.0f}/s, {refused + dropped:,} rejected"
         if 0 < share < 1:
             details += f", {_clock((now - self._begun) * (1 - share) / share)} left"
@@ -171,12 +178,11 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
-def print_published(console: Console, folder: str, manifest: Manifest, is_new: bool, seconds: float) -> None:
+def print_published(console: Screen, folder: str, manifest: Manifest, is_new: bool, seconds: float) -> None:
     """Says what a build gave: records by split, rejects by reason, bytes, time and place."""
     if not is_new:
         console.print(
             f"Nothing has changed since version {manifest.version}, which is live in {folder}",
-            markup=False,
             soft_wrap=True,
         )
         return
@@ -189,7 +195,11 @@ def print_published(console: Console, folder: str, manifest: Manifest, is_new: b
     console.print(f"  {'rejected':<12} {sum(reasons.values()):>10,} of {manifest.rows['read']:,} rows")
     for reason, count in reasons.items():
         console.print(f"    {reason:<18} {count:>2,}")
-    console.print(f"  in {folder}", markup=False, soft_wrap=True)
+    if left_out := manifest.rows.get("duplicates"):
+        console.print(f"  {'duplicates':<12} {left_out:>10,} rows left out")
+    for warning in warnings(manifest.duplicates):
+        console.print(f"  {'duplicates':<12} {warning}: see `recordmill show`", soft_wrap=True)
+    console.print(f"  in {folder}", soft_wrap=True)
 
 
 def _count(number: int, noun: str) -> str:

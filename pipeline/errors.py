@@ -3,9 +3,21 @@
 import difflib
 from collections.abc import Iterable
 
+from pipeline.redaction import redacted
+
 
 class UserError(Exception):
-    """Something that the user can mend; the message says what, where and what to do next."""
+    """Something that the user can mend; the message says what, where and what to do next.
+
+    URLs in it are told without passwords and queries, and no value of a row is in it: it may be logged anywhere.
+    """
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(redacted(str(message)))
+
+
+class DatasetError(UserError, ValueError):
+    """A dataset cannot be read as it was asked for; the message is one clear line for the user."""
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:

@@ -17,6 +17,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipeline.globs import WILDCARD, depth, folder_prefix, glob_pattern, is_glob, is_literal, literal_prefix
+from pipeline.inner_paths import open_file
+from pipeline.redaction import redacted
 from pipeline.sources.base import FileInfo
 
 Identity = tuple[int, int]
@@ -61,7 +63,7 @@ class BeamFiles:
             return cast(BinaryIO, io.BufferedReader(_UrlStream(stream, path)))
         if "\0" in path:
             raise OSError(f"cannot open {path!r}: a path holds no NUL character")
-        return open(path, "rb")
+        return open_file(path)
 
 
 def _is_url(path: str) -> bool:
@@ -73,8 +75,10 @@ def _os_errors(action: str, path: str) -> Iterator[None]:
     """Makes whatever a filesystem's client raises an OSError that names the path."""
     try:
         yield
+    except (MemoryError, ImportError):
+        raise
     except Exception as error:
-        raise OSError(f"cannot {action} {path}: {_reason(error)}") from error
+        raise OSError(redacted(f"cannot {action} {path}: {_reason(error)}", path)) from error
 
 
 def _reason(error: Exception) -> str:

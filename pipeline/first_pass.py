@@ -8,6 +8,7 @@ folder; the driver adds them up in the chunks' order.
 import itertools
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather
 
+from pipeline.duplicates.files import leave_out
 from pipeline.images import pictures_of
 from pipeline.layout import hash_keys
-from pipeline.reports import attempt_name
+from pipeline.reports import write_atomically
 from pipeline.rows import key_rows
 from pipeline.sources.base import Chunk
 from pipeline.statistics import Counts, add_counts, most_frequent
@@ -26,7 +28,8 @@ from pipeline.tokenizer_training import count_words, train
 from pipeline.work import Work
 
 FIRST = "first"
-"""The folder of the pass' files."""
+"""The folder of the passes' files; each pass has one of its own in it."""
+STRATA, CLASSES, WORDS = "strata", "classes", "words"
 
 
 class ClassReader:
@@ -37,23 +40,26 @@ class ClassReader:
         self._work = work
         self._feature = feature
         self._left_out = work.rows.source_splits if for_strata else ()
+        self.what = STRATA if for_strata else CLASSES
 
     def read(self, chunk: Chunk) -> None:
         """Leaves a table of classes and hashes; a row with several classes has several."""
         tables = []
         left_out = bool(self._left_out and self._left_out[chunk.source])
-        for rows in () if left_out else _rows(self._work, chunk):
+        for rows in () if left_out else rows_of(self._work, chunk):
             hashes, _, _ = hash_keys(rows["@key"].to_pylist())
             classes = rows[self._feature].combine_chunks()
             if pa.types.is_list(classes.type):
                 hashes = hashes[pc.list_parent_indices(classes).to_numpy()]
                 classes = pc.list_flatten(classes)
             tables.append(pa.table({"class": classes, "hash": hashes}))
-        _write(self._work, self._feature, chunk, tables)
+        leave(self._work, self.what, chunk, tables)
 
 
 class WordReader:
     """Counts the words of a chunk's rows of the train split, for each tokenizer that is trained."""
+
+    what = WORDS
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -63,7 +69,7 @@ class WordReader:
         trained = self._work.trained()
         counted: dict[str, Counts] = {owner: {} for owner in trained.values()}
         train_split = self._work.layout.splits.index("train")
-        for rows in _rows(self._work, chunk):
+        for rows in rows_of(self._work, chunk):
             chosen = rows.filter(pc.equal(rows["@split"], train_split))
             for name, owner in trained.items():
                 found = count_words(chosen[name].combine_chunks(), self._work.features[name])
@@ -75,12 +81,12 @@ class WordReader:
             for name, counts in counted.items()
             if counts
         ]
-        _write(self._work, "words", chunk, tables)
+        leave(self._work, self.what, chunk, tables)
 
 
-def with_strata(work: Work, chunks: Sequence[Chunk], feature: str) -> Work:
+def with_strata(work: Work, chunks: Sequence[Chunk]) -> Work:
     """The work with the bounds of each class, of what `ClassReader` left."""
-    tables = list(_tables(work, feature, chunks))
+    tables = list(_tables(work, STRATA, chunks))
     ordered = pa.concat_tables(tables).sort_by("class") if tables else pa.table({"class": [], "hash": []})
     names, hashes = ordered["class"].to_numpy(), ordered["hash"].to_numpy()
     bounds = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else []
@@ -91,7 +97,7 @@ def with_strata(work: Work, chunks: Sequence[Chunk], feature: str) -> Work:
 def with_classes(work: Work, chunks: Sequence[Chunk], label: str) -> Work:
     """The work with the label's classes, of all splits, as those that the spec gives."""
     counts: Counts = {}
-    for table in _tables(work, label, chunks):
+    for table in _tables(work, CLASSES, chunks):
         found = table["class"].value_counts()
         add_counts(counts, found.field("values").to_pylist(), found.field("counts").to_pylist())
     classes = tuple(word.decode() for _, word in most_frequent(counts, None, 1))
@@ -105,33 +111,47 @@ def trained_models(work: Work, chunks: Sequence[Chunk]) -> dict[str, bytes]:
         UserError: a tokenizer cannot be trained from these words.
     """
     counts: dict[str, Counts] = {owner: {} for owner in work.trained().values()}
-    for table in _tables(work, "words", chunks):
+    for table in _tables(work, WORDS, chunks):
         for owner, word, count in zip(*(column.to_pylist() for column in table.columns), strict=True):
             add_counts(counts[owner], [word], [count])
     return {owner: train(found, work.features[owner], owner) for owner, found in counts.items()}
 
 
-def _rows(work: Work, chunk: Chunk) -> Iterator[pa.Table]:
+def unread(work: Work, what: str, chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The chunks that have not left their file yet: an earlier attempt may have read some."""
+    return [chunk for chunk in chunks if not os.path.exists(_left_file(work, what, chunk))]
+
+
+def rows_of(work: Work, chunk: Chunk) -> Iterator[pa.Table]:
+    """A chunk's keyed rows, without those that the build leaves out."""
     read_picture = pictures_of(work).read
     form = work.rows
     for block in work.sources[chunk.source].read(chunk, work.files, form.columns, form.source_key):
-        yield key_rows(block, chunk, form, work.layout, read_picture)[0]
+        rows = key_rows(block, chunk, form, work.layout, read_picture)[0]
+        yield rows if work.dropped is None else leave_out(work.dropped, rows, chunk.index).rows
 
 
-def _write(work: Work, what: str, chunk: Chunk, tables: list[pa.Table]) -> None:
+def leave(work: Work, what: str, chunk: Chunk, tables: list[pa.Table]) -> None:
+    """Writes the file of a chunk, one of a pass' own folder."""
     folder = os.path.join(work.path(FIRST), what)
-    os.makedirs(folder, exist_ok=True)
-    attempt = os.path.join(folder, attempt_name("part"))
-    pa.feather.write_feather(pa.concat_tables(tables) if tables else pa.table({}), attempt, compression="lz4")
-    os.replace(attempt, _path(work, what, chunk))
+    with suppress(FileExistsError):
+        os.mkdir(folder)  # not with its parents: a late worker must not make an older attempt's folder again
+    sink = pa.BufferOutputStream()
+    pa.feather.write_feather(pa.concat_tables(tables) if tables else pa.table({}), sink, compression="lz4")
+    write_atomically(_left_file(work, what, chunk), sink.getvalue())
 
 
 def _tables(work: Work, what: str, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
     for chunk in chunks:
-        table = pa.feather.read_table(_path(work, what, chunk))
+        table = pa.feather.read_table(_left_file(work, what, chunk))
         if table.num_rows:
             yield table
 
 
-def _path(work: Work, what: str, chunk: Chunk) -> str:
+def left_files(work: Work, what: str, chunks: Sequence[Chunk]) -> list[str]:
+    """The files of a pass, in the chunks' order."""
+    return [_left_file(work, what, chunk) for chunk in chunks]
+
+
+def _left_file(work: Work, what: str, chunk: Chunk) -> str:
     return os.path.join(work.path(FIRST), what, f"{chunk.index:06d}.feather")

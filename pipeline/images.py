@@ -1,23 +1,47 @@
 """Pictures by reference: read, gated by the header, measured. A bad picture is a reject's reason, never a crash."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from pipeline.duplicates.perceptual_hash import NONE, look_bytes
 from pipeline.image_refs import Reference, parse
+from pipeline.isolation import Isolation, shared_isolation
+from pipeline.kinds.image import MAX_BYTES
+from pipeline.rejects.machine_faults import OutOfMemoryError
+from pipeline.rejects.second_try import second_try
 from pipeline.sources.absent_files import why_absent
 from pipeline.sources.base import Files
-from pipeline.transcode import decodable
+from pipeline.transcode import UndecodableError, decodable
 from pipeline.work import Work
 from transforms.image import ImageError, pixel_sums
-from transforms.image_header import read_header
+from transforms.image_header import Header, check_header
 
+NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
+UNDECODABLE = (tf.errors.InvalidArgumentError,)
+"""What the graph raises of a picture that it cannot decode, and of a good one where memory is short."""
+Result = TypeVar("Result")
 PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+def surely(
+    action: Callable[[], Result], what: str, doubtful: tuple[type[Exception], ...] = (), needs: int = 0
+) -> Result:
+    """Gives what an action gives, which is tried again alone where memory was short or it raised one of `doubtful`.
+
+    Raises:
+        OutOfMemoryError: memory is short even so; `what` says for what.
+    """
+    try:
+        return second_try(action, (*NO_MEMORY, *doubtful), needs=needs)
+    except NO_MEMORY:
+        raise OutOfMemoryError(what) from None
 
 
 @dataclass(frozen=True)
@@ -29,43 +53,66 @@ class Pictures:
     """The folder of each source's pictures."""
     scratch: str
     """The build's scratch folder, where pictures lie whose source cannot be read again in any order."""
+    max_bytes: int = MAX_BYTES
+    """The most that any feature takes of a picture."""
+    isolation: Isolation | None = None
+    """Where pictures are decoded first that nobody trusts."""
 
-    def read(self, source: int, reference: bytes) -> bytes:
-        """Reads a picture's bytes.
+    def read(self, source: int, reference: bytes, max_bytes: int | None = None) -> bytes:
+        """Reads a picture's bytes, of which there may be `max_bytes`.
 
         Raises:
-            ImageError: `unreadable`: the file is not there.
+            ImageError: `unreadable`: the file is not there; `too_large`: it was not read.
             OSError: the machine, the disk or the network failed.
         """
-        found = parse(reference)
+        found, most = parse(reference), self.max_bytes if max_bytes is None else max_bytes
         if found.data is not None:
+            _check_bytes(len(found.data), most)
             return found.data
         full = f"{self.scratch if found.in_scratch else self.roots[source]}/{found.path}"
         try:
-            return self._read(full, found)
+            return self._read(full, found, most)
         except OSError as error:
             why = why_absent(error, full, self.files)
             if why is None:
                 raise
             raise ImageError("unreadable", f"the file {found.path}: {why}") from None
 
-    def _read(self, full: str, found: Reference) -> bytes:
+    def _read(self, full: str, found: Reference, most: int) -> bytes:
         with self.files.open(full) as file:
-            if found.length is None:
-                return file.read()
+            _check_bytes(file.seek(0, os.SEEK_END) if found.length is None else found.length, most)
             file.seek(found.offset)
-            return file.read(found.length)
+            return file.read() if found.length is None else file.read(found.length)
 
     def load(self, source: int, reference: bytes, options: Mapping[str, Any]) -> "Loaded":
         """Reads a picture for the graph: its header is checked, and what the graph cannot decode is transcoded.
 
         Raises:
-            ImageError: `unreadable`, `unsupported_format`, `too_many_pixels` or `undecodable_image`.
+            ImageError: `unreadable`, `too_large`, `unsupported_format`, `too_many_pixels`, `too_slow` or
+                `undecodable_image`.
             OSError: as `read`.
+            OutOfMemoryError: memory is not enough to transcode it.
         """
-        data = self.read(source, reference)
-        ready = decodable(data, options)
-        return Loaded(ready, None if ready is data else read_header(data).format)
+        data = self.read(source, reference, options["max_bytes"])
+        header = check_header(data, options["max_pixels"])
+        needs = memory_of(header)
+        if header.in_graph and self.isolation is None:
+            return Loaded(data, None, data, needs)
+        decoder = decodable if self.isolation is None else self.isolation.decodable
+        what = f"decode a picture of {len(data):,} bytes"
+        ready = surely(lambda: decoder(data, options), what, (UndecodableError,), needs)
+        return Loaded(ready, None if header.in_graph else header.format, data, needs)
+
+
+def _check_bytes(size: int, most: int) -> None:
+    if size > most:
+        raise ImageError("too_large", f"the picture has {size:,} bytes; max_bytes allows {most:,}")
+
+
+def memory_of(header: Header) -> int:
+    """About how many bytes of memory it takes to decode a picture and bring it to its size; measured."""
+    of_a_pixel = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
+    return header.width * header.height * of_a_pixel
 
 
 class Loaded(NamedTuple):
@@ -74,11 +121,30 @@ class Loaded(NamedTuple):
     data: bytes
     transcoded: str | None
     """The format that it had, where it was transcoded."""
+    source: bytes
+    """The file as it was read."""
+    needs: int
+    """About how many bytes of memory it takes to decode."""
+
+
+def look_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
+    """The look of a row's picture (`pipeline.duplicates.perceptual_hash.look_bytes`); zeros for a row without one.
+
+    Raises:
+        OutOfMemoryError: memory is not enough to decode it.
+    """
+    if not loaded:
+        return NONE
+    data, _, _, needs = loaded[0]
+    what = f"decode a picture of {len(data):,} bytes"
+    return surely(lambda: look_bytes(data, max_pixels), what, needs=needs)
 
 
 def pictures_of(work: Work) -> Pictures:
     """Where the pictures of a build lie, as its workers see it."""
-    return Pictures(work.files, work.roots, work.path("scratch"))
+    most = max((options["max_bytes"] for options in work.images().values()), default=MAX_BYTES)
+    isolation = shared_isolation() if work.isolated else None
+    return Pictures(work.files, work.roots, work.path("scratch"), most, isolation)
 
 
 References = bytes | Sequence[bytes] | None
@@ -116,16 +182,21 @@ class PixelMeter:
 
     def _sums(self, source: int, reference: bytes) -> npt.NDArray[np.int64]:
         try:
-            data = self._pictures.load(source, reference, self._options).data
-            return np.concatenate([np.ravel(part.numpy()) for part in self._graph(tf.constant([data]))])
-        except (ImageError, tf.errors.InvalidArgumentError):
+            loaded = self._pictures.load(source, reference, self._options)
+            sums = self._decoded(loaded.data, loaded.needs)
+            return np.concatenate([np.ravel(part.numpy()) for part in sums])
+        except (ImageError, *UNDECODABLE):
             # the row is rejected, and told of, where its shard is built
             return np.zeros(1 + 2 * self._options["channels"], np.int64)
 
     def is_decodable(self, data: bytes) -> bool:
         """Whether the graph can decode a picture."""
         try:
-            self._graph(tf.constant([data]))
-        except tf.errors.InvalidArgumentError:
+            self._decoded(data)
+        except UNDECODABLE:
             return False
         return True
+
+    def _decoded(self, data: bytes, needs: int = 0) -> Any:
+        action = lambda: self._graph(tf.constant([data]))  # noqa: E731 - what is tried twice
+        return surely(action, f"decode a picture of {len(data):,} bytes", UNDECODABLE, needs)

@@ -40,17 +40,23 @@ def build_graph(pipeline: beam.Pipeline, work: Work, chunks: Sequence[Chunk]) ->
         | "ListChunks" >> beam.Create(list(chunks))
         | "ReadChunks" >> beam.ParDo(ReadChunks(work)).with_outputs(ANALYSIS, main="rows")
     )
-    analyzers = make_analyzers(work)
-    saved_model, metadata = (read[ANALYSIS], tensor_config(work)) | "Analyze" >> tft_beam.AnalyzeDataset(
-        make_preprocessing(work, analyzers)
-    )
-    export = saved_model | "KeepExport" >> beam.Map(
-        keep_export, beam.pvalue.AsSingleton(metadata.deferred_metadata), work, sorted(analyzers.asked)
-    )
+    kept = work.export
+    export = _analyze(read[ANALYSIS], work) if kept is None else pipeline | "KeptExport" >> beam.Create([kept])
     _ = (
         read["rows"]
         | "GroupByShard" >> beam.GroupByKey()
         | "BuildShards" >> beam.ParDo(BuildShards(work), beam.pvalue.AsSingleton(export))
+    )
+
+
+def _analyze(batches: beam.PCollection, work: Work) -> beam.PCollection:
+    """Gives the folder of the analysis' export."""
+    analyzers = make_analyzers(work)
+    saved_model, metadata = (batches, tensor_config(work)) | "Analyze" >> tft_beam.AnalyzeDataset(
+        make_preprocessing(work, analyzers)
+    )
+    return saved_model | "KeepExport" >> beam.Map(
+        keep_export, beam.pvalue.AsSingleton(metadata.deferred_metadata), work, sorted(analyzers.asked)
     )
 
 

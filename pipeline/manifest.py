@@ -11,40 +11,25 @@ All paths in it are relative to the version's folder, so that a copied folder is
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, TypeVar, overload
+from pathlib import Path
+from typing import Any, TypeVar, overload
 
-from pipeline.errors import UserError
+from pipeline.errors import DatasetError as DatasetError
+from pipeline.inner_paths import Location as Location
+from pipeline.inner_paths import check_inner, read_inner
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
 LATEST_FILE = "LATEST"
 VERSIONS_FOLDER = "versions"
+MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names the versions, of which a folder may keep some ten thousand
+MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: of 100,000 shards, and as JSON at most 2 GB of memory
 
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
 _JSON_NAMES = {str: "a string", int: "a whole number", list: "a list", dict: "an object"}
 
-
-class Location(Protocol):
-    """A folder or a file, local or remote: what is used of `pathlib.Path`."""
-
-    def __truediv__(self, inner: str, /) -> "Location": ...
-    def is_file(self) -> bool:
-        """Whether it is a file."""
-
-    def is_dir(self) -> bool:
-        """Whether it is a folder."""
-
-    def read_bytes(self) -> bytes:
-        """Gives a file's content. Raises: OSError, or a DatasetError of its own."""
-
-
 _Folder = TypeVar("_Folder", bound=Location)
-
-
-class DatasetError(UserError, ValueError):
-    """A dataset cannot be read as it was asked for; the message is one clear line for the user."""
 
 
 class NewerFormatError(DatasetError):
@@ -65,11 +50,11 @@ class Shard:
     def from_json(cls, shard: Any) -> "Shard":
         """Reads what `dataclasses.asdict` wrote."""
         return cls(
-            file=_inner_path(_take(shard, "file", str)),
+            file=check_inner(_take(shard, "file", str)),
             bytes=_take(shard, "bytes", int),
             records=_take(shard, "records", int),
             sha256=_take(shard, "sha256", str),
-            index=_inner_path(_take(shard, "index", str)),
+            index=check_inner(_take(shard, "index", str)),
         )
 
 
@@ -131,11 +116,17 @@ class Manifest:
     statistics: Json = field(default_factory=dict)
     """What the analysis found, by feature."""
     rows: Json = field(default_factory=dict)
-    """Rows read, written and rejected, of all sources."""
+    """Rows read, written, rejected and left out as duplicates, of all sources."""
     sources: tuple[Json, ...] = ()
     rejects: Json = field(default_factory=dict)
     spec: Json = field(default_factory=dict)
     provenance: Json = field(default_factory=dict)
+    sequence: int = 0
+    """The number of the version in the order of publishing, from 1; 0 where an earlier Recordmill published it."""
+    files: Mapping[str, Json] = field(default_factory=dict)
+    """`bytes` and `sha256` of every file but the shards and this one, by path; none in an earlier Recordmill's."""
+    duplicates: Json = field(default_factory=dict)
+    """Rows of one content, within splits and across (`pipeline.duplicates.counts`)."""
 
     def to_text(self) -> str:
         """Gives `dataset.json`: the same text for the same manifest, ending in a newline.
@@ -168,26 +159,44 @@ class Manifest:
             rejects=_take(manifest, "rejects", dict, default={}),
             spec=_take(manifest, "spec", dict, default={}),
             provenance=_take(manifest, "provenance", dict, default={}),
+            sequence=_take(manifest, "sequence", int, default=0),
+            files=_take(manifest, "files", dict, default={}),
+            duplicates=_take(manifest, "duplicates", dict, default={}),
         )
         _check_features(read)
+        _check_files(read)
         return read
 
 
 @dataclass(frozen=True)
 class Latest:
-    """The content of `LATEST`: the live version, and how many times the pointer was moved."""
+    """The content of `LATEST`: the live version, and what else is known of versions. It is replaced as one."""
 
     version: str
     sequence: int
+    """The largest number that was given: each publishing and each move of the pointer takes the next."""
+    retired: Mapping[str, str] = field(default_factory=dict)
+    """When each version stopped being live, in UTC, by the clock of who moved the pointer."""
+    pinned: tuple[str, ...] = ()
+    """Versions that are not pruned."""
+    removing: tuple[str, ...] = ()
+    """Versions that are being deleted: nobody may make them live any more."""
 
     def to_text(self) -> str:
-        """Gives the pointer as it is written."""
-        return _to_text(asdict(self))
+        """Gives the pointer as it is written: what is empty is left out."""
+        extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing")}
+        return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
 
     @classmethod
     def from_json(cls, latest: Any) -> "Latest":
         """Reads a parsed `LATEST`."""
-        return cls(_take(latest, "version", str), _take(latest, "sequence", int))
+        return cls(
+            _take(latest, "version", str),
+            _take(latest, "sequence", int),
+            _take(latest, "retired", dict, default={}),
+            tuple(_take(latest, "pinned", list, default=[])),
+            tuple(_take(latest, "removing", list, default=[])),
+        )
 
 
 @overload
@@ -200,9 +209,16 @@ def version_folder(output: str | Location, version: str) -> Location:
     Raises:
         DatasetError: `version` is no name of a folder.
     """
-    if version in ("", ".", "..") or "/" in version:
-        raise DatasetError(f"'{version}' is no version: a version is named like 20261120T120000Z-4f1c9a2e")
+    if "/" in version or not _is_inner(version):
+        raise DatasetError(f"{version!r:.100} is no version: a version is named like 20261120T120000Z-4f1c9a2e")
     return _location(output) / VERSIONS_FOLDER / version
+
+
+def _is_inner(path: str) -> bool:
+    try:
+        return bool(check_inner(path))
+    except DatasetError:
+        return False
 
 
 def read_latest(output: str | Location) -> Latest:
@@ -218,7 +234,7 @@ def read_latest(output: str | Location) -> Latest:
         raise DatasetError(
             f"nothing has been published in {output} yet: run `recordmill build dataset.yaml --output {output}`"
         )
-    return _read(path, Latest.from_json)
+    return _read(_location(output), LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
 
 
 def read_manifest(folder: str | Location) -> Manifest:
@@ -230,16 +246,17 @@ def read_manifest(folder: str | Location) -> Manifest:
     path = _location(folder) / MANIFEST_FILE
     if not path.is_file():
         raise DatasetError(f"{folder} is no published version: it holds no {MANIFEST_FILE}")
-    return _read(path, Manifest.from_json)
+    return _read(_location(folder), MANIFEST_FILE, MOST_MANIFEST_BYTES, Manifest.from_json)
 
 
 def _location(path: str | Location) -> Location:
     return Path(path) if isinstance(path, str) else path
 
 
-def _read(path: Location, from_json: Callable[[Any], _Read]) -> _Read:
+def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Read]) -> _Read:
+    path = folder / name
     try:
-        content = path.read_bytes()
+        content = read_inner(folder, name, most)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}") from error
     try:
@@ -268,14 +285,6 @@ def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
     return found
 
 
-def _inner_path(path: str) -> str:
-    """Refuses a path out of the version's folder: a manifest may come from anywhere."""
-    parts = PurePosixPath(path)
-    if not path or parts.is_absolute() or ".." in parts.parts:
-        raise DatasetError(f"the path '{path}' leaves the version's folder")
-    return path
-
-
 def _check_format(found: int) -> None:
     if found > FORMAT:
         raise NewerFormatError(
@@ -289,5 +298,14 @@ def _check_features(manifest: Manifest) -> None:
     for description in manifest.features.values():
         _take(description, "kind", str)
         if "vocabulary" in description:
-            _inner_path(_take(description, "vocabulary", str))
+            check_inner(_take(description, "vocabulary", str))
             _take(description, "vocabulary_size", int)
+
+
+def _check_files(manifest: Manifest) -> None:
+    for file in _take(manifest.rejects, "files", list, default=[]):
+        check_inner(_take(file, "file", str))
+    for path, entry in manifest.files.items():
+        check_inner(path)
+        _take(entry, "bytes", int)
+        _take(entry, "sha256", str)

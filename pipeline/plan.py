@@ -42,6 +42,9 @@ PACKAGES = (
     "tensorflow-transform",
 )
 
+NO_PART_OF_THE_KEY = {"rejects": {"max_share", "max_share_per_file"}}
+"""What decides no byte: a build that was stopped by a limit goes on where it was when the limit is raised."""
+
 
 @dataclass(frozen=True)
 class BuildPlan:
@@ -51,6 +54,12 @@ class BuildPlan:
     chunks: list[Chunk]
     rows: int
     """About how many rows there are."""
+    rows_are_exact: bool
+    """Whether there are no more, and no fewer."""
+    expected_bytes: int
+    """About how many bytes the shards will have."""
+    source_bytes: int
+    """The bytes that will be read, pictures included."""
     layout: Layout
     build_key: str
     notes: list[str]
@@ -80,6 +89,9 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
         spec=spec,
         chunks=_number(plans),
         rows=sum(plan.rows for plan in plans),
+        rows_are_exact=all(plan.is_exact for plan in plans),
+        expected_bytes=_expected_bytes(spec, plans),
+        source_bytes=sum(plan.bytes for plan in plans),
         layout=layout,
         build_key=_build_key(spec, inputs, code, files),
         notes=[note for plan in plans for note in plan.notes],
@@ -88,6 +100,15 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
         pack_bytes=pack_bytes,
         user_code=code,
     )
+
+
+def inputs_digest(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> str:
+    """The `BuildPlan.inputs_sha256` of the inputs as they are now.
+
+    Raises:
+        SourceError: as `make_plan`.
+    """
+    return _inputs_digest(_plan_sources(spec, files, chunk_bytes))
 
 
 def user_code(spec: Spec) -> UserCode | None:
@@ -132,6 +153,7 @@ def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threa
         models=_models(spec),
         preprocessing=spec.preprocessing,
         user_code=plan.user_code,
+        duplicates=spec.duplicates.model_dump(),
     )
 
 
@@ -194,7 +216,8 @@ def _file_digest(path: str, files: Files) -> str:
 
 
 def _build_key(spec: Spec, inputs: str, code: UserCode | None, files: Files) -> str:
-    parts = {"spec": spec.model_dump(mode="json"), "packages": package_versions(), "inputs": inputs}
+    described = spec.model_dump(mode="json", exclude=NO_PART_OF_THE_KEY)
+    parts = {"spec": described, "packages": package_versions(), "inputs": inputs}
     parts |= {"code": code.sha256} if code else {}
     parts |= {"files": [_file_digest(path, files) for path in given]} if (given := spec.files()) else {}
     # The keys keep the spec's order, which decides too: of splits, their ranges of hashes.

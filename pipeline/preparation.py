@@ -14,8 +14,9 @@ from apache_beam.runners.runner import PipelineRunner
 
 from pipeline.analysis import analysis_specs
 from pipeline.analyzers import BeamAnalyzers
+from pipeline.duplicates.reading import ContentReader, with_duplicates
 from pipeline.errors import UserError
-from pipeline.first_pass import ClassReader, WordReader, trained_models, with_classes, with_strata
+from pipeline.first_pass import ClassReader, WordReader, trained_models, unread, with_classes, with_strata
 from pipeline.kinds.classes import read_classes
 from pipeline.own_preprocessing import OwnPreprocessing, PreprocessingError
 from pipeline.sources.base import Chunk
@@ -29,10 +30,14 @@ from transforms.text_options import needs_tensorflow_text
 
 def look_first(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> Work:
     """Runs the small passes that the spec needs before the job; gives the work with what they found."""
-    split_by, label = work.rows.split_by, work.rows.label
+    split_by, label, duplicates = work.rows.split_by, work.rows.label, work.duplicates["action"]
+    if duplicates in ("drop", "fail"):
+        work = _with_duplicates(work, chunks, runner, options)
     if split_by is not None and split_by.stratify is not None:
         _run_first(ClassReader(work, split_by.stratify, for_strata=True), work, chunks, runner, options)
-        work = with_strata(work, chunks, split_by.stratify)
+        work = with_strata(work, chunks)
+    if duplicates == "same_split":
+        work = _with_duplicates(work, chunks, runner, options)
     if work.preprocessing is not None and label is not None and work.open_label():
         _run_first(ClassReader(work, label), work, chunks, runner, options)
         work = with_classes(work, chunks, label)
@@ -41,6 +46,11 @@ def look_first(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, opti
         _run_first(WordReader(work), work, chunks, runner, options)
         models = trained_models(work, chunks)
     return with_analyzed_columns(with_given(work, models))
+
+
+def _with_duplicates(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> Work:
+    _run_first(ContentReader(work), work, chunks, runner, options)
+    return with_duplicates(work, chunks)
 
 
 def with_given(work: Work, trained: Mapping[str, bytes]) -> Work:
@@ -78,20 +88,23 @@ def _words(path: str) -> tuple[str, ...]:
 
 
 def _run_first(
-    reader: ClassReader | WordReader,
+    reader: ClassReader | WordReader | ContentReader,
     work: Work,
     chunks: Sequence[Chunk],
     runner: PipelineRunner,
     options: PipelineOptions,
 ) -> None:
+    chunks = unread(work, reader.what, chunks)
+    if not chunks:
+        return
     with beam.Pipeline(runner=runner, options=options) as pipeline:
-        _ = pipeline | "ListChunks" >> beam.Create(list(chunks)) | "ReadFirst" >> beam.ParDo(ReadFirst(reader, work))
+        _ = pipeline | "ListChunks" >> beam.Create(chunks) | "ReadFirst" >> beam.ParDo(ReadFirst(reader, work))
 
 
 class ReadFirst(beam.DoFn):  # type: ignore[misc]
     """A reader of `pipeline.first_pass` on Beam."""
 
-    def __init__(self, reader: ClassReader | WordReader, work: Work) -> None:
+    def __init__(self, reader: ClassReader | WordReader | ContentReader, work: Work) -> None:
         self._reader = reader
         self._work = work
 

@@ -3,19 +3,24 @@
 import hashlib
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pipeline import storage
 from pipeline.errors import UserError
 from pipeline.kinds.base import Description, Feature
 from pipeline.manifest import Manifest, Shard, Split
 from pipeline.names import index_name, shard_name
+from pipeline.output import storage
+from pipeline.output.inventory import inventory
+from pipeline.output.leases import Lease
 from pipeline.plan import package_versions
-from pipeline.results import Results, published_path
+from pipeline.results import COUNTED, Results, published_path
+from pipeline.runs import clear
 from pipeline.spec import PATHS, Spec
 from pipeline.tfds_files import write_tfds_files
 from pipeline.tfrecord import ShardWriter
@@ -25,34 +30,37 @@ from pipeline.work import CLASSES, Work
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
 
 
+SERVING_FOLDER = "serving"
+
+
 def publish(
-    results: Results, output: str, features: Mapping[str, tuple[Feature, Description]], serving: str
+    results: Results, output: str, features: Mapping[str, tuple[Feature, Description]], lease: Lease | None = None
 ) -> tuple[str, Manifest]:
-    """Publishes a finished job.
+    """Publishes a finished job, whose shards and serving model lie in the run's folder `version`.
 
     Args:
         results: what it reported.
-        output: the dataset's folder.
+        output: the dataset's folder, or its URL.
         features: what is stored, with the descriptions for the manifest.
-        serving: the folder of the exported serving model.
+        lease: the build's.
 
     Returns:
         The version's folder and its manifest.
     """
     assembled = Path(results.work.folder, "version")
-    assembled.mkdir()
     described = {name: description for name, (_, description) in features.items()}
     vocabularies = _vocabularies(results, described)
-    splits = _move_shards(results, assembled, len(vocabularies.get(results.work.rows.label or "", [])))
+    splits = _list_shards(results, assembled, len(vocabularies.get(results.work.rows.label or "", [])))
     for name in ("transform_fn", "transformed_metadata"):
-        os.rename(os.path.join(results.export, name), assembled / name)
-    os.rename(serving, assembled / "serving")
+        shutil.copytree(os.path.join(results.export, name), assembled / name)
     _write_tokenizers(results.work, assembled)
     rejects = _write_rejects(results, assembled)
     spec = results.plan.spec
     write_tfds_files(str(assembled), spec.name, features, splits, vocabularies)
-    manifest = _manifest(results, described, splits, rejects)
-    return storage.publish(output, str(assembled), manifest), manifest
+    shards = [shard.file for split in splits.values() for shard in split.shards]
+    files = inventory(str(assembled), shards)
+    manifest = replace(_manifest(results, described, splits, rejects), files=files)
+    return storage.publish(output, str(assembled), manifest, lease)
 
 
 def _vocabularies(results: Results, described: dict[str, Description]) -> dict[str, list[str]]:
@@ -70,17 +78,20 @@ def _write_tokenizers(work: Work, assembled: Path) -> None:
             (assembled / file).write_bytes(data)
 
 
-def _move_shards(results: Results, assembled: Path, classes: int) -> dict[str, Split]:
-    layout = results.work.layout
+def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, Split]:
+    layout, reports = results.work.layout, results.shards
+    shard_files = [report[what] for report in reports.values() for what in ("file", "index")]
+    clear(assembled, {SERVING_FOLDER, *shard_files})  # a runner may have killed a worker while it wrote
     splits = {}
     for place, split in enumerate(layout.splits):
         labels: Counter[int] = Counter()
         shards, documents = [], 0
         for shard in range(layout.shards[split]):
-            report = results.shards.get(int(layout.first_group[place]) + shard)
-            shards.append(_move_shard(results.work, assembled, split, shard, report))
-            documents += (report or {}).get("packed", {}).get("documents", 0)
-            labels.update({int(label): count for label, count in (report or {}).get("label_counts", {}).items()})
+            report = reports.get(int(layout.first_group[place]) + shard)
+            report = report or _empty_shard(results.work, assembled, split, shard)
+            shards.append(Shard(*(report[what] for what in ("file", "bytes", "records", "sha256", "index"))))
+            documents += report.get("packed", {}).get("documents", 0)
+            labels.update({int(label): count for label, count in report.get("label_counts", {}).items()})
         if classes and labels and not labels.keys() <= set(range(classes)):
             raise UserError(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
@@ -90,17 +101,12 @@ def _move_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
     return splits
 
 
-def _move_shard(work: Work, assembled: Path, split: str, shard: int, report: dict[str, Any] | None) -> Shard:
-    count = work.layout.shards[split]
-    file, index = shard_name(work.name, split, shard, count), index_name(work.name, split, shard, count)
-    if report is None:
-        with ShardWriter(str(assembled / file), str(assembled / index)) as writer:
-            writer.write([])
-        report = writer.report()
-    else:
-        for name in (index, file):
-            os.rename(os.path.join(work.path("data"), name), assembled / name)
-    return Shard(file, report["bytes"], report["records"], report["sha256"], index)
+def _empty_shard(work: Work, assembled: Path, split: str, shard: int) -> dict[str, Any]:
+    """Writes a shard that no row belongs to; gives its report."""
+    file, index = (name(work.name, split, shard, work.layout.shards[split]) for name in (shard_name, index_name))
+    with ShardWriter(str(assembled / file), str(assembled / index)) as writer:
+        writer.write([])
+    return {"file": file, "index": index, **writer.report()}
 
 
 def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
@@ -113,7 +119,7 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
         path.write_bytes(data)
         digest = hashlib.sha256(data).hexdigest()
         files.append({"file": REJECTS_FILE, "bytes": len(data), "records": len(results.rejects), "sha256": digest})
-    return {"by_reason": results.reasons, "files": files}
+    return {"by_reason": results.reasons, "in_statistics": results.rejected_in_statistics, "files": files}
 
 
 def _published_spec(spec: Spec) -> dict[str, Any]:
@@ -141,14 +147,16 @@ def _manifest(
         features=described,
         splits=splits,
         statistics=results.statistics,
-        rows={what: sum(source[what] for source in sources) for what in ("read", "written", "rejected")},
+        rows={what: sum(source[what] for source in sources) for what in COUNTED},
         sources=tuple(sources),
         rejects=rejects,
+        duplicates=results.duplicates,
         spec=_published_spec(plan.spec),
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "packages": package_versions(),
             "inputs_sha256": plan.inputs_sha256,
             "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
+            **({"user_code": plan.user_code.to_json()} if plan.user_code else {}),
         },
     )

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.analysis import AnalysisRows
+from pipeline.duplicates.files import Remaining, leave_out
 from pipeline.images import pictures_of
 from pipeline.packing import Packed, pack
 from pipeline.progress import Progress
-from pipeline.reject_files import write_rejects
-from pipeline.rejects import Reject
+from pipeline.rejects.files import write_rejects
+from pipeline.rejects.reasons import Reject
 from pipeline.reports import write_report
 from pipeline.rows import key_rows
 from pipeline.sources.base import Block, Chunk
@@ -33,17 +35,21 @@ class ChunkReader:
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed] | pa.RecordBatch]:
         """Gives packed rows with their groups, and record batches for the analysis."""
         progress = Progress(self._work.path("progress"), chunk_step(chunk.index))
-        positions, rejects, groups, waiting = 0, list[Reject](), Counter[int](), list[pa.Table]()
+        positions, duplicates, rejects, groups, waiting = 0, 0, list[Reject](), Counter[int](), list[pa.Table]()
         with PictureSpill(self._work.path("scratch")) as spill:
             for block in self._blocks(chunk):
                 rows, bad = key_rows(block, chunk, self._work.rows, self._work.layout, self._pictures.read)
+                remaining = self._remaining(rows, chunk)
+                rows, bad = remaining.rows, bad + remaining.rejects
+                duplicates += remaining.dropped
                 positions += block.positions
                 rejects += bad
                 groups.update(rows["@group"].to_pylist())
-                waiting.append(self._spilled(rows, spill))
-                progress.add(read=len(bad), refused=len(bad))
+                waiting.append(self._spilled(self._wanted(rows), spill))
+                progress.add(read=len(bad) + remaining.dropped, refused=len(bad), left_out=remaining.dropped)
                 for piece in self._analysis.pieces(rows):
-                    yield from self._analysis.batches(piece)
+                    if self._work.export is None:
+                        yield from self._analysis.batches(piece)
                     progress.add(read=piece.num_rows)
                 if sum(table.nbytes for table in waiting) >= self._work.pack_bytes:
                     yield from self._pack(waiting)
@@ -51,11 +57,21 @@ class ChunkReader:
         yield from self._pack(waiting)
         progress.add(chunks=1)
         progress.write()
-        self._report(chunk, positions, rejects, groups)
+        self._report(chunk, positions, duplicates, rejects, groups)
 
     def _blocks(self, chunk: Chunk) -> Iterator[Block]:
         rows = self._work.rows
         return self._work.sources[chunk.source].read(chunk, self._work.files, rows.columns, rows.source_key)
+
+    def _remaining(self, rows: pa.Table, chunk: Chunk) -> Remaining:
+        """The rows that are no duplicates, where those are left out."""
+        dropped = self._work.dropped
+        return Remaining(rows, 0, []) if dropped is None else leave_out(dropped, rows, chunk.index)
+
+    def _wanted(self, rows: pa.Table) -> pa.Table:
+        """The rows whose shards are still to be built."""
+        groups = self._work.groups
+        return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
 
     def _spilled(self, rows: pa.Table, spill: PictureSpill) -> pa.Table:
         """The rows without pictures' bytes; a runner that shuffles rows themselves takes the bytes too."""
@@ -73,12 +89,15 @@ class ChunkReader:
         if tables:
             yield from pack(pa.concat_tables(tables), None if self._work.inline else self._work.path("scratch"))
 
-    def _report(self, chunk: Chunk, positions: int, rejects: list[Reject], groups: Counter[int]) -> None:
+    def _report(
+        self, chunk: Chunk, positions: int, duplicates: int, rejects: list[Reject], groups: Counter[int]
+    ) -> None:
         step = chunk_step(chunk.index)
         report = {
-            "read": groups.total() + len(rejects),
+            "read": groups.total() + len(rejects) + duplicates,
             "positions": positions,
             "rejected": len(rejects),
+            "duplicates": duplicates,
             "rejects": write_rejects(self._work.path("rejects"), step, rejects),
             "groups": {str(group): count for group, count in sorted(groups.items())},
         }

@@ -8,24 +8,27 @@ from functools import cached_property
 from typing import Any
 
 from pipeline.checks import check_analysis, check_shards, check_sources, expected_rows
+from pipeline.duplicates.counts import count_all
 from pipeline.errors import UserError
 from pipeline.plan import BuildPlan
-from pipeline.reject_files import read_rejects
-from pipeline.rejects import Reject
+from pipeline.redaction import public_url
+from pipeline.rejects.files import read_rejects
+from pipeline.rejects.limits import RejectLimits
+from pipeline.rejects.payloads import with_payloads
+from pipeline.rejects.places import RejectPlaces
+from pipeline.rejects.reasons import Reject
 from pipeline.reports import read_report
 from pipeline.steps import chunk_step, shard_step
 from pipeline.text_lengths import Lengths, add_up
 from pipeline.work import Work
 
 Report = dict[str, Any]
+COUNTED = ("read", "written", "rejected", "duplicates")
+"""What is counted of rows: the first is the sum of the others."""
 
 
 class NothingToPublishError(UserError):
     """No row of the train split became a record; the message says why."""
-
-
-class TooManyRejectsError(UserError):
-    """More rows were rejected than the spec allows; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,14 @@ class Results:
         return dict(sorted(Counter(r.reason for r in self.rejects).items(), key=lambda pair: (-pair[1], pair[0])))
 
     def by_source(self) -> list[Report]:
-        """Rows read, written and rejected, for each source."""
+        """Rows read, written, rejected and left out as duplicates, for each source."""
         counts: list[Report] = [
-            {"format": source.format, "path": published_path(source.path), "read": 0, "written": 0, "rejected": 0}
+            {"format": source.format, "path": published_path(source.path), **dict.fromkeys(COUNTED, 0)}
             for source in self.plan.spec.source
         ]
         for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
             counts[chunk.source]["read"] += report["read"]
+            counts[chunk.source]["duplicates"] += report["duplicates"]
         for shard in self.shards.values():
             for source, written in shard["written_by_source"].items():
                 counts[int(source)]["written"] += written
@@ -69,50 +73,36 @@ class Results:
             counts[self.plan.chunks[reject.chunk].source]["rejected"] += 1
         return counts
 
+    @cached_property
+    def duplicates(self) -> Report:
+        """What the manifest says of duplicates."""
+        return count_all(self.work, [report["contents"] for report in self.shards.values()])
+
+    @property
+    def rejected_in_statistics(self) -> int:
+        """How many rejected rows the statistics were made with: those of the train split whose shard rejected them."""
+        train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
+        return sum(train) if self.work.sees_rows() else 0
+
     def published_rejects(self) -> Iterator[Report]:
         """The rejects as the published JSONL holds them."""
-        bases = self._line_bases()
-        for reject in self.rejects:
-            source, file, line = self._place(bases, reject.chunk, reject.position)
-            message = reject.message
-            if reject.first_chunk is not None and reject.first_position is not None:
-                _, first_file, first_line = self._place(bases, reject.first_chunk, reject.first_position)
-                message += f": {first_file}{f', line {first_line}' if first_line else ''}, which stays"
-            yield {
-                "id": reject.key,
-                "source": source,
-                "file": file,
-                "line": line,
-                "column": reject.column,
-                "reason": reject.reason,
-                "message": message,
-            }
+        found = map(self._places().published, self.rejects)
+        return with_payloads(self.plan, self.work.files, found) if self.plan.spec.rejects.payload else found
 
-    def _line_bases(self) -> list[int]:
-        """How many lines of its file stand before each chunk."""
-        before: Counter[tuple[int, str]] = Counter()
-        bases = []
-        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
-            bases.append(before[chunk.source, chunk.file])
-            before[chunk.source, chunk.file] += report["positions"]
-        return bases
+    def first_reject(self) -> str:
+        """Where the first reject lies, and what is wrong."""
+        return self._places().told(self.rejects[0])
 
-    def _place(self, bases: list[int], number: int, position: int) -> tuple[int, str, int | None]:
-        chunk = self.plan.chunks[number]
-        file, line = self.plan.spec.source[chunk.source].locate(chunk, position)
-        return chunk.source, file, None if line is None else bases[number] + line
+    def _places(self) -> RejectPlaces:
+        return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
 
 
 def published_path(path: str) -> str:
-    """A source's path as a version may hold it: a URL without a password, of a local path the last part alone.
+    """A source's path as a version may hold it: a URL without password or query, of a local path the last part alone.
 
     Nothing that is published names a place on the machine that built it.
     """
-    scheme, mark, rest = path.partition("://")
-    if not mark:
-        return os.path.basename(path.rstrip("/"))
-    host, slash, tail = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{tail}"
+    return public_url(path) if "://" in path else os.path.basename(path.rstrip("/"))
 
 
 def collect(plan: BuildPlan, work: Work) -> Results:
@@ -134,7 +124,7 @@ def collect(plan: BuildPlan, work: Work) -> Results:
     _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
     results = Results(plan, work, chunks, shards, export, statistics)
     check_sources(results.by_source())
-    _check_rejects(results)
+    RejectLimits(plan, work)()
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
         raise NothingToPublishError(_why_nothing(results))
     return results
@@ -182,28 +172,6 @@ def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> Non
         statistics.setdefault(feature, {})["lengths"] = add_up(several) | rows
 
 
-def _check_rejects(results: Results) -> None:
-    """Refuses to publish where more rows were rejected than the spec allows."""
-    limit, read = results.plan.spec.rejects.max_share, sum(report["read"] for report in results.chunks)
-    if limit is not None and len(results.rejects) > limit * read:
-        count = len(results.rejects)
-        raise TooManyRejectsError(
-            f"of {read} rows {count} were rejected, {count / read:.1%}; rejects.max_share "
-            f"allows {limit:.1%} ({_reasons(results)}): mend the rows, or raise the limit. {_first_reject(results)}"
-        )
-
-
-def _reasons(results: Results) -> str:
-    return ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
-
-
-def _first_reject(results: Results) -> str:
-    first = next(results.published_rejects())
-    place = f"{first['file']}{', line ' + str(first['line']) if first['line'] else ''}"
-    column = f"column '{first['column']}': " if first["column"] else ""
-    return f"The first: {place}: {column}{first['message']}"
-
-
 def _why_nothing(results: Results) -> str:
     read = sum(report["read"] for report in results.chunks)
     if not read:
@@ -217,7 +185,8 @@ def _why_nothing(results: Results) -> str:
         return f"no row of the split 'train' became a record: its {empty} documents have no ids, and nothing to pack"
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
     return (
         f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
-        f"({_reasons(results)}). {_first_reject(results)}"
+        f"({reasons}). The first: {results.first_reject()}"
     )

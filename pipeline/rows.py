@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.columns import Columns, ColumnType
+from pipeline.duplicates.files import move
 from pipeline.image_refs import parse
 from pipeline.keys import content_digest, join_key
 from pipeline.layout import Hashes, Layout, hash_keys, strata_of
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Block, Chunk
 from pipeline.split_by import SplitBy
 from transforms.image_header import ImageError
@@ -49,6 +50,10 @@ class RowFormat:
     """The split that all rows of a source go to, where the spec says so."""
     strata: Strata | None = None
     """Where the split is by the classes of a feature: what a pass before this one found."""
+    moved: str | None = None
+    """The file of what goes to another split than that, since it has duplicates there (`pipeline.duplicates.files`)."""
+    units: bool = False
+    """Whether rows get the column `@unit`, uint64: what decides their split, the hash of the key or of a group."""
 
     def final_type(self, feature: str) -> pa.DataType:
         """The Arrow type of a feature's column in keyed rows."""
@@ -74,7 +79,10 @@ def key_rows(
     keys, faults = _keys(table, form, chunk, read_picture)
     faults = _unknown_labels(table, form) | faults
     split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
-    splits = _splits(table, split_hashes, chunk, form, layout, read_picture)
+    units = _units(table, split_hashes, chunk, form, read_picture, faults)
+    splits = _splits(table, units, chunk, form, layout)
+    if form.moved is not None:
+        splits = move(form.moved, units, splits)
     for place in np.flatnonzero(splits < 0).tolist():
         faults.setdefault(place, UNKNOWN_SPLIT)
     columns = {
@@ -88,7 +96,7 @@ def key_rows(
         "@position": table["@position"],
     }
     features = {name: _final(table[column], name, form) for name, column in form.features.items()}
-    rows = pa.table({**columns, **features})
+    rows = pa.table({**columns, **features, **({"@unit": units} if form.units else {})})
     if faults:
         rejects += [_reject(chunk, table, keys, place, *faults[place], form) for place in sorted(faults)]
         good = np.ones(len(keys), bool)
@@ -99,8 +107,8 @@ def key_rows(
 
 Fault = tuple[str, str, str]
 """A reason, a message, and what is at fault: `label`, `split` or `key`."""
+UNKNOWN_LABEL: Fault = ("unknown_label", "the label is none of the spec's `classes`", "label")
 UNKNOWN_SPLIT: Fault = ("unknown_split", "the row's value names none of the spec's splits, or is no time", "split")
-UNREADABLE: Fault = ("unreadable", "the file whose content is the key is missing or cannot be read", "key")
 
 
 def _final(column: pa.ChunkedArray, name: str, form: RowFormat) -> pa.ChunkedArray:
@@ -122,18 +130,35 @@ def _keys(
         return _content_keys(table[form.content_key], chunk, form.columns[form.content_key].type, read_picture)
     if form.key is None:
         return table["@key"].to_pylist(), {}
-    columns = [_key_strings(table[name], form.columns[name].type, chunk, read_picture) for name in form.key]
+    faults: dict[int, Fault] = {}
+    columns = [
+        _key_strings(table[name], form.columns[name].type, chunk, read_picture, faults, "key") for name in form.key
+    ]
     if len(columns) == 1:
-        return columns[0].cast(pa.binary()).to_pylist(), {}
-    return [join_key(values) for values in zip(*(column.to_pylist() for column in columns), strict=True)], {}
+        keys = columns[0].cast(pa.binary()).to_pylist()
+    else:
+        keys = [join_key(values) for values in zip(*(column.to_pylist() for column in columns), strict=True)]
+    return [None if place in faults else key for place, key in enumerate(keys)] if faults else keys, faults
 
 
 def _key_strings(
-    column: pa.ChunkedArray, kind: ColumnType, chunk: Chunk, read_picture: ReadPicture | None
+    column: pa.ChunkedArray,
+    kind: ColumnType,
+    chunk: Chunk,
+    read_picture: ReadPicture | None,
+    faults: dict[int, Fault],
+    what: str,
 ) -> pa.ChunkedArray:
+    """A column as parts of keys; a picture that cannot be read is a fault, of `what`."""
     if kind is not ColumnType.IMAGE:
         return column.cast(pa.string())
-    names = [_picture_name(reference, chunk, read_picture) for reference in column.to_pylist()]
+    names = list[str]()
+    for place, reference in enumerate(column.to_pylist()):
+        try:
+            names.append(_picture_name(reference, chunk, read_picture))
+        except ImageError as error:
+            names.append("")
+            faults.setdefault(place, (error.reason, error.message, what))
     return pa.chunked_array([pa.array(names, pa.string())])
 
 
@@ -155,32 +180,38 @@ def _content_keys(
     for place, reference in enumerate(column.to_pylist()):
         try:
             keys.append(content_digest(read_picture(chunk.source, reference)))
-        except ImageError:
+        except ImageError as error:
             keys.append(None)
-            faults[place] = UNREADABLE
+            faults[place] = (error.reason, error.message, "key")
     return keys, faults
 
 
-def _splits(
+def _units(
     table: pa.Table,
     hashes: Hashes,
     chunk: Chunk,
     form: RowFormat,
-    layout: Layout,
     read_picture: ReadPicture | None,
-) -> npt.NDArray[np.int64]:
+    faults: dict[int, Fault],
+) -> Hashes:
+    """What a hash decides the splits of: the keys' own split hashes, or those of the groups."""
+    by = form.split_by
+    if by is None or by.group is None:
+        return hashes
+    groups = _key_strings(table[by.group], form.columns[by.group].type, chunk, read_picture, faults, "split")
+    return hash_keys(groups.cast(pa.binary()).to_pylist())[0]
+
+
+def _splits(table: pa.Table, units: Hashes, chunk: Chunk, form: RowFormat, layout: Layout) -> npt.NDArray[np.int64]:
     fixed = form.source_splits[chunk.source] if form.source_splits else None
     if fixed is not None:
         return np.full(table.num_rows, layout.splits.index(fixed), np.int64)
     by = form.split_by
-    if by is None:
-        return layout.split_of(hashes)
-    if by.group is not None:
-        groups = _key_strings(table[by.group], form.columns[by.group].type, chunk, read_picture)
-        return layout.split_of(hash_keys(groups.cast(pa.binary()).to_pylist())[0])
+    if by is None or by.group is not None:
+        return layout.split_of(units)
     if by.stratify is not None:
         classes = table[form.features[by.stratify]].to_pylist()
-        return layout.split_of(hashes) if form.strata is None else strata_of(hashes, classes, form.strata)
+        return layout.split_of(units) if form.strata is None else strata_of(units, classes, form.strata)
     return by.places(table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
 
 
@@ -193,13 +224,7 @@ def _unknown_labels(table: pa.Table, form: RowFormat) -> dict[int, Fault]:
     values = pc.list_flatten(column) if many else column
     unknown = np.flatnonzero(~pc.is_in(values, value_set=classes).to_numpy(zero_copy_only=False))
     rows = pc.list_parent_indices(column).to_numpy()[unknown] if many else unknown
-    faults: dict[int, Fault] = {}
-    for row, place in zip(rows.tolist(), unknown.tolist(), strict=True):
-        name = str(values[place].as_py())[:100]
-        faults.setdefault(
-            row, ("unknown_label", f"label {name!r} is none of the {len(classes)} classes of the spec", "label")
-        )
-    return faults
+    return dict.fromkeys(rows.tolist(), UNKNOWN_LABEL)
 
 
 def _reject(

@@ -1,6 +1,7 @@
 """A build at the command line: the screen, the noise, the signals and the words for what went wrong.
 
-What TensorFlow, absl and Beam print goes to a log file, which is kept only where something unexpected happened.
+What TensorFlow, absl and Beam print goes to a file without a name. Where something unexpected happened a log is left of
+where it did: the frames and the exceptions' types (`pipeline.tracebacks`), since what they say may hold values of rows.
 """
 
 import os
@@ -8,19 +9,25 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 import time
-import traceback
-from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
-from rich.console import Console
 
-from pipeline import storage
 from pipeline.display import Display, print_published
 from pipeline.errors import UserError
+from pipeline.printable import say
+from pipeline.screen import Screen
 from pipeline.spec import Spec
+from pipeline.tracebacks import frames_of, told_of, without_values
+from pipeline.watch import LOOK_SECONDS, Watch
+
+if TYPE_CHECKING:
+    from pipeline.build import RunOptions
+    from pipeline.plan import BuildPlan
+    from pipeline.work import Work
 
 TENSORFLOW = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -29,6 +36,7 @@ TENSORFLOW = {
 BEAMS_WORD = re.compile(r" \[while running '.*'\]$")
 WORKERS_WORD = re.compile(r"^pipeline\.[\w.]*Error: (.*)")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOISE_BYTES = 16 << 20  # 16 MiB: the last of what was printed, which is looked through for tracebacks
 
 
 class BuildSession:
@@ -41,39 +49,91 @@ class BuildSession:
         self._output = output
         self._started = time.monotonic()
         self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
-        self._console = Console(file=self._screen, highlight=False, emoji=False, quiet=quiet)
+        self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
-        self._log = self._divert_noise()
+        self._watch = Watch(lambda error: self._end(1, str(error), *self._kept()))
+        self._publishing = False
+        self._ending = threading.Lock()
+        self._noise = self._divert_noise()
         for number in SIGNALS:
             signal.signal(number, self._interrupt)
 
-    def _divert_noise(self) -> str:
+    def _divert_noise(self) -> int:
         for name, value in TENSORFLOW.items():
             os.environ.setdefault(name, value)  # worker processes inherit them
         sys.stdout.flush()
-        descriptor, log = tempfile.mkstemp(prefix="recordmill-", suffix=".log")
+        descriptor, name = tempfile.mkstemp(prefix="recordmill-")
+        os.remove(name)  # what frameworks print may hold values of rows and secrets
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
-        return log
+        return descriptor
 
-    def run(self, spec: Spec, runner: str, processes: int, beam_options: tuple[str, ...]) -> NoReturn:
+    def run(
+        self,
+        spec: Spec,
+        runner: str,
+        processes: int,
+        beam_options: tuple[str, ...],
+        work: str | None = None,
+        retry: bool = False,
+        isolated: bool = False,
+    ) -> NoReturn:
         """Builds, shows how far it is, says what was published, and ends the process.
+
+        With `retry` it builds only if rows that the live version rejected are good now.
 
         The process is ended at once: the frameworks' own threads and atexit hooks take seconds, and have nothing to
         save.
         """
-        try:
-            with self._display:
-                from pipeline.build import RunOptions, build  # Beam and TensorFlow: the display is up before they load
+        with self._watch:
+            try:
+                with self._display:
+                    # Beam and TensorFlow: the display is up before they load
+                    from pipeline.build import Listener, RunOptions, build
 
-                options = RunOptions(runner, processes, beam_options)
-                published = build(spec, self._output, options, self._display.start, ignore_signals)
-        except UserError as error:
-            self._end(1, str(error))
-        except Exception as error:
-            self._fail(error)
-        print_published(self._console, published.folder, published.manifest, published.is_new, self._seconds())
-        self._end(0)
+                    options = RunOptions(runner, processes, beam_options, work=work, again=retry, isolated=isolated)
+                    if retry:
+                        self._look_again(spec, options)
+                    listener = Listener(self._begin, self._display.note, self._publish)
+                    published = build(spec, self._output, options, listener)
+            except UserError as error:
+                self._end(1, str(error), *self._kept())
+            except Exception as error:
+                self._fail(error)
+            print_published(self._console, published.folder, published.manifest, published.is_new, self._seconds())
+            self._end(0)
+
+    def _look_again(self, spec: Spec, options: "RunOptions") -> None:
+        from pipeline.files import BeamFiles, use_options
+        from pipeline.rejects.retry import NothingMendedError, look_again
+        from pipeline.runners import make_runner, worker_threads
+
+        use_options(make_runner(options.runner, options.processes, options.beam_options)[1])
+        found = look_again(spec, self._output, BeamFiles(), worker_threads(True, 1), options.isolated)
+        if not found.rejects:
+            self._end(0, f"{found.version} has no rejects: there is nothing to retry")
+        told = "\n".join(found.lines())
+        if not found.is_worth_a_build:
+            raise NothingMendedError(f"{told}\nnothing is mended, so nothing is built")
+        self._display.note(told)
+
+    def _begin(self, plan: "BuildPlan", work: "Work") -> None:
+        from pipeline.rejects.limits import RejectLimits
+
+        self._display.start(plan, work.folder)
+        self._watch.add(RejectLimits(plan, work))
+
+    def _publish(self) -> None:
+        self._publishing = True
+
+    def _kept(self) -> list[str]:
+        """What becomes of a build that has begun and failed."""
+        if self._display.folder is None or not self._display.folder.exists():
+            return []
+        return [
+            "nothing was published; the finished work is kept, and the same command goes on where it stopped "
+            f"(`recordmill prune {self._output}` removes it)"
+        ]
 
     def _seconds(self) -> float:
         return time.monotonic() - self._started
@@ -82,40 +142,50 @@ class BuildSession:
         cause = find_cause(error)
         told = WORKERS_WORD.search(str(error).strip().splitlines()[-1]) if str(error).strip() else None
         if isinstance(cause, UserError):
-            self._end(1, BEAMS_WORD.sub("", str(cause)))
+            self._end(1, BEAMS_WORD.sub("", str(cause)), *self._kept())
         if told:  # of another process only the words come
-            self._end(1, BEAMS_WORD.sub("", told[1]))
-        with suppress(OSError):  # a full disk
-            traceback.print_exc()  # into the log
-            sys.stderr.flush()
-        last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            self._end(1, BEAMS_WORD.sub("", told[1]), *self._kept())
+        time.sleep(2 * LOOK_SECONDS)  # where a worker died, the watch knows better
+        what = told_of(error)
         if isinstance(cause, OSError) and cause.errno:
-            last = [f"{os.strerror(cause.errno)}: {cause.filename or self._output}"]
-        self._end(1, f"the build failed: {last[0][:300]}", f"nothing was published; the log is {self._log}", keep=True)
+            what = f"{os.strerror(cause.errno)}: {cause.filename or self._output}"
+        if isinstance(cause, MemoryError):
+            what = "memory ran out: use a larger machine, or fewer --processes"
+        kept = self._kept() or ["nothing was published"]
+        self._end(1, f"the build failed: {what}", *kept, *self._write_log(error))
+
+    def _write_log(self, error: Exception) -> list[str]:
+        """Leaves a file that says where it failed, without a value, for nobody but the user; says which."""
+        noise = os.pread(self._noise, NOISE_BYTES, max(0, os.fstat(self._noise).st_size - NOISE_BYTES))
+        try:
+            descriptor, log = tempfile.mkstemp(prefix="recordmill-", suffix=".log")  # its mode is 0600
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(without_values(noise.decode(errors="replace")) + frames_of(error))
+        except OSError:  # a full disk
+            return []
+        return [f"the log is {log}"]
 
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
+        stays = "nothing was published, and what was live stays live"
+        if self._publishing:
+            stays = "what was live stays live, or the new version is"
+        kept = f"go on: the finished work is kept (`recordmill prune {self._output}` removes it)"
+        self._end(128 + number, f"stopped: {stays}. Run the same command to {kept if self._kept() else 'build again'}")
+
+    def _end(self, status: int, *lines: str) -> NoReturn:
+        if threading.current_thread() is threading.main_thread():
+            ignore_signals()  # an end is told once
+        self._ending.acquire()  # the watch may be at it too, which ends the process
         self._display.stop()
         kill_children()
-        if self._display.folder is not None:
-            storage.finish(str(self._display.folder))
-        self._end(
-            128 + number,
-            "stopped: nothing was published, and what was live stays live. Run the same command to build again",
-        )
-
-    def _end(self, status: int, *lines: str, keep: bool = False) -> NoReturn:
-        kill_children()
-        for line in [line for message in lines for line in message.splitlines()]:
-            print(f"recordmill: {line}", file=self._screen)
+        for message in lines:
+            say(message, self._screen)
         self._screen.flush()
-        if not keep:
-            with suppress(OSError):
-                os.remove(self._log)
         os._exit(status)
 
 
 def ignore_signals() -> None:
-    """Lets the publishing, which takes a moment, come to its end."""
+    """Lets what takes a moment come to its end."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

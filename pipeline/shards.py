@@ -18,16 +18,18 @@ import pyarrow.compute as pc
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from pipeline.duplicates.contents import content_features, content_table, digest_rows, file_digests, write_contents
+from pipeline.duplicates.perceptual_hash import NONE
 from pipeline.examples import encode
 from pipeline.graph_inputs import input_specs
-from pipeline.images import Loaded, PixelMeter, kept, pictures_of
+from pipeline.images import UNDECODABLE, Loaded, PixelMeter, kept, look_of, pictures_of, surely
 from pipeline.in_order import in_order
 from pipeline.names import index_name, shard_name
 from pipeline.packed_records import PackedRecords
 from pipeline.packing import Packed, unpack
 from pipeline.progress import Progress
-from pipeline.reject_files import write_rejects
-from pipeline.rejects import Reject
+from pipeline.rejects.files import write_rejects
+from pipeline.rejects.reasons import Reject
 from pipeline.reports import write_report
 from pipeline.steps import shard_step
 from pipeline.text_lengths import measure
@@ -35,6 +37,8 @@ from pipeline.tfrecord import ShardWriter
 from pipeline.work import CLASSES, Work
 from transforms.image import ImageError
 
+ROW_BYTES = 512 << 20  # 512 MiB: what the pictures of one row may be together
+PART_BYTES = 32 << 20  # 32 MiB of pictures that go through the graph at once, and one picture more
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
 
 
@@ -54,7 +58,9 @@ class Built:
     transcoded: Counter[str]
     """Of the pictures that were transcoded, how many of each feature and format: `image TIFF`."""
     digest: bytes
-    """Of the rows' keys and their pictures' bytes."""
+    """Of the rows' keys and their pictures' files."""
+    contents: pa.Table
+    """What of the rows counts when they are compared (`pipeline.duplicates.contents`)."""
 
 
 class ShardBuilder:
@@ -65,6 +71,10 @@ class ShardBuilder:
         self._transform = StoredGraph(work, export)
         self._images = work.images()
         self._pictures = pictures_of(work)
+        self._meters: dict[str, PixelMeter] = {}
+        self._compared = content_features(work.features, work.rows)
+        looked = work.duplicates["action"] != "keep"  # by a first pass
+        self._looks = [] if looked else work.compared_looks()
 
     def build(self, group: int, packed: Iterable[Packed]) -> dict[str, Any]:
         """Writes a shard of the rows that were packed for it, and its report; gives the report."""
@@ -76,39 +86,57 @@ class ShardBuilder:
         size = self._work.batch_rows()
         batches = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
         count = self._work.layout.shards[split]
-        path = os.path.join(self._work.path("data"), shard_name(self._work.name, split, shard, count))
-        index = os.path.join(self._work.path("data"), index_name(self._work.name, split, shard, count))
+        file, index = (name(self._work.name, split, shard, count) for name in (shard_name, index_name))
+        folder = self._work.path("version")
         packing = self._packing()
-        with ShardWriter(path, index) as writer:
-            for built in in_order(self._batch, batches, self._work.threads):
+        with ShardWriter(os.path.join(folder, file), os.path.join(folder, index)) as writer:
+            for built in chain.from_iterable(in_order(self._parts, batches, self._work.threads)):
                 writer.write(packing.add(built.keys, built.texts) if packing else built.records)
                 tally.add(built)
                 progress.add(written=len(built.sources), dropped=len(built.rejects))
             if packing:
                 writer.write(packing.rest())
         progress.write()
-        report = {"split": split, "shard": shard, **writer.report(), **tally.report(group)}
+        report = {"split": split, "shard": shard, "file": file, "index": index}
+        report |= writer.report() | tally.report(group)
         if packing:
             report["packed"] = packing.report()
         write_report(self._work.path("reports"), shard_step(group), report)
         return report
 
-    def _batch(self, rows: pa.Table) -> Built:
-        transcoded: Counter[str] = Counter()
-        batch, rejects = self._fetch(rows, transcoded)
+    def _parts(self, rows: pa.Table) -> list[Built]:
+        """Builds a batch; in several parts where its pictures are many bytes."""
+        parts = list[Built]()
+        while rows.num_rows:
+            transcoded: Counter[str] = Counter()
+            batch, rejects, taken = self._fetch(rows, transcoded)
+            parts.append(self._part(batch, rejects, transcoded))
+            rows = rows.slice(taken)
+        return parts
+
+    def _part(self, batch: "Batch", rejects: list[Reject], transcoded: Counter[str]) -> Built:
         try:
-            stored = self._transform(batch)
-        except tf.errors.InvalidArgumentError:
+            stored = self._stored(batch)
+        except UNDECODABLE:
             if not self._images:
                 raise
             batch, undecodable = self._drop_undecodable(batch)
             rejects += undecodable
-            stored = self._transform(batch)
+            stored = self._stored(batch, UNDECODABLE)
         keys = batch.rows["@key"].to_pylist()
         sources = batch.rows["@source"].to_pylist()
         records = [] if self._work.packed() else encode(keys, stored)
         labels, digest = self._labels(stored), batch.digest(keys)
-        return Built(records, keys, self._texts(stored), rejects, sources, labels, transcoded, digest)
+        contents = self._contents(batch)
+        return Built(records, keys, self._texts(stored), rejects, sources, labels, transcoded, digest, contents)
+
+    def _contents(self, batch: "Batch") -> pa.Table:
+        files = {name: batch.files[name] for name in self._compared if name in batch.files}
+        return content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)
+
+    def _stored(self, batch: "Batch", doubtful: tuple[type[Exception], ...] = ()) -> Mapping[str, Any]:
+        what = f"send {batch.rows.num_rows} rows through the transform graph"
+        return surely(lambda: self._transform(batch), what, doubtful, batch.needs)
 
     def _packing(self) -> PackedRecords | None:
         packed = self._work.packed()
@@ -127,36 +155,55 @@ class ShardBuilder:
         flat = stored[label].flat_values if isinstance(stored[label], tf.RaggedTensor) else stored[label]
         return flat.numpy().tolist() if flat.dtype == tf.int64 and flat.shape.rank == 1 else []
 
-    def _fetch(self, rows: pa.Table, transcoded: Counter[str]) -> tuple["Batch", list[Reject]]:
-        """Reads the rows' pictures; a row whose picture can't be had is rejected."""
+    def _fetch(self, rows: pa.Table, transcoded: Counter[str]) -> tuple["Batch", list[Reject], int]:
+        """Reads pictures, up to about `PART_BYTES`, and gives how many rows it took.
+
+        A row whose picture can't be had is rejected.
+        """
         pictures: dict[str, list[Picture]] = {name: [b""] * rows.num_rows for name in self._images}
-        sources = rows["@source"].to_pylist()
-        good, rejects = np.ones(rows.num_rows, bool), []
-        for name, options in self._images.items():
-            for place, references in enumerate(rows[name].to_pylist()):
-                if good[place]:
-                    try:
-                        loaded = self._load(sources[place], references, options)
-                    except ImageError as error:
-                        good[place] = False
-                        rejects.append(self._reject(rows, place, name, error.reason, error.message))
-                        continue
-                    data = [one.data for one in loaded]
-                    pictures[name][place] = data if isinstance(references, list) else b"".join(data)
-                    transcoded.update(f"{name} {one.transcoded}" for one in loaded if one.transcoded)
-        return Batch(rows, pictures).keep(good), rejects
+        files = {name: [b""] * rows.num_rows for name in self._images}
+        looks = {name: [NONE] * rows.num_rows for name in self._looks}
+        columns = {name: rows[name].to_pylist() for name in self._images}
+        good, rejects, size, needs, taken = np.ones(rows.num_rows, bool), list[Reject](), 0, 0, rows.num_rows
+        for place, source in enumerate(rows["@source"].to_pylist() if self._images else ()):
+            for name, options in self._images.items():
+                references = columns[name][place]
+                try:
+                    loaded = self._load(source, references, options)
+                except ImageError as error:
+                    good[place] = False
+                    rejects.append(self._reject(rows, place, name, error.reason, error.message))
+                    break
+                data = [one.data for one in loaded]
+                pictures[name][place] = data if isinstance(references, list) else b"".join(data)
+                files[name][place] = file_digests(one.source for one in loaded)
+                if name in looks:
+                    looks[name][place] = look_of(loaded, options["max_pixels"])
+                transcoded.update(f"{name} {one.transcoded}" for one in loaded if one.transcoded)
+                size, needs = size + sum(map(len, data)), max(needs, *(one.needs for one in loaded), 0)
+            if size >= PART_BYTES:
+                taken = place + 1
+                break
+        good[taken:] = False
+        return Batch(rows, pictures, files, looks, needs + 2 * size).keep(good), rejects, taken
 
     def _load(self, source: int, references: bytes | list[bytes], options: Mapping[str, Any]) -> list[Loaded]:
         """A row's pictures: one or none, or any number where the row has a list."""
-        return [self._pictures.load(source, reference, options) for reference in kept(references, options)]
+        loaded, size = list[Loaded](), 0
+        for reference in kept(references, options):
+            loaded.append(self._pictures.load(source, reference, options))
+            size += len(loaded[-1].data)
+            if len(loaded) > 1 and size > ROW_BYTES:
+                raise ImageError("too_large", f"the row's pictures have more than {ROW_BYTES >> 20} MiB together")
+        return loaded
 
     def _drop_undecodable(self, batch: "Batch") -> tuple["Batch", list[Reject]]:
-        """Tries each row alone, so that the one that fails is told from those beside it."""
+        """Tries each row by itself, and what fails once more with nothing beside it: only bad ones are dropped."""
         good, rejects = np.ones(batch.rows.num_rows, bool), []
         for place in range(batch.rows.num_rows):
             try:
-                self._transform(batch.keep(np.arange(len(good)) == place))
-            except tf.errors.InvalidArgumentError:
+                self._stored(batch.keep(np.arange(len(good)) == place), UNDECODABLE)
+            except UNDECODABLE:
                 name = self._damaged(batch, place)
                 if name is None:  # not the pictures: an error of a function of the user's
                     raise
@@ -168,8 +215,10 @@ class ShardBuilder:
     def _damaged(self, batch: "Batch", place: int) -> str | None:
         """The image feature whose picture fails; None where all are good."""
         for name, options in self._images.items():
-            meter, pictures = PixelMeter(self._pictures, options, 1), batch.pictures[name][place]
-            if not all(map(meter.is_decodable, pictures if isinstance(pictures, list) else [pictures])):
+            if name not in self._meters:
+                self._meters[name] = PixelMeter(self._pictures, options, 1)
+            pictures = batch.pictures[name][place]
+            if not all(map(self._meters[name].is_decodable, pictures if isinstance(pictures, list) else [pictures])):
                 return name
         return None
 
@@ -187,13 +236,22 @@ class Batch:
 
     rows: pa.Table
     pictures: Mapping[str, list[Picture]]
+    files: Mapping[str, list[bytes]]
+    """Of each image feature, the SHA-256 digests of the rows' files as the source has them."""
+    looks: Mapping[str, list[bytes]]
+    """Of those that are compared by how they look, their looks (`pipeline.duplicates.perceptual_hash`)."""
+    needs: int
+    """About how many bytes of memory they take in the graph."""
 
     def keep(self, good: npt.NDArray[np.bool_]) -> "Batch":
         """The rows that are good."""
         if good.all():
             return self
-        kept = {name: list(compress(data, good)) for name, data in self.pictures.items()}
-        return Batch(self.rows.filter(pa.array(good)), kept)
+        pictures = {name: list(compress(data, good)) for name, data in self.pictures.items()}
+        files, looks = (
+            {name: list(compress(data, good)) for name, data in column.items()} for column in (self.files, self.looks)
+        )
+        return Batch(self.rows.filter(pa.array(good)), pictures, files, looks, self.needs)
 
     def tensor(self, name: str, kind: tf.DType) -> Any:
         """A feature's raw values: of shape [rows], or ragged."""
@@ -209,11 +267,8 @@ class Batch:
         return tf.RaggedTensor.from_row_lengths(tf.constant(values, kind, shape=[len(values)]), lengths, validate=False)
 
     def digest(self, keys: list[bytes]) -> bytes:
-        """Of the keys and the pictures' bytes: a damaged picture may decode without an error."""
-        digest = hashlib.sha256(b"".join(keys))
-        for data in chain.from_iterable(self.pictures.values()):
-            digest.update(data if isinstance(data, bytes) else b"".join(data))
-        return digest.digest()
+        """Of the keys and the pictures' files: a damaged picture may decode without an error."""
+        return hashlib.sha256(b"".join(chain(keys, *self.files.values()))).digest()
 
 
 def _plain(column: pa.ChunkedArray) -> Any:
@@ -254,6 +309,7 @@ class Tally:
         self._transcoded: Counter[str] = Counter()
         self._lengths: dict[str, list[npt.NDArray[np.int64]]] = {}
         self._digest = hashlib.sha256()
+        self._contents: list[pa.Table] = []
 
     def add(self, built: Built) -> None:
         """Adds a batch."""
@@ -264,6 +320,7 @@ class Tally:
         for name, ids in built.texts.items():
             self._lengths.setdefault(name, []).append(ids.row_lengths().numpy())
         self._digest.update(built.digest)
+        self._contents.append(built.contents)
 
     def report(self, group: int) -> dict[str, Any]:
         """Writes the rejects and gives the sums."""
@@ -275,6 +332,7 @@ class Tally:
             "rejected": len(self._rejects),
             "rejects": write_rejects(self._work.path("rejects"), shard_step(group), self._rejects),
             "inputs_sha256": self._digest.hexdigest(),
+            "contents": write_contents(self._work.path("digests"), shard_step(group), self._contents),
         }
 
 

@@ -4,33 +4,38 @@ What it does not know, such as a kind of a later Recordmill, it shows as far as 
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from pipeline.manifest import MANIFEST_FILE, Json, Manifest
+from pipeline.duplicates.words import summary
+from pipeline.manifest import Json, Location, Manifest
 from pipeline.names import vocabulary_name
+from pipeline.output.show import print_table
+from pipeline.output.versions import Version
 from pipeline.reader.words import read_vocabulary
+from pipeline.screen import Screen
 from pipeline.text_lengths import describe
 
 SHOWN_CLASSES = 10
 SHOWN_BOUNDARIES = 3
 
 
-def print_dataset(manifest: Manifest, folder: Path, live: str | None) -> None:
-    """Prints a version; `live` is the live version's name where the dataset's own folder was given."""
-    console = Console(highlight=False)
-    console.print(f"[bold]{manifest.name}[/]  {manifest.version}{'  (live)' if live == manifest.version else ''}")
-    console.print(f"{folder}\n", markup=False, soft_wrap=True)
+def print_dataset(manifest: Manifest, folder: Location, versions: list[Version]) -> None:
+    """Prints a version; `versions` are those of the dataset, where its own folder was given."""
+    live = next((version.manifest.version for version in versions if version.is_live), None)
+    console = Screen()
+    console.print(manifest.name, style="bold", end="")
+    console.print(f"  {manifest.version}{'  (live)' if live == manifest.version else ''}")
+    console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
     console.print(_features(manifest))
     _print_lengths(console, manifest)
     _print_classes(console, manifest, folder)
     _print_rows(console, manifest)
-    if live is not None:
-        _print_versions(console, folder.parent, live)
+    if versions:
+        console.print("\nversions", style="bold")
+        print_table(versions)
 
 
 def _table(*headers: str, numbers: bool = False) -> Table:
@@ -55,7 +60,7 @@ def _features(manifest: Manifest) -> Table:
     for name, description in manifest.features.items():
         label = " (label)" if name == manifest.label else ""
         statistics = ", ".join(_statistics(name, description, manifest.statistics.get(name, {})))
-        table.add_row(name + label, description["kind"], escape(_stored(description)), escape(statistics))
+        table.add_row(name + label, description["kind"], _stored(description), statistics)
     return table
 
 
@@ -181,16 +186,16 @@ def _shortened(values: list[float]) -> str:
     return f"{_numbers(values[:SHOWN_BOUNDARIES])} … {_numbers(values[-1])}"
 
 
-def _print_lengths(console: Console, manifest: Manifest) -> None:
+def _print_lengths(console: Screen, manifest: Manifest) -> None:
     """Of each text, a line on its length and on what padding wastes."""
     texts = [name for name, description in manifest.features.items() if description["kind"] == "text"]
     found = {name: manifest.statistics.get(name, {}).get("lengths") for name in texts}
     lines = [f"{name}: {describe(manifest.features[name], lengths)}" for name, lengths in found.items() if lengths]
     if lines:
-        console.print("", *lines, sep="\n", markup=False, soft_wrap=True)
+        console.print("", *lines, sep="\n", soft_wrap=True)
 
 
-def _print_classes(console: Console, manifest: Manifest, folder: Path) -> None:
+def _print_classes(console: Screen, manifest: Manifest, folder: Location) -> None:
     """The label's most frequent classes, with their records in each split."""
     counted = {name: split.label_counts for name, split in manifest.splits.items() if split.label_counts}
     if not counted:
@@ -199,36 +204,40 @@ def _print_classes(console: Console, manifest: Manifest, folder: Path) -> None:
     totals = [sum(numbers) for numbers in zip(*counted.values(), strict=True)]
     table = _table(f"\n{manifest.label}", *(f"\n{name}" for name in counted), numbers=True)
     for place in sorted(range(len(totals)), key=lambda one: -totals[one])[:SHOWN_CLASSES]:
-        table.add_row(escape(names[place]), *(f"{numbers[place]:,}" for numbers in counted.values()))
+        table.add_row(names[place], *(f"{numbers[place]:,}" for numbers in counted.values()))
     console.print(table)
     if len(totals) > SHOWN_CLASSES:
         console.print(f"… {len(totals) - SHOWN_CLASSES:,} more classes")
 
 
-def _print_rows(console: Console, manifest: Manifest) -> None:
+def _print_rows(console: Screen, manifest: Manifest) -> None:
     if len(manifest.sources) > 1:
         console.print(_sources(manifest))
     rows = manifest.rows
-    console.print(f"\n{rows['read']:,} rows read = {rows['written']:,} written + {rows['rejected']:,} rejected")
+    left_out = f" + {rows['duplicates']:,} duplicates left out" if rows.get("duplicates") else ""
+    sums = f"{rows['written']:,} written + {rows['rejected']:,} rejected{left_out}"
+    console.print(f"\n{rows['read']:,} rows read = {sums}")
     for reason, count in manifest.rejects.get("by_reason", {}).items():
         console.print(f"  {reason}: {count:,}")
+    if inside := manifest.rejects.get("in_statistics"):
+        console.print(f"  {inside:,} of these were part of the statistics: they were rejected after the analysis")
     for file in manifest.rejects.get("files", []):
         console.print(f"  in {file['file']}")
+    lines = list(summary(manifest.duplicates))
+    if lines:
+        console.print("\nduplicates", style="bold")
+        console.print(*(f"  {line}" for line in lines), sep="\n", soft_wrap=True)
 
 
 def _sources(manifest: Manifest) -> Table:
     """The rows of each source, with its share of the records."""
     total = sum(source["written"] for source in manifest.sources)
-    table = _table("\nsource", "\nrows read", "\nwritten", "\nshare", "\nrejected", numbers=True)
+    dropped = any(source.get("duplicates") for source in manifest.sources)
+    last = ["\nduplicates"] if dropped else []
+    table = _table("\nsource", "\nrows read", "\nwritten", "\nshare", "\nrejected", *last, numbers=True)
     for source in manifest.sources:
         share = f"{source['written'] / total:.1%}" if total else ""
         counts = (f"{source['read']:,}", f"{source['written']:,}", share, f"{source['rejected']:,}")
-        table.add_row(escape(f"{source['format']} {source['path']}"), *counts)
+        left_out = [f"{source.get('duplicates', 0):,}"] if dropped else []
+        table.add_row(f"{source['format']} {source['path']}", *counts, *left_out)
     return table
-
-
-def _print_versions(console: Console, versions: Path, live: str) -> None:
-    console.print("\n[bold]versions[/]")
-    for folder in sorted(versions.iterdir()):
-        if (folder / MANIFEST_FILE).is_file():
-            console.print(f"  {folder.name}{'  (live)' if folder.name == live else ''}")

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from pipeline.columns import Column, ColumnType
+from pipeline.duplicates.options import Action, Duplicates
 from pipeline.errors import did_you_mean
 from pipeline.globs import escape, is_glob
 from pipeline.keys import split_bounds
@@ -71,10 +72,14 @@ ShardCounts = Annotated[
 
 
 class Rejects(Options):
-    """How many bad rows a build takes."""
+    """How many bad rows a build takes, and what is told of them."""
 
-    max_share: float | None = Field(default=None, ge=0, le=1)
+    max_share: float | None = Field(default=0.01, ge=0, le=1)
     """The share of all rows, 0 to 1, that may be rejected; a build with more ends, and publishes nothing. None: any."""
+    max_share_per_file: float | None = Field(default=None, ge=0, le=1)
+    """The same for each file of 20 rows or more. None: any."""
+    payload: bool = False
+    """Whether the published rejects hold what the rows hold: a secret in a bad line would stand there too."""
 
 
 class ContentKey(Options):
@@ -87,6 +92,10 @@ class ContentKey(Options):
 Key = Annotated[
     Annotated[ContentKey, Tag("a content")] | Annotated[Columns, Field(min_length=1), Tag("columns")],
     Discriminator(lambda value: "a content" if isinstance(value, dict | ContentKey) else "columns"),
+]
+DuplicatesOrAction = Annotated[
+    Duplicates,
+    BeforeValidator(lambda value: {"action": value} if isinstance(value, str) else value, Action | Duplicates),
 ]
 RESERVED = {
     "key": "every record's own key is stored under it",
@@ -117,7 +126,9 @@ class Spec(Options):
     """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
 
     rejects: Rejects = Rejects()
-    """How many bad rows are too many."""
+    """How many bad rows are too many, and what is told of them."""
+    duplicates: DuplicatesOrAction = Duplicates()
+    """What becomes of rows of one content: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
     preprocessing: Reference | None = None
     """A tf.Transform function of yours, `module:function`, that extends or replaces what the features give."""
     _folder: str = PrivateAttr(default=".")
@@ -141,6 +152,7 @@ class Spec(Options):
         self._check_splits()
         self._check_split_by()
         self._check_label()
+        self._check_duplicates()
         check_packed(self.features, self.label, self.preprocessing)
         self._check_columns()
         return self
@@ -156,6 +168,16 @@ class Spec(Options):
             if split not in self.splits:
                 near = did_you_mean(split, self.splits)
                 raise WrongValueError(f"is none of the splits {', '.join(self.splits)}{near}", "shards", split)
+
+    def _check_duplicates(self) -> None:
+        ways = [way for way in ("column", "time") if self.split_by and getattr(self.split_by, way)]
+        deciders = [f"`split_by: {{{way}: …}}`" for way in ways]
+        deciders += ["a source's `split`" for source in self.source if source.split is not None]
+        if self.duplicates.action == "same_split" and deciders:
+            message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
+            raise WrongValueError(message, "duplicates")
+        if self.duplicates.near and not any(feature.kind == "image" for feature in self.features.values()):
+            raise WrongValueError("`near` compares pictures, and no feature is of kind image", "duplicates", "near")
 
     def _check_label(self) -> None:
         if self.label is None:

@@ -15,6 +15,8 @@ from pipeline.errors import UserError
 
 Path = tuple[str | int, ...]
 STRING, MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+MOST_COPIES = 100_000
+"""Values that aliases may add: ten lines of aliases of aliases are a billion."""
 YAML_TYPES = {
     "bool": "a boolean",
     "float": "a number",
@@ -62,13 +64,16 @@ def yaml_type(node: yaml.Node | None) -> str:
 
 
 def load_yaml(text: str, where: str) -> Document:
-    """Parses YAML (safe tags only, aliases and merge keys too); `where` names it in messages.
+    """Parses YAML (plain values alone, aliases and merge keys too); `where` names it in messages.
 
     Raises:
-        SpecError: not YAML, not a mapping, a key given twice, or a key that is no text.
+        SpecError: not YAML, not a mapping, a key given twice, a key that is no text, a tag of an object or a function,
+            or aliases that stand for more values than a spec has.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None:
+            _count(node, where, {})
         value = yaml.safe_load(text)
         if not isinstance(node, yaml.MappingNode):
             raise SpecError(
@@ -81,6 +86,24 @@ def load_yaml(text: str, where: str) -> Document:
     except RecursionError:
         raise SpecError(f"{where}: nested too deep, or an alias stands inside what it is an alias of") from None
     return document
+
+
+def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
+    """The values that a node stands for, aliases replaced by what they are aliases of; `counted` is of nodes seen."""
+    if id(node) in counted:
+        return counted[id(node)]
+    line = node.start_mark.line + 1
+    if node.tag not in yaml.SafeLoader.yaml_constructors and node.tag != MERGE:
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        raise SpecError(f"{where}:{line}: the tag `{tag}` is refused: a spec holds plain values alone")
+    inner = node.value if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        inner = [part for entry in node.value for part in entry]
+    total = 1 + sum(_count(one, where, counted) for one in inner)
+    if total - len(counted) > MOST_COPIES:
+        raise SpecError(f"{where}:{line}: aliases make {total:,} values of this: write out what is meant")
+    counted[id(node)] = total
+    return total
 
 
 def _line(error: yaml.YAMLError, text: str) -> str:

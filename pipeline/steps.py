@@ -1,6 +1,6 @@
 """The names of a build's folders, and of its steps, under which their reports and progress lie."""
 
-FOLDERS = ("scratch", "reports", "progress", "rejects", "data", "analysis", "first")
+FOLDERS = ("scratch", "reports", "progress", "rejects", "version", "analysis", "first", "digests")
 
 
 def chunk_step(index: int) -> str:

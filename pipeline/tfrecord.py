@@ -8,14 +8,17 @@ The index beside it holds the byte offset of every record and, last, the file's 
 import hashlib
 import os
 import struct
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import google_crc32c
 import numpy as np
+import numpy.typing as npt
 
-from pipeline.reports import attempt_name
+from pipeline.reports import attempt_name, write_atomically
 
 _length = struct.Struct("<Q").pack
 _crc = struct.Struct("<I").pack
@@ -27,10 +30,22 @@ def masked_crc(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
+@lru_cache(1 << 13)
+def frame_head(length: int) -> bytes:
+    """What stands before data of so many bytes."""
+    data = _length(length)
+    return data + _crc(masked_crc(data))
+
+
+def frame_tails(records: Sequence[bytes | npt.NDArray[np.uint8]]) -> bytes:
+    """What stands after each record's data, joined: 4 bytes each."""
+    sums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
+    return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
+
+
 def frame(record: bytes) -> bytes:
     """A record as it stands in the file."""
-    length = _length(len(record))
-    return b"".join((length, _crc(masked_crc(length)), record, _crc(masked_crc(record))))
+    return b"".join((frame_head(len(record)), record, _crc(masked_crc(record))))
 
 
 class ShardWriter:
@@ -69,9 +84,7 @@ class ShardWriter:
                 os.fsync(self._file.fileno())
             self._file.close()
             if kind is None:
-                index = attempt_name(self._index)
-                np.array(self._offsets, "<u8").tofile(index)
-                os.replace(index, self._index)
+                write_atomically(self._index, np.array(self._offsets, "<u8").tobytes())
                 os.replace(self._temporary, self._path)
         finally:
             Path(self._temporary).unlink(missing_ok=True)  # there only where something failed

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 from PIL.Image import Transpose
 
+from pipeline.rejects.machine_faults import is_machine_fault
 from transforms.image_header import ImageError, check_header, check_pixels
 
 PILLOW = {"JPEG": "JPEG", "GIF": "GIF", "BMP": "BMP", "WebP": "WEBP", "TIFF": "TIFF"}
@@ -25,6 +26,8 @@ EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbC
 ORIENTATION = 0x0112
 PHOTOMETRIC, BITS, TILE_WIDTH, TILE_LENGTH = 262, 258, 322, 323  # TIFF's tags
 WHITE_IS_ZERO = 0
+ROWS = 64
+"""How many rows of a picture are converted at once."""
 TURNED_BACK = {
     2: Transpose.FLIP_LEFT_RIGHT,
     3: Transpose.ROTATE_180,
@@ -41,6 +44,10 @@ TURNED_BACK = {
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
+class UndecodableError(ImageError):
+    """Pillow failed: the picture is damaged, or memory was short and a codec does not say so."""
+
+
 def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     """Gives a picture's bytes, or those of a PNG where the graph would not decode them rightly.
 
@@ -49,7 +56,8 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
         options: an image's, of which `max_pixels` counts.
 
     Raises:
-        ImageError: `unsupported_format`, `too_many_pixels` or `undecodable_image`; nothing else, whatever the bytes.
+        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`; UndecodableError: `undecodable_image`.
+        MemoryError, ImportError, OSError: the machine failed (`pipeline.rejects.machine_faults`).
     """
     header = check_header(data, options["max_pixels"])
     if header.in_graph:
@@ -61,9 +69,11 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     except Image.DecompressionBombError:
         message = f"Pillow decodes {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels of a {header.format} at most"
         raise ImageError("too_many_pixels", message) from None
-    except Exception:  # hostile bytes bring out any: struct.error, KeyError, MemoryError, …
+    except Exception as error:  # hostile bytes bring out any: struct.error, KeyError, OverflowError, …
+        if is_machine_fault(error):
+            raise
         message = f"the {header.format} is cut off, damaged, or of a kind that Pillow does not decode"
-        raise ImageError("undecodable_image", message) from None
+        raise UndecodableError("undecodable_image", message) from None
 
 
 def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
@@ -90,14 +100,23 @@ def _plain(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     if picture.mode.startswith("I;16"):
         return _high_bits(picture, tags)
     if picture.mode == "CMYK":
-        inks = 255 - np.asarray(picture, np.uint16)
-        return Image.fromarray((inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8))  # as the graph does
+        return _without_ink(picture)
     if picture.has_transparency_data:
         return picture.convert("RGBA")
     if picture.mode not in EIGHT_BITS:
         message = f"the pixels are of Pillow's mode {picture.mode}, which has no range of colours or needs a profile"
         raise ImageError("unsupported_format", message)
     return picture.convert(EIGHT_BITS[picture.mode])
+
+
+def _without_ink(picture: Image.Image) -> Image.Image:
+    """CMYK as the graph's libjpeg makes RGB of it; some rows at a time, since the numbers between are of 16 bits."""
+    inks = np.asarray(picture)
+    rgb = np.empty((*inks.shape[:2], 3), np.uint8)
+    for start in range(0, len(inks), ROWS):
+        rest = 255 - inks[start : start + ROWS].astype(np.uint16)
+        rgb[start : start + ROWS] = rest[..., :3] * rest[..., 3:] // 255
+    return Image.fromarray(rgb)
 
 
 def _high_bits(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:

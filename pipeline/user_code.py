@@ -2,7 +2,8 @@
 
 A reference is `module:function`. The module lies in the spec's folder, or in an installed package. What of it, and of
 the modules that it imports, lies in the folder is sent along as source, and imported by a finder of our own: nothing
-else that lies in the folder can come into a process, and nothing is written.
+else that lies in the folder can come into a process, and nothing is written. What lies anywhere else, such as in the
+current folder, is refused (`pipeline.installed`).
 
 >>> code = UserCode.of(["reader:rows"], "examples")        # doctest: +SKIP
 >>> code.install()                                         # doctest: +SKIP
@@ -27,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError, did_you_mean
+from pipeline.installed import is_installed, where_from
+from pipeline.redaction import HIDDEN, SHORTEST
 
 REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 OURS = ("pipeline", "transforms")
@@ -44,6 +47,8 @@ def load(reference: str) -> Callable[..., Any]:
         UserCodeError: it is no reference, there is no such module or function, or the module fails.
     """
     name, function = split_reference(reference)
+    if _Finder.code is None or not _Finder.code.has(name.partition(".")[0]):
+        _check_place(reference, name)
     try:
         module = importlib.import_module(name)
     except Exception as error:
@@ -71,11 +76,25 @@ def split_reference(reference: str) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def blame(error: BaseException, reference: str) -> UserCodeError:
-    """What is told of an exception in the user's code: its type, what it says, and the user's line."""
+def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeError:
+    """What is told of an exception in the user's code: its type, what it says, and the user's line.
+
+    Texts in `given`, what the code was called with, may be secret: where it says one of them, stars stand for it.
+    """
     where = _line(error, reference)
-    says = (str(error).splitlines() or [""])[0][:MESSAGE]
+    says = (str(error).splitlines() or [""])[0]
+    for text in sorted(_texts(given), key=len, reverse=True):
+        says = says.replace(text, HIDDEN)
+    says = says[:MESSAGE]
     return UserCodeError(f"`{reference}` failed{where}: {type(error).__name__}{says and ': '}{says}")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a JSON value, but for short ones, such as `csv`, which stand in many words."""
+    if isinstance(value, str) and len(value) >= SHORTEST:
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(inner)
 
 
 def _line(error: BaseException, reference: str) -> str:
@@ -108,7 +127,7 @@ class UserCode:
             name, _ = split_reference(reference)
             if _is_taken(name) and _file(Path(folder), name):
                 raise UserCodeError(f"`{reference}`: a module of Python's or Recordmill's has this name: rename yours")
-            if not _add(Path(folder), name, files) and not _is_installed(name):
+            if not _add(Path(folder), name, files, reference) and not _check_place(reference, name):
                 near = did_you_mean(name, sorted(path.stem for path in Path(folder).glob("*.py")))
                 raise UserCodeError(
                     f"`{reference}`: there is no {name.replace('.', '/')}.py in {folder}, and no such package{near}"
@@ -122,6 +141,11 @@ class UserCode:
         for path, source in sorted(self.files.items()):
             digest.update(b"%d:%b%d:%b" % (len(path.encode()), path.encode(), len(source), source))
         return digest.hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """What the manifest says of it: the digest of all, and each file's SHA-256, in hexadecimal."""
+        files = {path: hashlib.sha256(source).hexdigest() for path, source in sorted(self.files.items())}
+        return {"sha256": self.sha256, "files": files}
 
     def install(self) -> None:
         """Lets this process import the modules; those of other code that was installed before are forgotten."""
@@ -138,6 +162,10 @@ class UserCode:
         """The file of a module, as `files` has it; None where it has none."""
         path = name.replace(".", "/")
         return next((file for file in (f"{path}/__init__.py", f"{path}.py") if file in self.files), None)
+
+    def has(self, name: str) -> bool:
+        """Whether it has a module, or a package of modules."""
+        return self.find(name) is not None or self.has_folder(name)
 
     def has_folder(self, name: str) -> bool:
         """Whether a package is a folder of modules without an `__init__.py`."""
@@ -187,14 +215,14 @@ class _Loader(SourceLoader):
         return self._code.files[self._file]
 
 
-def _add(folder: Path, name: str, files: dict[str, bytes]) -> bool:
+def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bool:
     """Adds a module, the packages around it and what it imports; whether it lies in the folder."""
     file = None if _is_taken(name) else _file(folder, name)
     if file is None:
         return False
     package = name.rpartition(".")[0]
     if package:
-        _add(folder, package, files)
+        _add(folder, package, files, reference)
     if file in files or not file.endswith(".py"):
         return True
     path = folder / file
@@ -202,7 +230,8 @@ def _add(folder: Path, name: str, files: dict[str, bytes]) -> bool:
         raise UserCodeError(f"{path} is a link that leaves the spec's folder")
     files[file] = path.read_bytes()
     for imported in _imports(files[file], path, name if file.endswith("__init__.py") else package):
-        _add(folder, imported, files)
+        if not _add(folder, imported, files, reference):
+            _check_place(reference, imported)
     return True
 
 
@@ -245,9 +274,12 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
     return ".".join([*base, *([node.module] if node.module else [])])
 
 
-def _is_installed(name: str) -> bool:
-    """Whether Python finds a module elsewhere."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+def _check_place(reference: str, name: str) -> bool:
+    """Whether Python finds a module's package elsewhere than in the folder; refuses what is not installed."""
+    found = where_from(name)
+    if found is None or _is_taken(name) or is_installed(name):
+        return found is not None
+    raise UserCodeError(
+        f"`{reference}`: {name} would come from {found}, which is neither in the spec's folder nor of an installed "
+        "package: put it beside the spec, or install it"
+    )

@@ -23,7 +23,7 @@ class Work:
 
     name: str
     folder: str
-    """The build's own folder, absolute: `OUT/.building/<build key>`."""
+    """The attempt's own folder, absolute: `OUT/.building/<build key>/<run>` (`pipeline.runs`)."""
     features: Mapping[str, Mapping[str, Any]]
     """The features' options (`Spec.options`); `pipeline.preparation` adds what they need of files and of the data."""
     analyzed: frozenset[str]
@@ -48,6 +48,16 @@ class Work:
     """The user's own function, `module:function`."""
     user_code: UserCode | None = None
     """The user's modules, as they travel to the workers."""
+    isolated: bool = False
+    """Whether each picture is decoded first in a process that may crash (`pipeline.isolation`)."""
+    groups: frozenset[int] | None = None
+    """The groups whose shards are still to be built; None: all."""
+    export: str | None = None
+    """The folder of a finished analysis' export; the job then has no analysis."""
+    duplicates: Mapping[str, Any] = field(default_factory=dict)
+    """What becomes of duplicates (`pipeline.duplicates.options`): `action`, `near`, `distance`."""
+    dropped: str | None = None
+    """The file of the duplicates that are left out (`pipeline.duplicates.files`)."""
 
     def path(self, folder: str) -> str:
         """One of the build's folders."""
@@ -60,6 +70,12 @@ class Work:
     def measured_images(self) -> dict[str, Mapping[str, Any]]:
         """The images whose pixel statistics are wanted."""
         return {name: options for name, options in self.images().items() if options["normalize"] == "dataset"}
+
+    def compared_looks(self) -> list[str]:
+        """The images that are compared by how they look: of those that read one column, the first."""
+        images = [name for name, options in self.features.items() if options["kind"] == "image"]
+        first = {self.rows.features[name]: name for name in reversed(images)}
+        return [name for name in images if name in first.values()] if self.duplicates.get("near") else []
 
     def batch_rows(self) -> int:
         """How many rows go through the transform graph at once."""

@@ -3,6 +3,7 @@
 import io
 import struct
 import zlib
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,16 @@ def saved(pixels: Any = PIXELS, form: str = "JPEG", **keys: Any) -> bytes:
     picture = pixels if isinstance(pixels, Picture.Image) else Picture.fromarray(pixels)
     picture.save(file, form, **{**LOSSLESS.get(form, {}), **keys})
     return file.getvalue()
+
+
+@lru_cache(maxsize=100)
+def photo(seed: int, size: tuple[int, int] = (160, 120)) -> Picture.Image:
+    """A picture with coarse and fine structure, as photos have; of another seed another."""
+    random, pixels = np.random.default_rng(seed), np.zeros((size[1], size[0], 3))
+    for side, weight in ((3, 0.5), (6, 0.3), (12, 0.15), (40, 0.05)):
+        coarse = Picture.fromarray(random.integers(0, 256, (side, side, 3), np.uint8))
+        pixels += weight * np.asarray(coarse.resize(size, Picture.Resampling.BICUBIC))
+    return Picture.fromarray(pixels.astype(np.uint8))
 
 
 def turned(form: str, orientation: int, pixels: Any = PIXELS) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import FileInfo, Files, Plan, Source
 
 FILES = BeamFiles()

@@ -15,11 +15,12 @@ from pipeline.build import Published, RunOptions, build
 from pipeline.checks import ReconcileError
 from pipeline.errors import UserError
 from pipeline.files import BeamFiles
+from pipeline.layout import Layout, hash_keys
+from pipeline.output.storage import OutputError
 from pipeline.reader import open_dataset
 from pipeline.results import NothingToPublishError
 from pipeline.runners import RunnerError
-from pipeline.spec import parse_spec
-from pipeline.storage import OutputError
+from pipeline.spec import Spec, parse_spec
 
 SPEC = """
 name: pets
@@ -32,6 +33,7 @@ features:
   weight: {{kind: number}}
   label: {{kind: category{classes}}}
 label: label
+rejects: {{max_share: {max_share}, payload: {payload}}}
 """
 GOOD = 40
 pytestmark = pytest.mark.slow
@@ -70,8 +72,12 @@ def _write(folder: Path, lines: list[str | bytes]) -> None:
     (folder / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in data))
 
 
-def _build(folder: Path, classes: str = "", **options: Any) -> Published:
-    spec = parse_spec(SPEC.format(folder=folder, classes=classes))
+def _spec(folder: Path, classes: str = "", max_share: float = 1, payload: str = "false") -> Spec:
+    return parse_spec(SPEC.format(folder=folder, classes=classes, max_share=max_share, payload=payload))
+
+
+def _build(folder: Path, classes: str = "", spec: Spec | None = None, **options: Any) -> Published:
+    spec = spec or _spec(folder, classes)
     return build(spec, str(folder / "out"), RunOptions(**options))
 
 
@@ -82,15 +88,22 @@ def _good() -> list[str | bytes]:
 def test_every_bad_row_is_a_reject_with_its_reason_and_place(folder: Path) -> None:
     _write(folder, [*_good(), "", *(line for line, _, _ in BAD)])
     manifest = _build(folder).manifest
-    assert manifest.rows == {"read": GOOD + len(BAD), "written": GOOD, "rejected": len(BAD)}
+    assert manifest.rows == {"read": GOOD + len(BAD), "written": GOOD, "rejected": len(BAD), "duplicates": 0}
     assert manifest.rejects["by_reason"] == dict(Counter(reason for _, reason, _ in BAD))
     (file,) = (folder / "out/versions").glob("*/rejects/*.jsonl")
     rejects = [json.loads(line) for line in file.read_text().splitlines()]
-    found = [(reject["line"], reject["reason"], reject["column"]) for reject in rejects]
+    found = [(reject["line"], reject["code"], reject["column"]) for reject in rejects]
     assert [reject["id"] for reject in rejects[3:9]] == ["k103", "k104", "k105", "k106", "k107", "k7"]
     assert found == [(GOOD + 2 + place, reason, column) for place, (_, reason, column) in enumerate(BAD)]
     assert {(reject["source"], reject["file"]) for reject in rejects} == {(0, "rows.jsonl")}
     assert "rows.jsonl, line 8, which stays" in rejects[8]["message"]
+    assert set(rejects[0]) == {"id", "column", "code", "message", "source", "file", "line"}
+    late = {"unreadable", "undecodable_image", "unsupported_format", "duplicate_key"}  # found when shards are built
+    keys = [reject["id"].encode() for reject in rejects if reject["code"] in late]
+    shares = {"train": 60.0, "validation": 20.0, "test": 20.0}
+    layout = Layout(shares, dict.fromkeys(shares, 1))
+    in_train = int((layout.split_of(hash_keys(keys)[0]) == 0).sum())
+    assert manifest.rejects["in_statistics"] == in_train > 0
     assert not any(secret in file.read_text() for secret in ("heavy", "a small pet", str(folder)))
 
 
@@ -101,6 +114,15 @@ def test_an_unknown_label_is_a_reject_and_never_a_class(folder: Path) -> None:
     dataset = open_dataset(folder / "out")
     assert dataset.classes == ["dog", "cat"]
     assert sum(sum(dataset.label_counts(split).values()) for split in dataset.splits) == GOOD
+
+
+def test_the_lines_of_rejects_are_published_where_that_is_asked(folder: Path) -> None:
+    _write(folder, [*_good(), *(line for line, _, _ in BAD)])
+    _build(folder, spec=_spec(folder, payload="true"))
+    (file,) = (folder / "out/versions").glob("*/rejects/*.jsonl")
+    payloads = [json.loads(line)["payload"] for line in file.read_text().splitlines()]
+    lines = [line.decode("utf-8", "backslashreplace") if isinstance(line, bytes) else line for line, _, _ in BAD]
+    assert payloads == lines
 
 
 def test_classes_come_from_all_splits(folder: Path) -> None:
@@ -220,16 +242,16 @@ def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monk
 def test_another_datasets_folder_is_refused(folder: Path) -> None:
     _write(folder, _good())
     live = _build(folder).manifest.version
-    other = parse_spec(SPEC.format(folder=folder, classes="").replace("name: pets", "name: toys"))
+    other = _spec(folder).model_copy(update={"name": "toys"})
     with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
         build(other, str(folder / "out"))
     assert open_dataset(folder / "out").version == live
 
 
-def test_an_output_that_is_a_url_is_refused(folder: Path) -> None:
+def test_an_output_of_another_scheme_is_refused(folder: Path) -> None:
     _write(folder, _good())
-    with pytest.raises(OutputError, match="is a URL"):
-        build(parse_spec(SPEC.format(folder=folder, classes="")), "gs://bucket/out")
+    with pytest.raises(OutputError, match="http://host/out is no path, nor a URL like gs://bucket/folder or s3://"):
+        build(_spec(folder), "http://host/out")
 
 
 def test_an_output_that_cannot_be_written(folder: Path) -> None:

@@ -37,9 +37,9 @@ def test_a_shard_that_lost_or_repeated_rows_is_named(shards: dict[int, Any], mes
 
 @pytest.mark.parametrize("written", [5, 7])
 def test_each_source_adds_up(written: int) -> None:
-    good = {"path": "a.jsonl", "read": 8, "written": 6, "rejected": 2}
+    good = {"path": "a.jsonl", "read": 9, "written": 6, "rejected": 2, "duplicates": 1}
     check_sources([good, good])
-    with pytest.raises(ReconcileError, match=rf"source 1 \(b.jsonl\): 8 rows read, {written} written and 2 rejected"):
+    with pytest.raises(ReconcileError, match=rf"source 1 \(b.jsonl\): 9 rows read, {written} written, 2 rejected"):
         check_sources([good, {**good, "path": "b.jsonl", "written": written}])
 
 

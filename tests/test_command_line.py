@@ -112,10 +112,13 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(tmp_path: Path, options: l
                 break
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)  # as people do
         rest = process.stderr.read()
         assert process.wait(timeout=5) == 130
-    assert "stopped: nothing was published" in rest
-    assert "Run the same command" in rest
+    (told,) = [line for line in rest.splitlines() if line.startswith("recordmill: ")]
+    assert "stopped: nothing was published" in told
+    assert "Run the same command to go on: the finished work is kept (`recordmill prune out` removes it)" in told
+    assert "Traceback" not in rest
     time.sleep(0.2)
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert not (tmp_path / "out/LATEST").exists()

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
 from pipeline.image_refs import inline, to_file
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources import cells, csv_records, csv_rows
 from pipeline.sources.base import Plan, SourceError
 from pipeline.sources.csv_cells import CellReader

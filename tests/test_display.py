@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 
 from pipeline import display as module
 from pipeline.display import Display, State, print_published
 from pipeline.manifest import Manifest, Shard, Split
 from pipeline.progress import Progress
+from pipeline.screen import Screen
 
 # seconds, counters, whether the analysis is done; what is seen: 100 rows are expected, 110 are there
 LIFE = [
@@ -70,7 +70,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks) * 0.3))
 
 
-def watch(folder: Path, console: Console, until: threading.Event) -> None:
+def watch(folder: Path, console: Screen, until: threading.Event) -> None:
     for name in ("progress", "reports"):
         (folder / name).mkdir()
     step = Progress(str(folder / "progress"), "chunk")
@@ -80,7 +80,7 @@ def watch(folder: Path, console: Console, until: threading.Event) -> None:
         until.wait(10)
 
 
-class Screen(io.StringIO):
+class Seen(io.StringIO):
     """A screen that tells when a text has come up."""
 
     def __init__(self, text: str) -> None:
@@ -96,8 +96,8 @@ class Screen(io.StringIO):
 
 @pytest.mark.usefixtures("quick")
 def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
-    screen = Screen("reading: 15%, 30 records, ")
-    watch(tmp_path, Console(file=screen, highlight=False, width=40), screen.seen)
+    screen = Seen("reading: 15%, 30 records, ")
+    watch(tmp_path, Screen(file=screen, width=40), screen.seen)
     assert screen.seen.is_set(), screen.getvalue()
     assert "note: 2 files are [no] image\n" in screen.getvalue()
     assert "\x1b" not in screen.getvalue()
@@ -105,8 +105,8 @@ def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
-    screen = Screen("30 records")
-    watch(tmp_path, Console(file=screen, force_terminal=True, highlight=False, width=120), screen.seen)
+    screen = Seen("30 records")
+    watch(tmp_path, Screen(file=screen, force_terminal=True, width=120), screen.seen)
     assert screen.seen.is_set(), screen.getvalue()
     assert screen.getvalue().endswith("\x1b[2K")
 
@@ -115,12 +115,12 @@ def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
     screen, waited = io.StringIO(), threading.Event()
     threading.Timer(0.2, waited.set).start()
-    watch(tmp_path, Console(file=screen, force_terminal=True, quiet=True), waited)
+    watch(tmp_path, Screen(file=screen, force_terminal=True, quiet=True), waited)
     assert screen.getvalue() == ""
 
 
 def test_before_the_plan_something_is_said() -> None:
-    view = Display(Console(file=io.StringIO()))._look()
+    view = Display(Screen(file=io.StringIO()))._look()
     assert (view.stage, view.share, view.details) == ("loading Apache Beam and TensorFlow", 0.0, "")
 
 
@@ -134,7 +134,7 @@ def published(rejects: dict[str, int]) -> Manifest:
 
 def test_what_was_published_is_summed_up() -> None:
     screen = io.StringIO()
-    console = Console(file=screen, width=60, highlight=False)
+    console = Screen(file=screen, width=60)
     print_published(console, "/out/[red]/versions/v1", published({"missing_value": 5, "wrong_type": 2}), True, 12.34)
     assert screen.getvalue().splitlines() == [
         "Published emoji v1 in 12.3 s, 4.5 MiB",
@@ -149,7 +149,7 @@ def test_what_was_published_is_summed_up() -> None:
 
 def test_nothing_new_is_one_line() -> None:
     screen = io.StringIO()
-    print_published(Console(file=screen, width=40), "/out/[red]/versions/v1", published({}), False, 1.0)
+    print_published(Screen(file=screen, width=40), "/out/[red]/versions/v1", published({}), False, 1.0)
     assert screen.getvalue() == "Nothing has changed since version v1, which is live in /out/[red]/versions/v1\n"
 
 

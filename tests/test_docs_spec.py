@@ -17,7 +17,7 @@ from pydantic_core import to_jsonable_python
 from pipeline.kinds import AnyFeature
 from pipeline.kinds.base import Feature
 from pipeline.kinds.text import Text
-from pipeline.rejects import REASONS
+from pipeline.rejects.reasons import REASONS
 from pipeline.sources import AnySource
 from pipeline.sources.base import Source
 from pipeline.sources.tables import Table
@@ -36,7 +36,8 @@ NUMBERS = "numbers_and_categories.md"
 WHERE = {
     "Spec": ("spec.md", "Top-level keys"),
     "SplitBy": ("spec.md", "Splits"),
-    "Rejects": ("spec.md", "Rejects"),
+    "Rejects": ("rejects.md", "Limits"),
+    "Duplicates": ("duplicates.md", "Options"),
     "Image": ("images.md", "Images"),
     "ImageSequence": ("image_sequences.md", "Image sequences"),
     "Boxes": ("boxes.md", "Boxes"),
@@ -199,7 +200,7 @@ def test_every_part_stands_in_the_table_of_what_is_stored() -> None:
 
 
 def test_every_reason_stands_there() -> None:
-    found = rows(table(section("spec.md", "Rejects"), "reason"))
+    found = rows(table(section("rejects.md", "Codes"), "code"))
     assert {name: cells[0] for name, cells in found.items()} == REASONS
     assert all("`" in such_as for _, such_as in found.values()), "each has an example"
 

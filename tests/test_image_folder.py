@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources import captions, csv_rows
 from pipeline.sources.base import Plan, SourceError
 from pipeline.sources.image_folder import ImageFolder

@@ -32,7 +32,7 @@ def tiff(order: str, width: int, height: int, kind: int = 3, big: bool = False) 
     ("data", "message"),
     [
         (b"", "the file is empty; JPEG, PNG, GIF, BMP, WebP and TIFF are read"),
-        (b"hello, world", "no image: it begins with b'hello, w'"),
+        (b"hello, world", "the file is no image; JPEG"),
         (b'<?xml version="1.0"?>\n<svg xmlns="x">', "the file is SVG"),
         (b"\0\0\0\x1cftypheic", "the file is HEIF"),
         (b"\0\0\0\x1cftypavif", "the file is AVIF"),
@@ -118,15 +118,45 @@ def test_a_bomb_is_refused_by_its_header(data, size):
         check_header(data, 64_000_000)
 
 
-def test_the_scans_of_a_progressive_jpeg_are_bounded():
+def more_scans(data: bytes, count: int) -> bytes:
+    """A JPEG whose last scan is there again until there are so many."""
+    last = data[data.rindex(b"\xff\xda") : -2]
+    return data[:-2] + last * (count - data.count(b"\xff\xda")) + data[-2:]
+
+
+def by_component(frame: int) -> bytes:
+    """A JPEG whose first scan is of one component of three, with any frame header."""
+    data = saved(progressive=True).replace(b"\xff\xc2\0\x11", bytes([0xFF, frame]) + b"\0\x11")
+    first = data.index(b"\xff\xda")
+    return data[:first] + data[data.index(b"\xff\xda", first + 2) :]
+
+
+def test_the_scans_of_a_progressive_jpeg_are_bounded_by_its_pixels() -> None:
     data = saved(progressive=True)
-    scans = data.count(b"\xff\xda")
-    assert read_header(data).scans == scans > 1
-    check_header(data[:-2] + b"\xff\xda" * (16 - scans), 18 * 27)
-    check_header(saved(comment=b"\xff\xda" * 100), 18 * 27)
-    with pytest.raises(ImageError, match="27 x 18 pixels in 17 scans; max_pixels allows 16 of 486") as error:
-        check_header(data[:-2] + b"\xff\xda" * (17 - scans), 18 * 27)
-    assert error.value.reason == "too_many_pixels"
+    assert read_header(data).scans == data.count(b"\xff\xda") > 1
+    check_header(more_scans(data, 20), 18 * 27)
+    check_header(more_scans(data, 99), 5 * 18 * 27)
+    with pytest.raises(ImageError, match="27 x 18 pixels in 21 scans; of this size 20 are allowed") as error:
+        check_header(more_scans(data, 21), 18 * 27)
+    assert error.value.reason == "too_slow"
+
+
+@pytest.mark.parametrize("frame", [0xC0, 0xC1, 0xC2, 0xC3, 0xC9, 0xCA])
+def test_no_jpeg_is_of_more_than_100_scans(frame: int) -> None:
+    data = by_component(frame)
+    check_header(more_scans(data, 100), 64_000_000)
+    with pytest.raises(ImageError, match="in 101 scans; of this size 100 are allowed"):
+        check_header(more_scans(data, 101), 64_000_000)
+
+
+def test_what_looks_like_a_scan_is_none() -> None:
+    check_header(saved(comment=b"\xff\xda" * 1_000), 64_000_000)
+    check_header(saved(comment=b"\xff\xda" * 1_000, progressive=True), 64_000_000)
+    first = b"\xff\xfe\0\x0c\xff\xda\0\x08\3......"  # a comment that looks like a scan of all components
+    data = by_component(0xC0)
+    at = data.index(b"\xff\xc4")
+    with pytest.raises(ImageError, match="in 201 scans"):
+        check_header(more_scans(data[:at] + first + data[at:], 202), 64_000_000)
 
 
 STARTS = [b"", JPEG, PNG, b"RIFF\0\0\0\0WEBPVP8", b"GIF89a", b"BM", *TIFFS, saved()[:160], tiff("<", 27, 18)[:30]]

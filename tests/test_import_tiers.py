@@ -21,44 +21,56 @@ def sources() -> dict[str, Path]:
 
 
 STDLIB = """
-    pipeline pipeline.__main__ pipeline.checks pipeline.errors pipeline.globs pipeline.image_refs pipeline.in_order
-    pipeline.keys pipeline.manifest pipeline.names pipeline.own_preprocessing pipeline.progress pipeline.reject_files
-    pipeline.rejects pipeline.reports pipeline.steps pipeline.storage pipeline.user_code pipeline.version transforms
-    transforms.finish_options transforms.image_header transforms.stored transforms.text_options
+    pipeline pipeline.__main__ pipeline.checks pipeline.disk_failures pipeline.duplicates.words pipeline.errors
+    pipeline.globs pipeline.image_refs pipeline.in_order pipeline.inner_paths pipeline.installed pipeline.keys
+    pipeline.manifest pipeline.names pipeline.output.inventory pipeline.output.leases pipeline.output.pointer
+    pipeline.output.prune pipeline.output.storage pipeline.output.stores pipeline.output.stores.base
+    pipeline.output.stores.buckets pipeline.output.stores.gcs pipeline.output.stores.posix pipeline.output.stores.s3
+    pipeline.output.versions pipeline.own_preprocessing pipeline.printable pipeline.progress pipeline.redaction
+    pipeline.rejects.files pipeline.rejects.machine_faults pipeline.rejects.reasons pipeline.rejects.second_try
+    pipeline.reports pipeline.runs pipeline.steps pipeline.tracebacks pipeline.user_code pipeline.version
+    pipeline.watch pipeline.worker_process transforms transforms.finish_options transforms.graph_ops
+    transforms.image_header transforms.stored transforms.text_options
 """.split()
 TF_READER = ["pipeline.reader.keras_callback", "pipeline.reader.tf_input", "pipeline.reader.tf_records"]
 NUMPY = """
-    pipeline.tfrecord transforms.augment transforms.augment_batches transforms.augment_numpy transforms.augment_places
-    transforms.color_matrix transforms.luma transforms.pixels
+    pipeline.duplicates.clusters pipeline.tfrecord transforms.augment transforms.augment_batches
+    transforms.augment_numpy transforms.augment_places transforms.color_matrix transforms.luma transforms.pixels
 """.split()
 NUMPY += [name for name in sources() if name.startswith("pipeline.reader") and name not in TF_READER]
+WITH_SOURCES = ["pipeline.verify.parity", "pipeline.verify.raw_rows", "pipeline.verify.with_sources"]
+NUMPY += [name for name in sources() if name.startswith("pipeline.verify") and name not in WITH_SOURCES]
 LIGHT_PACKAGES = ("pipeline.kinds", "pipeline.sources", "pipeline.starter")
 LIGHT = """
-    pipeline.cli pipeline.columns pipeline.display pipeline.layout pipeline.options
-    pipeline.packing pipeline.plan pipeline.publish pipeline.quantiles pipeline.results pipeline.rows
-    pipeline.session pipeline.show pipeline.spec pipeline.spec_errors pipeline.spec_yaml pipeline.spill
-    pipeline.split_by pipeline.statistics pipeline.strata pipeline.text_lengths pipeline.text_packing
+    pipeline.arrow_files pipeline.cli pipeline.columns pipeline.display pipeline.duplicates.choice
+    pipeline.duplicates.contents pipeline.duplicates.counts pipeline.duplicates.files pipeline.duplicates.options
+    pipeline.duplicates.perceptual_hash pipeline.free_space pipeline.isolation pipeline.layout pipeline.listings
+    pipeline.options pipeline.output.show pipeline.packing pipeline.plan pipeline.publish pipeline.quantiles
+    pipeline.rejects.limits pipeline.rejects.payloads pipeline.rejects.places pipeline.results pipeline.rows
+    pipeline.screen pipeline.session pipeline.show pipeline.spec pipeline.spec_errors pipeline.spec_yaml
+    pipeline.spill pipeline.split_by pipeline.statistics pipeline.strata pipeline.text_lengths pipeline.text_packing
     pipeline.tfds_files pipeline.tokenizer_models pipeline.transcode pipeline.work
 """.split()
 LIGHT += [name for name in sources() if name.startswith(LIGHT_PACKAGES)]
 TENSORFLOW = """
-    pipeline.examples pipeline.packed_records transforms.augment_batches_tensorflow transforms.augment_tensorflow
-    transforms.boxes transforms.categories transforms.category transforms.cleaning transforms.exif transforms.finish
-    transforms.geometry transforms.image transforms.image_decode transforms.image_encode transforms.image_resize
-    transforms.image_sequence transforms.image_sides transforms.kind transforms.kinds transforms.lists
-    transforms.logarithm transforms.number transforms.numbers transforms.own transforms.raw transforms.text
-    transforms.tokenizers
+    pipeline.examples pipeline.isolated_decoder pipeline.packed_records transforms.augment_batches_tensorflow
+    transforms.augment_tensorflow transforms.boxes transforms.categories transforms.category transforms.cleaning
+    transforms.exif transforms.finish transforms.geometry transforms.image transforms.image_decode
+    transforms.image_encode transforms.image_resize transforms.image_sequence transforms.image_sides transforms.kind
+    transforms.kinds transforms.lists transforms.logarithm transforms.number transforms.numbers transforms.own
+    transforms.raw transforms.text transforms.tokenizers
 """.split()
 TENSORFLOW += TF_READER
 TEXT = ["transforms.text_ops"]
 TRANSFORM = "transforms.preprocessing transforms.serving".split()
 JOB = """
-    pipeline.analysis pipeline.descriptions pipeline.first_pass pipeline.graph_inputs pipeline.images
-    pipeline.reading pipeline.shards pipeline.tokenizer_training
+    pipeline.analysis pipeline.descriptions pipeline.duplicates.reading pipeline.first_pass pipeline.graph_inputs
+    pipeline.images pipeline.reading pipeline.rejects.retry pipeline.shards pipeline.tokenizer_training
+    pipeline.verify.parity pipeline.verify.raw_rows
 """.split()
 BEAM = """
     pipeline.analyzers pipeline.build pipeline.files pipeline.job pipeline.moments pipeline.preparation
-    pipeline.runners pipeline.vocabularies
+    pipeline.runners pipeline.verify.repair pipeline.verify.with_sources pipeline.vocabularies
 """.split()
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
 # rich, which Keras imports, is in no list that blocks it for TensorFlow

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
-from pipeline.rejects import REASONS, Reject
+from pipeline.rejects.reasons import REASONS, Reject
 from pipeline.sources import AnySource, lines
 from pipeline.sources.base import Plan, SourceError
 from pipeline.sources.jsonl import JsonLines

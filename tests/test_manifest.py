@@ -75,11 +75,16 @@ TEXT = """{
   "sources": [],
   "rejects": {},
   "spec": {},
-  "provenance": {}
+  "provenance": {},
+  "sequence": 0,
+  "files": {},
+  "duplicates": {}
 }
 """
 
-names = st.text(min_size=1).filter(lambda text: "/" not in text and text != "..")
+names = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="/\\:~"), min_size=1).filter(
+    lambda text: text not in (".", "..")
+)
 counts = st.integers(0, 2**63)
 shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=st.text(), index=names)
 splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(counts).map(tuple))
@@ -206,3 +211,19 @@ def test_a_version_lies_under_versions() -> None:
 def test_a_version_is_one_folder(version: str) -> None:
     with pytest.raises(DatasetError, match="is no version: a version is named like"):
         version_folder("out", version)
+
+
+@pytest.mark.parametrize(
+    ("latest", "text"),
+    [
+        (Latest("v1", 1), '{"version": "v1", "sequence": 1}'),
+        (
+            Latest("v2", 3, {"v1": "2026-11-21T12:00:00Z"}, ("v1",), ("v0",)),
+            '{"version": "v2", "sequence": 3, "retired": {"v1": "2026-11-21T12:00:00Z"}, "pinned": ["v1"], '
+            '"removing": ["v0"]}',
+        ),
+    ],
+)
+def test_the_pointer_tells_only_what_there_is(latest: Latest, text: str) -> None:
+    assert json.loads(latest.to_text()) == json.loads(text)
+    assert Latest.from_json(json.loads(text)) == latest

@@ -1,9 +1,10 @@
-"""Sources on object stores: real clients against an S3 and a GCS emulator on this machine, started and stopped here."""
+"""Sources and outputs on object stores: real clients against an S3 and a GCS emulator, started and stopped here."""
 
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import boto3
@@ -14,8 +15,12 @@ from google.cloud import storage
 from moto.server import ThreadedMotoServer
 
 from pipeline.build import RunOptions, build
+from pipeline.output.stores import open_store
+from pipeline.reader import open_dataset
 from pipeline.spec import Spec, parse_spec
+from tests import emulators
 from tests.every_kind import write_pictures
+from tests.test_reader_input import assert_equal
 
 pytestmark = pytest.mark.slow
 SPEC = """
@@ -82,7 +87,7 @@ def _local(files: dict[str, bytes], folder: Path) -> Spec:
 
 def _sums(spec: Spec, output: Path, *beam_options: str) -> list[str]:
     manifest = build(spec, str(output), RunOptions(beam_options=beam_options)).manifest
-    assert manifest.rows == {"read": ROWS, "written": ROWS, "rejected": 0}
+    assert manifest.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}
     return [shard.sha256 for split in manifest.splits.values() for shard in split.shards]
 
 
@@ -94,3 +99,18 @@ def test_s3(s3: str, files: dict[str, bytes], tmp_path: Path) -> None:
 def test_gcs(gcs: str, files: dict[str, bytes], tmp_path: Path) -> None:
     stored = _sums(parse_spec(SPEC.format(path="gs://pictures/set")), tmp_path / "a", "--no_auth")
     assert stored == _sums(_local(files, tmp_path), tmp_path / "b")
+
+
+@pytest.mark.parametrize("start", [emulators.s3, lambda: emulators.gcs(conditions=True)], ids=["s3", "gcs"])
+def test_an_output(start: Callable[[], AbstractContextManager[str]], files: dict[str, bytes], tmp_path: Path) -> None:
+    spec, options = _local(files, tmp_path), RunOptions(work=str(tmp_path / "work"))
+    here = build(spec, str(tmp_path / "out"))
+    with start() as output:
+        there, again = build(spec, output, options), build(spec, output, options)
+        assert (there.is_new, again.is_new, again.folder) == (True, False, there.folder)
+        assert there.manifest.splits == here.manifest.splits
+        assert there.folder == f"{output}/versions/{there.manifest.version}"
+        assert open_store(output).children("") == ["LATEST", "versions"]
+        mine, other = (open_dataset(one).evaluation_input("train", batch_size=4) for one in (tmp_path / "out", output))
+        assert_equal(tuple(other), tuple(mine))
+        assert not list((tmp_path / "work").rglob("run-*"))

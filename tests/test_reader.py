@@ -12,6 +12,7 @@ import tensorflow as tf
 from pipeline.manifest import Latest
 from pipeline.reader import Dataset, DatasetError, open_dataset
 from pipeline.reader.input import Input
+from pipeline.reader.words import read_vocabulary
 from tests import hand_made
 
 TRAIN = [f"row/{number}" for number in range(10)]
@@ -54,6 +55,13 @@ def test_the_special_entries_stand_in_their_places(dataset: Dataset) -> None:
     assert dataset.vocabulary("text") == ["", "[UNK]", "a", "tree", "über", "sky"]
     assert dataset.vocabulary_size("text") == 6
     assert dataset.vocabulary_size("category") == 2
+
+
+@pytest.mark.parametrize("key", ["first_id", "oov_buckets"])
+def test_special_entries_without_end_are_refused(dataset: Dataset, key: str) -> None:
+    description = {**dataset.features["text"], key: 1 << 60}
+    with pytest.raises(DatasetError, match="a vocabulary has no 1,152,921,504,606,846,976 special entries"):
+        read_vocabulary(dataset.folder, description)
 
 
 def test_a_vocabulary_that_is_changed_by_its_user_stays_what_it_was(dataset: Dataset) -> None:

@@ -1,35 +1,163 @@
-"""A build with more rejects than the spec allows publishes nothing, and says why."""
+"""A build with more rejects than the spec allows ends as soon as that is certain, publishes nothing, and says why."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline.results import TooManyRejectsError, _check_rejects
+from pipeline.plan import _build_key
+from pipeline.rejects.files import write_rejects
+from pipeline.rejects.limits import RejectLimits, TooManyRejectsError
+from pipeline.rejects.reasons import Reject
+from pipeline.reports import write_report
+from pipeline.sources.base import Chunk
+from pipeline.spec import Rejects, parse_spec
+from pipeline.steps import chunk_step, shard_step
 
-FIRST = {"file": "rows.jsonl", "line": 4, "column": "price", "message": "wanted a number, found a string"}
-
-
-def results(limit: float | None, rejected: int) -> Any:
-    """A finished job of 200 rows."""
-    return SimpleNamespace(
-        plan=SimpleNamespace(spec=SimpleNamespace(rejects=SimpleNamespace(max_share=limit))),
-        chunks=[{"read": 150}, {"read": 50}],
-        rejects=[None] * rejected,
-        reasons={"wrong_type": rejected},
-        published_rejects=lambda: iter([FIRST]),
-    )
+SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"
+CHUNKS = [Chunk(0, 0, "a.jsonl", 1), Chunk(1, 0, "a.jsonl", 1), Chunk(2, 0, "b.jsonl", 1), Chunk(3, 0, "", 1)]
 
 
-@pytest.mark.parametrize(("limit", "rejected"), [(None, 200), (0.01, 2), (0, 0), (1, 200)])
-def test_as_many_as_are_allowed_are_taken(limit: float | None, rejected: int) -> None:
-    _check_rejects(results(limit, rejected))
+class Job:
+    """A job whose steps are done one by one, in files of chunks as `CHUNKS` says."""
+
+    def __init__(self, folder: Path, rows: int = 200, exact: bool = False, **limits: Any) -> None:
+        for name in ("reports", "rejects"):
+            (folder / name).mkdir()
+        source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
+        spec = SimpleNamespace(rejects=Rejects(**limits), source=[source])
+        self.work: Any = SimpleNamespace(path=lambda name: str(folder / name))
+        plan: Any = SimpleNamespace(spec=spec, chunks=CHUNKS, rows=rows, rows_are_exact=exact)
+        self.check = RejectLimits(plan, self.work)
+
+    def chunk(self, number: int, read: int, bad: int = 0, reason: str = "wrong_type", column: str = "price") -> None:
+        """A chunk is read, the first rows of which are bad."""
+        rejects = [Reject(number, row, reason, f"message {row}", column=column) for row in range(bad)]
+        report = {"read": read, "positions": read + 10, "rejects": self._write(chunk_step(number), rejects)}
+        write_report(self.work.path("reports"), chunk_step(number), report)
+
+    def shard(self, *rejects: Reject) -> None:
+        """A shard is built."""
+        report = {"rejects": self._write(shard_step(0), list(rejects))}
+        write_report(self.work.path("reports"), shard_step(0), report)
+
+    def _write(self, step: str, rejects: list[Reject]) -> str | None:
+        return write_rejects(self.work.path("rejects"), step, rejects)
+
+    def read_all(self, bad: int) -> None:
+        for number in range(4):
+            self.chunk(number, 50, bad if number == 0 else 0)
 
 
-@pytest.mark.parametrize(("limit", "rejected"), [(0.01, 3), (0, 1)])
-def test_more_are_not(limit: float, rejected: int) -> None:
-    message = (
-        rf"of 200 rows {rejected} were rejected, .*allows {limit:.1%} \(wrong_type: {rejected}\).*rows.jsonl, line 4"
-    )
+@pytest.mark.parametrize(("limit", "bad"), [(None, 50), (0.01, 2), (0, 0), (1, 50)])
+def test_as_many_as_are_allowed_are_taken(tmp_path: Path, limit: float | None, bad: int) -> None:
+    job = Job(tmp_path, max_share=limit)
+    job.check()
+    job.read_all(bad)
+    job.check()
+
+
+@pytest.mark.parametrize(("limit", "bad"), [(0.01, 3), (0, 1)])
+def test_more_are_not(tmp_path: Path, limit: float, bad: int) -> None:
+    job = Job(tmp_path, max_share=limit)
+    job.read_all(bad)
+    message = rf"{bad} of 200 rows were rejected, .*; rejects.max_share allows {limit:.1%}\n  wrong_type: {bad}, such"
     with pytest.raises(TooManyRejectsError, match=message):
-        _check_rejects(results(limit, rejected))
+        job.check()
+
+
+def test_by_default_one_in_a_hundred_is_taken_and_a_file_may_have_any() -> None:
+    assert parse_spec(SPEC).rejects == Rejects(max_share=0.01, max_share_per_file=None, payload=False)
+
+
+def test_the_message_tells_the_three_most_frequent_reasons_with_their_first_example_and_what_to_do(
+    tmp_path: Path,
+) -> None:
+    job = Job(tmp_path)
+    job.chunk(0, 50, 2, "missing_value")
+    job.chunk(1, 50, 4, "malformed_row")
+    job.chunk(2, 50, 3)
+    job.chunk(3, 50)
+    job.shard(Reject(1, 20, "duplicate_key", "another row has the same key", first_chunk=0, first_position=3))
+    with pytest.raises(TooManyRejectsError) as raised:
+        job.check()
+    assert str(raised.value).splitlines() == [
+        "10 of 200 rows were rejected, 5.0%; rejects.max_share allows 1.0%",
+        "  malformed_row: 4, such as a.jsonl, line 61, column 'price': message 0",
+        "  wrong_type: 3, such as b.jsonl, line 1, column 'price': message 0",
+        "  missing_value: 2, such as a.jsonl, line 1, column 'price': message 0",
+        "Mend the rows, or raise the limit if the others are enough; then run the same command.",
+    ]
+
+
+def test_a_name_steers_no_terminal_and_begins_no_line(tmp_path: Path) -> None:
+    job = Job(tmp_path, max_share=0)
+    job.read_all(0)
+    job.shard(Reject(0, 0, "wrong_type", "no", column="a\x1b[2J\nrecordmill: all is well"))
+    with pytest.raises(TooManyRejectsError, match=r"column 'a\\x1b\[2J\\nrecordmill: all is well': no\n"):
+        job.check()
+
+
+def test_while_rows_are_read_nothing_is_certain_unless_their_number_is_known(tmp_path: Path) -> None:
+    job = Job(tmp_path, max_share=0.1)
+    job.chunk(0, 50, 50)
+    job.check()
+    for number in (1, 2, 3):
+        job.chunk(number, 100)
+    with pytest.raises(TooManyRejectsError, match="50 of 350 rows were rejected, 14.3%"):
+        job.check()
+
+
+@pytest.mark.parametrize(("rows", "stops"), [(499, True), (500, False)])
+def test_where_the_number_of_rows_is_known_a_build_ends_while_they_are_read(
+    tmp_path: Path, rows: int, stops: bool
+) -> None:
+    job = Job(tmp_path, rows=rows, exact=True, max_share=0.1)
+    job.chunk(1, 100, 50)  # the line is not known before the first chunk is read
+    if not stops:
+        return job.check()
+    with pytest.raises(TooManyRejectsError, match=r"(?s)50 of 100 rows read so far .*such as a.jsonl, column 'price'"):
+        job.check()
+    return None
+
+
+def test_what_shards_reject_counts_as_soon_as_a_shard_is_done(tmp_path: Path) -> None:
+    job = Job(tmp_path, max_share=0.01)
+    job.read_all(2)
+    job.check()
+    job.shard(Reject(2, 7, "undecodable_image", "damaged", column="image"))
+    with pytest.raises(
+        TooManyRejectsError, match=r"undecodable_image: 1, such as b.jsonl, line 8, column 'image': dam"
+    ):
+        job.check()
+
+
+@pytest.mark.parametrize(
+    ("bad", "read", "message"),
+    [
+        ((5, 0, 0), 20, None),
+        ((6, 0, 0), 20, "6 of 40 rows of a.jsonl were rejected, 15.0%; rejects.max_share_per_file allows 12.5%"),
+        ((0, 0, 3), 20, "3 of 20 rows of b.jsonl were rejected, 15.0%"),
+        ((0, 0, 19), 19, None),  # a small file
+    ],
+)
+def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], read: int, message: str | None) -> None:
+    job = Job(tmp_path, max_share=1, max_share_per_file=0.125)
+    job.chunk(3, 1000, 900)  # a listing, each of whose rows is a file
+    for number, count in enumerate(bad):
+        job.chunk(number, read, count)
+    if message is None:
+        return job.check()
+    with pytest.raises(TooManyRejectsError, match=message):
+        job.check()
+    return None
+
+
+def test_a_limit_is_no_part_of_a_builds_key_and_the_payload_is(tmp_path: Path) -> None:
+    files: Any = None
+    keys = [
+        _build_key(parse_spec(f"{SPEC}rejects: {rejects}\n"), "inputs", None, files)
+        for rejects in ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}", "{payload: true}")
+    ]
+    assert keys[0] == keys[1] == keys[2] != keys[3]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.reject_files import read_rejects, write_rejects
-from pipeline.rejects import Reject
+from pipeline.rejects.files import read_rejects, write_rejects
+from pipeline.rejects.reasons import Reject
 from pipeline.reports import attempt_name, read_report, write_atomically, write_report
 from pipeline.steps import chunk_step, shard_step
 

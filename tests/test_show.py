@@ -1,6 +1,7 @@
 """`recordmill show`: what it prints of a version."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -9,6 +10,7 @@ import pytest
 
 from pipeline.kinds import AnyFeature
 from pipeline.manifest import Manifest, Shard, Split
+from pipeline.output.versions import Version
 from pipeline.show import STORED, print_dataset
 from pipeline.spec_errors import _models
 
@@ -38,16 +40,18 @@ MANIFEST = Manifest(
 )  # fmt: skip
 
 
-def shown(capsys: pytest.CaptureFixture[str], manifest: Manifest, folder: Path, live: str | None) -> list[str]:
+def shown(
+    capsys: pytest.CaptureFixture[str], manifest: Manifest, folder: Path, versions: Sequence[Version] = ()
+) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "c.txt").write_text("cat\n[dog]\nελάφι\n", encoding="utf-8")
-    print_dataset(manifest, folder, live)
+    print_dataset(manifest, folder, list(versions))
     return [re.sub(" {2,}", " | ", line.rstrip()) for line in capsys.readouterr().out.splitlines() if line.strip()]
 
 
 def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    assert shown(capsys, MANIFEST, tmp_path / "[red]/v2", live=None) == [
+    assert shown(capsys, MANIFEST, tmp_path / "[red]/v2") == [
         "emoji | v2",
         f"{tmp_path}/[red]/v2",
         "split | records | shards | bytes",
@@ -71,14 +75,17 @@ def test_all_of_a_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def test_versions_and_the_live_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for version in ("v1", "v2", "half"):
-        (tmp_path / version).mkdir(parents=True)
-        if version != "half":
-            (tmp_path / version / "dataset.json").touch()
-    lines = shown(capsys, MANIFEST, tmp_path / "v2", live="v2")
+    manifests = [replace(MANIFEST, version=name, sequence=number) for number, name in enumerate(("v3", "v2"), start=1)]
+    versions = [Version(one, one.version == "v2", False, (), None) for one in manifests]
+    lines = shown(capsys, MANIFEST, tmp_path / "v2", versions)
     assert lines[0] == "emoji | v2 | (live)"
-    assert lines[-3:] == ["versions", " | v1", " | v2 | (live)"]
-    assert shown(capsys, MANIFEST, tmp_path / "v2", live="v1")[0] == "emoji | v2"
+    assert lines[-4:] == [
+        "versions",
+        " # | version | built at | records | bytes | retired",
+        " 1 | v3 | 1,000 | 120,000",
+        " 2 | v2 | live | 1,000 | 120,000",
+    ]
+    assert shown(capsys, manifests[0], tmp_path / "v3", versions)[0] == "emoji | v3"
 
 
 IMAGES = {"kind": "image_sequence", "encoding": "jpeg", "shape": [4, 4, 3], "length": "varying", "max_length": 16}
@@ -131,7 +138,7 @@ def test_a_feature(
     monkeypatch.setenv("COLUMNS", "160")
     manifest = Manifest("d", "v1", "00", None, {"x": description}, {}, statistics={"x": statistics},
                         rows={"read": 0, "written": 0, "rejected": 0})  # fmt: skip
-    assert text in "\n".join(shown(capsys, manifest, tmp_path, None))
+    assert text in "\n".join(shown(capsys, manifest, tmp_path))
 
 
 def test_each_of_several_sources_with_its_share(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -139,10 +146,10 @@ def test_each_of_several_sources_with_its_share(capsys: pytest.CaptureFixture[st
         {"format": "jsonl", "path": "old", "read": 310, "written": 300, "rejected": 10},
         {"format": "csv", "path": "[new].csv", "read": 700, "written": 700, "rejected": 0},
     )
-    lines = shown(capsys, replace(MANIFEST, sources=sources), tmp_path, None)
+    lines = shown(capsys, replace(MANIFEST, sources=sources), tmp_path)
     at = lines.index("source | rows read | written | share | rejected")
     assert lines[at + 1 : at + 3] == ["jsonl old | 310 | 300 | 30.0% | 10", "csv [new].csv | 700 | 700 | 70.0% | 0"]
-    assert not [line for line in shown(capsys, MANIFEST, tmp_path, None) if "share" in line]
+    assert not [line for line in shown(capsys, MANIFEST, tmp_path) if "share" in line]
 
 
 def test_every_kind_is_known() -> None:

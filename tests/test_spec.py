@@ -39,7 +39,7 @@ def test_defaults() -> None:
     assert spec.features == {
         "image": Image(
             kind="image", size=(8, 6), channels=3, fit="pad", store="auto", quality=95, normalize="zero_one",
-            background=(255, 255, 255), max_pixels=64_000_000,
+            background=(255, 255, 255), max_pixels=64_000_000, max_bytes=64 << 20,
         ),
         "text": Text(kind="text", tokenizer="words", vocabulary=32_000, minimum_count=1, max_length=None),
         "category": Category(kind="category", classes=None),

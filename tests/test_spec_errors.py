@@ -20,7 +20,7 @@ features:
 label: category
 splits: {train: 8, test: 2}
 """
-IMAGE_KEYS = "antialias, background, channels, column, dct_scaling, fit, kind, max_pixels, normalize, optional, "
+IMAGE_KEYS = "antialias, background, channels, column, dct_scaling, fit, kind, max_bytes, max_pixels, normalize, "
 NAME = "should be a name: a letter, then letters, digits and underscores, got"
 BOOLEAN = "which YAML reads as a boolean: put it in quotes"
 WRONG = [
@@ -28,8 +28,8 @@ WRONG = [
     ("name: emoji\n", "", "1: name: is needed and is not there"),
     ("  path: rows.jsonl\n", "", "2: source.path: is needed and is not there"),
     ("label: ", "lable: ", "12: unknown key `lable`; did you mean `label`?; "
-     "known here: features, key, label, name, preprocessing, "
-     "rejects, shards, source, split_by, splits"),
+     "known here: duplicates, features, key, label, name, "
+     "preprocessing, rejects, shards, source, split_by, splits"),
     ("  path:", "  path: a\n  paths:", "5: source: unknown key `paths`; did you mean `path`?; "
      "known here: format, images, path, split"),
     ("vocabulary", "vocabulry", "9: features.text: unknown key `vocabulry`; did you mean `vocabulary`?; "
@@ -127,7 +127,7 @@ WRONG = [
     ("[4, 4]}", "[4, 4}", "6: not valid YAML: while parsing a flow sequence that begins in line 6, "
      "expected ',' or ']', but got '}'"),
     ("name: emoji", "name: a: b", "1: not valid YAML: mapping values are not allowed here"),
-    ("name: emoji", "name: !!python/name:os.system x", "1: not valid YAML: could not determine a constructor for"),
+    ("name: emoji", "name: !!python/name:os.system x", "1: the tag `!!python/name:os.system` is refused"),
     ("rows.jsonl", "rows\0.jsonl", "4: not valid YAML: a file holds no character 0x0"),
     ("label:", "---\nlabel:", "12: not valid YAML: expected a single document in the stream"),
     ("{kind: number}", "*missing", "11: not valid YAML: found undefined alias 'missing'"),

@@ -1,88 +1,394 @@
-"""The output folder: builds at work, versions that appear whole, and the pointer to the live one."""
+"""The output: versions that appear whole, in the order of their numbers, and the pointer to the live one."""
 
+import json
+import multiprocessing
 import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline import storage
-from pipeline.manifest import DatasetError, Latest, Manifest, Split, read_latest, read_manifest
-from pipeline.steps import FOLDERS
-from pipeline.storage import OutputError
+from pipeline.manifest import DatasetError, Latest, Manifest, Shard, Split, read_latest, read_manifest, version_folder
+from pipeline.output import pointer, storage
+from pipeline.output.leases import LeaseLostError, hold
+from pipeline.output.storage import OutputError
+from pipeline.output.stores import Store, location, open_location, open_store
+from pipeline.output.stores.posix import PosixStore
+from tests import emulators
 
 KEY = "4f1c9a2e" + "0" * 56
+DATA = b"records"
+SPLITS = {"train": Split((Shard("data", len(DATA), 1, "00", "index"),))}
 
 
-def manifest(version: str, build_key: str = KEY) -> Manifest:
-    return Manifest("d", version, build_key, None, {"x": {"kind": "number"}}, {"train": Split(())})
+def manifest(version: str, build_key: str = KEY, name: str = "d") -> Manifest:
+    return Manifest(name, version, build_key, None, {"x": {"kind": "number"}}, SPLITS)
 
 
-def publish(output: Path, version: str, build_key: str = KEY) -> str:
-    folder = storage.begin(str(output), build_key)
-    assembled = Path(folder, "version")
-    assembled.mkdir()
-    (assembled / "data").write_text(version)
-    published = storage.publish(str(output), str(assembled), manifest(version, build_key))
-    storage.finish(folder)
-    return published
+def publish(output: str, folder: Path, version: str, build_key: str = KEY, name: str = "d", **options: Any) -> Manifest:
+    """Publishes a version that is assembled below a folder, of one shard."""
+    assembled = folder / "assembled" / f"{version}-{build_key[:8]}"
+    (assembled / "inner").mkdir(parents=True)
+    (assembled / "data").write_bytes(DATA)
+    (assembled / "inner/version").write_text(version)
+    return storage.publish(output, str(assembled), manifest(version, build_key, name), **options)[1]
 
 
-def test_a_build_begins_with_empty_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    folder = Path(storage.begin("out/d", KEY))
-    assert folder == tmp_path / "out/d/.building" / KEY[:16]
-    (folder / "data" / "left-over").touch()
-    assert storage.begin("out/d", KEY) == str(folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(FOLDERS)
-    assert [path for path in folder.rglob("*") if not path.is_dir()] == []
+STORES = {
+    "posix": lambda folder: nullcontext(str(folder / "out")),
+    "s3": lambda folder: emulators.s3(),
+    "gcs": lambda folder: emulators.gcs(conditions=True),
+}
 
 
-def test_a_version_appears_whole_and_live(tmp_path: Path) -> None:
-    published = Path(publish(tmp_path, "v1"))
-    assert published == tmp_path / "versions/v1"
-    assert sorted(path.name for path in published.iterdir()) == ["data", "dataset.json"]
-    assert read_manifest(published) == manifest("v1")
-    assert read_latest(tmp_path) == Latest("v1", 1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST", "versions"]
+@pytest.fixture(params=["posix", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gcs"))])
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with STORES[request.param](tmp_path) as url:
+        yield url
 
 
-def test_the_pointer_counts_its_moves(tmp_path: Path) -> None:
+def live(output: str) -> Latest:
+    return read_latest(open_location(output))
+
+
+def test_a_version_appears_whole_and_live(output: str, tmp_path: Path) -> None:
+    published = publish(output, tmp_path, "v1")
+    folder = version_folder(open_location(output), "v1")
+    assert read_manifest(folder) == published
+    assert published.sequence == 1
+    assert live(output) == Latest("v1", 1)
+    store = open_store(output)
+    assert store.children("") == ["LATEST", "versions"]
+    assert set(store.sizes("versions")) == {f"versions/v1/{name}" for name in ("data", "inner/version", "dataset.json")}
+
+
+def test_numbers_are_the_order(output: str, tmp_path: Path) -> None:
+    numbers = [publish(output, tmp_path, version, f"{place}" * 64).sequence for place, version in enumerate("cab")]
+    assert numbers == [1, 2, 3]
+    assert [one.version for one in storage.published(open_store(output))] == ["c", "a", "b"]
+    assert live(output).version == "b"
+    assert set(live(output).retired) == {"c", "a"}
+
+
+def test_the_pointer_moves_by_numbers_too(tmp_path: Path) -> None:
+    output = str(tmp_path)
     for version in ("v1", "v2"):
-        publish(tmp_path, version)
-    assert (tmp_path / "versions/v1/data").read_text() == "v1"
-    storage.make_live(str(tmp_path), "v1")
-    assert read_latest(tmp_path) == Latest("v1", 3)
+        publish(output, tmp_path, version)
+    storage.make_live(output, "v1")
+    assert (live(output).version, live(output).sequence) == ("v1", 3)
+    assert publish(output, tmp_path, "v3").sequence == 4
 
 
-def test_before_the_manifest_there_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(tmp_path, "v1")
-    monkeypatch.setattr(os, "rename", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space left"):
-        publish(tmp_path, "v2", build_key="ff" * 32)
-    assert read_latest(tmp_path) == Latest("v1", 1)
+def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
+    output = str(tmp_path)
+    publish(output, tmp_path, "v1")
+    publish(output, tmp_path, "v2")
+    (tmp_path / "LATEST").write_text(Latest("v1", 1).to_text())  # of a copy, or of a build that was killed here
+    assert publish(output, tmp_path, "v3").sequence == 3
+
+
+@pytest.mark.parametrize("days", [365, -365])
+def test_a_clock_far_off_reorders_nothing(tmp_path: Path, days: int) -> None:
+    output = str(tmp_path)
+    for number, day in enumerate((0, days, 0)):  # one build in the middle by another clock
+        moment = datetime.fromtimestamp(1.8e9 + day * 86400, UTC)
+        publish(output, tmp_path, f"{moment:%Y%m%dT%H%M%SZ}-{number}", f"{number}" * 64)
+        found = storage.find_version(output, f"{number}" * 64)
+        assert found is not None
+        assert live(output).version == found.version
+    assert [one.version[-1] for one in storage.published(open_store(output))] == ["0", "1", "2"]
+
+
+def test_two_of_one_name_are_two(output: str, tmp_path: Path) -> None:
+    first, second = publish(output, tmp_path, "v1"), publish(output, tmp_path / "other", "v1", KEY[:8] + "f" * 56)
+    assert (first.version, second.version, second.sequence) == ("v1", "v1-2", 2)
+    assert read_manifest(version_folder(open_location(output), "v1-2")).version == "v1-2"
+    assert read_manifest(version_folder(open_location(output), "v1")).build_key == KEY
+
+
+def _publish_many(output: str, folder: Path, number: int, ready: Any) -> None:
+    ready.wait()
+    for turn in range(4):
+        publish(output, folder / str(number), f"v{turn}", f"{number}{turn}" * 32)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_processes_publish_one_after_the_other(tmp_path: Path, first: int) -> None:
+    output = str(tmp_path / "out")
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(2)
+    processes = [
+        context.Process(target=_publish_many, args=(output, tmp_path, number, barrier)) for number in (first, 1 - first)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    check_eight(output)
+
+
+def check_eight(output: str) -> None:
+    """Checks that eight versions lie there, none mixed, each with a number of its own."""
+    store = open_store(output)
+    published = storage.published(store)
+    numbers = [one.sequence for one in published]
+    assert len(set(numbers)) == 8
+    assert numbers == list(range(1, 9)) or not isinstance(store, PosixStore)  # who lost a race on a bucket counts on
+    assert {one.build_key for one in published} == {f"{number}{turn}" * 32 for number in range(2) for turn in range(4)}
+    assert (live(output).version, live(output).sequence) == (published[-1].version, published[-1].sequence)
+    for one in published:
+        inner = store.read(f"versions/{one.version}/inner/version")
+        assert inner is not None
+        assert one.version.startswith(inner.data.decode())
+        assert len(store.sizes(f"versions/{one.version}")) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["s3", "gcs"])
+def test_two_publish_to_a_bucket_one_after_the_other(tmp_path: Path, name: str) -> None:
+    with STORES[name](tmp_path) as output:
+        barrier = threading.Barrier(2)
+        threads = [threading.Thread(target=_publish_many, args=(output, tmp_path, n, barrier)) for n in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        check_eight(output)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["s3", "gcs"], indirect=True)
+def test_who_came_between_is_seen(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other publisher commits right after this one has read `LATEST`: on a bucket nothing holds it back."""
+    real, others = storage.next_sequence, iter(["other"])
+
+    def interrupted(store: Store, latest: Latest | None) -> int:
+        number = real(store, latest)
+        for version in others:
+            publish(output, tmp_path, version, "ff" * 32)
+        return number
+
+    monkeypatch.setattr(storage, "next_sequence", interrupted)
+    monkeypatch.setattr(pointer, "PAUSE_SECONDS", 0)
+    mine = publish(output, tmp_path, "mine")
+    assert mine.sequence == 2
+    assert [(one.version, one.sequence) for one in storage.published(open_store(output))] == [("other", 1), ("mine", 2)]
+    assert live(output).version == "mine"
+
+
+def test_a_lost_lease_publishes_nothing(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "v1")
+    store = open_store(output)
+    with hold(store, "00" * 8) as lease:
+        found = store.read(f".leases/{'00' * 8}.json")
+        assert found is not None
+        theirs = json.loads(found.data) | {"token": "theirs", "host": "elsewhere"}
+        store.write_if(f".leases/{'00' * 8}.json", json.dumps(theirs).encode(), found.tag)
+        with pytest.raises(LeaseLostError, match="took its work over"):
+            publish(output, tmp_path, "v2", "00" * 32, lease=lease)
+    assert live(output) == Latest("v1", 1)
+    assert [one.version for one in storage.published(store)] == ["v1"]
+
+
+def test_another_datasets_name_is_refused_at_the_last_moment_too(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "v1", name="pets")
+    with pytest.raises(OutputError, match=f"{output} holds the dataset 'pets', and the spec's name is 'toys'"):
+        publish(output, tmp_path, "v2", "ff" * 32, name="toys")
+    assert live(output) == Latest("v1", 1)
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("step", ["rename", "fsync", "replace"])
+def test_before_the_rename_there_is_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    output = str(tmp_path)
+    publish(output, tmp_path, "v1")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, fails)
+        with pytest.raises(OutputError, match="cannot be written: No space left on device"):
+            publish(output, tmp_path, "v2", build_key="ff" * 32)
+    assert live(output) == Latest("v1", 1)
     assert [path.name for path in (tmp_path / "versions").iterdir()] == ["v1"]
 
 
-def test_the_newest_version_of_a_build_is_found(tmp_path: Path) -> None:
+def test_what_was_shown_but_not_live_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that is killed between the version's rename and the pointer's."""
+    output = str(tmp_path)
+    publish(output, tmp_path, "v1", "00" * 32)
+    with monkeypatch.context() as patch:
+        patch.setattr("pipeline.output.stores.posix.PosixStore.write_if", fails)
+        with pytest.raises(OSError, match="No space left"):
+            publish(output, tmp_path, "v2")
+    assert live(output).version == "v1"
+    found = storage.find_version(output, KEY)
+    assert found is not None
+    assert (found.version, found.sequence) == ("v2", 2)
+    storage.make_live(output, "v2")
+    assert (live(output).version, live(output).sequence) == ("v2", 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["s3", "gcs"])
+def test_an_upload_that_was_cut_off_is_no_version_and_goes(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with STORES[name](tmp_path) as output:
+        store = open_store(output)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(store), "reveal", fails)
+            with pytest.raises(OSError, match="No space"):
+                publish(output, tmp_path, "v1")
+        assert "versions/v1/data" in store.sizes("versions")
+        assert storage.published(store) == []
+        assert storage.find_version(output, KEY) is None
+        assert storage.live_version(output) is None
+        assert storage.uploads(store) == {"v1": KEY[:16]}
+        publish(output, tmp_path, "v2")  # the same build again
+        assert store.children("versions") == ["v2"]
+        assert storage.uploads(store) == {}
+
+
+def test_the_newest_version_of_a_build_is_found_whole(output: str, tmp_path: Path) -> None:
     other = KEY[:8] + "f" * 56  # begins alike
-    names = [f"2026112{day}T120000Z-4f1c9a2e" for day in range(4)]
+    names = ["v3", "v2", "v1", "v0"]
     for name, key in zip(names, (KEY, KEY, other, KEY), strict=True):
-        publish(tmp_path, name, key)
-    (tmp_path / "versions" / names[3] / "dataset.json").write_text("{broken")
+        publish(output, tmp_path, name, key)
+    open_store(output).delete("versions/v0/data")
+    found = storage.find_version(output, KEY)
+    assert found is not None
+    assert found.version == "v2"
+    assert storage.find_version(output, "00" * 32) is None
+
+
+def test_where_nothing_is_there_is_no_version(output: str) -> None:
+    assert storage.find_version(output, KEY) is None
+    assert storage.live_version(output) is None
+    assert storage.published(open_store(output)) == []
+    storage.check_output(output)
+    storage.check_name(output, "any")
+
+
+def test_a_broken_manifest_is_no_version(tmp_path: Path) -> None:
+    (tmp_path / "versions/a:b\x1b").mkdir(parents=True)  # nor is this
+    (tmp_path / "versions/file").touch()
+    for version in ("v1", "v2"):
+        publish(str(tmp_path), tmp_path, version)
+    (tmp_path / "versions/v2/dataset.json").write_text("{broken")
     found = storage.find_version(str(tmp_path), KEY)
     assert found is not None
-    assert found.version == names[1]
-    assert storage.find_version(str(tmp_path), "00" * 32) is None
+    assert found.version == "v1"
 
 
-def test_where_nothing_is_there_is_no_version(tmp_path: Path) -> None:
-    assert storage.find_version(str(tmp_path / "missing"), KEY) is None
-    assert storage.live_version(str(tmp_path / "missing")) is None
-    assert storage.live_version(str(tmp_path)) is None
+def test_a_version_that_is_being_deleted_is_none(tmp_path: Path) -> None:
+    output = str(tmp_path)
+    for version in ("v1", "v2"):
+        publish(output, tmp_path, version)
+    (tmp_path / "LATEST").write_text(Latest("v2", 2, removing=("v1",)).to_text())
+    assert [one.version for one in storage.published(open_store(output))] == ["v2"]
+    with pytest.raises(OutputError, match="v1 is being deleted"):
+        storage.make_live(output, "v1")
+
+
+def test_old_outputs_are_read(tmp_path: Path) -> None:
+    """Those of a Recordmill that knew no numbers: their names are their order, and they come first."""
+    for name in ("b", "a"):
+        (tmp_path / "versions" / name).mkdir(parents=True)
+        text = json.loads(manifest(name).to_text())
+        del text["sequence"]
+        (tmp_path / "versions" / name / "dataset.json").write_text(json.dumps(text))
+    (tmp_path / "LATEST").write_text('{"version": "b", "sequence": 2}')
+    publish(str(tmp_path), tmp_path, "0")
+    assert [(one.version, one.sequence) for one in storage.published(open_store(str(tmp_path)))] == [
+        ("a", 0),
+        ("b", 0),
+        ("0", 3),
+    ]
+
+
+Place = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("put", "message"),
+    [
+        (lambda out: (out / "photos").mkdir(), "holds no dataset but photos: give a new folder or an empty one"),
+        (lambda out: [(out / name).touch() for name in "edcba"], "holds no dataset but a, b, c, …: give"),
+        (lambda out: (out / "versions").touch(), "cannot be written: Not a directory: .*/out/versions$"),
+        (lambda out: (out / "LATEST").mkdir(), "out/LATEST is no file, as a pointer should be: move it"),
+        (
+            lambda out: (out / "LATEST").write_text("{"),
+            "LATEST is broken .*: `recordmill rollback .*/out VERSION` makes",
+        ),
+        (lambda out: (out / "LATEST").write_text("{}"), "LATEST is broken .'version' should be a string"),
+        (lambda out: (out.rmdir(), out.touch()), "cannot be written: Not a directory: .*/out$"),
+        (lambda out: (out.rmdir(), out.symlink_to("/none/where")), "cannot be written: "),
+    ],
+)
+def test_an_output_that_is_none_is_one_clear_line_and_not_touched(tmp_path: Path, put: Place, message: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    put(out)
+    before = sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    with pytest.raises(OutputError, match=message) as raised:
+        storage.check_output(str(out))
+    assert "\n" not in str(raised.value)
+    assert sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda out: None,
+        lambda out: out.rmdir(),
+        lambda out: [(out / name).mkdir() for name in (".git", "lost+found")],
+        lambda out: [(out / name).mkdir() for name in (".building", "notes")],
+        lambda out: [(out / name).mkdir() for name in ("versions", "notes")],
+    ],
+)
+def test_an_output_that_may_be_written(tmp_path: Path, put: Place) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    put(out)
+    storage.check_output(str(out))
+    storage.check_output(str(out / "inner/more")) if not list(out.glob("*")) else None
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_one_clear_line(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OutputError, match="cannot be written: Permission denied: "):
+        storage.check_output(str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(("flags", "reason"), [(os.ST_RDONLY, "Read-only file system"), (0, "Permission denied")])
+def test_a_folder_that_refuses_is_one_clear_line(
+    tmp_path: Path, flags: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*state[:8], flags, *state[9:])))
+    with pytest.raises(OutputError, match=f"^the output {tmp_path}/out cannot be written: {reason}: {tmp_path}$"):
+        storage.check_output(str(tmp_path / "out"))
+
+
+@pytest.mark.slow
+def test_a_bucket_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    with emulators.s3() as output:
+        store = open_store(output)
+        store.write_if("photos/1.jpg", b"1", None)
+        with pytest.raises(OutputError, match=f"{output} holds no dataset but photos: give"):
+            storage.check_output(output)
 
 
 def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
-    publish(tmp_path, "v1")
+    publish(str(tmp_path), tmp_path, "v1")
     assert storage.live_version(str(tmp_path)) == "v1"
     (tmp_path / "LATEST").write_text("{}")
     with pytest.raises(DatasetError):
@@ -90,27 +396,17 @@ def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
     assert storage.live_version(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize("place", ["out", "out/.building", f"out/.building/{KEY[:16]}"])
-def test_a_file_in_the_way_is_one_clear_line(tmp_path: Path, place: str) -> None:
-    blocked = tmp_path / place
-    blocked.parent.mkdir(parents=True, exist_ok=True)
-    blocked.write_text("mine")
-    with pytest.raises(OutputError, match=rf"^the output {tmp_path}/out cannot be written: .*{blocked}[^\n]*$"):
-        storage.begin(str(tmp_path / "out"), KEY)
-    assert blocked.read_text() == "mine"
+def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(str(tmp_path))
+    monkeypatch.setattr(pointer, "PAUSE_SECONDS", 0)
+
+    def busy(latest: Latest | None) -> Latest:
+        (tmp_path / "LATEST").write_text(Latest("v", time.time_ns()).to_text())
+        return Latest("mine", 1)
+
+    with pytest.raises(OutputError, match="LATEST is changed by others all the time: run the same command again"):
+        pointer.change(store, busy)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_one_clear_line(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(OutputError, match="cannot be written: Permission denied: "):
-        storage.begin(str(tmp_path), KEY)
-
-
-def test_a_build_that_is_done_leaves_the_others_alone(tmp_path: Path) -> None:
-    mine, other = (storage.begin(str(tmp_path), key) for key in (KEY, "ff" * 32))
-    storage.finish(mine)
-    assert not Path(mine).exists()
-    assert Path(other, "data").is_dir()
-    storage.finish(other)
-    assert list(tmp_path.iterdir()) == []
+def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:
+    assert location(open_store(str(tmp_path))) == tmp_path

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.files import BeamFiles
 from pipeline.image_refs import to_file
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources import csv_records, csv_rows, text_rows
 from pipeline.sources.base import SourceError
 from pipeline.sources.text_files import TextFiles

@@ -22,6 +22,7 @@ from transforms.luma import luma
 PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
 RATIOS = (1, 2, 4, 8)
 LARGE = 256  # pixels of the longer side: a smaller JPEG is decoded sooner than the choice is made
+LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: what is more than the first is laid on its background by the second
 SPARE = 2  # times the wanted sides: with less, the difference is seen in photos (docs/images.md)
 
 
@@ -145,38 +146,40 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     return tf.cond(
         opaque,
         lambda: tf.io.decode_png(encoded, channels=3),
-        lambda: _on_background(_rgba(encoded, depth, colour), background),
+        lambda: _with_alpha(encoded, depth, colour, background),
     )
 
 
-def _rgba(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor) -> list[tf.Tensor]:
-    """Decodes a PNG to its four channels, each uint8 [h, w]."""
+def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """Decodes a PNG that has transparency, and lays it on the background: uint8 [h, w, 3]."""
 
-    def other() -> list[tf.Tensor]:
-        red, green, blue, alpha = tf.unstack(tf.io.decode_png(encoded, channels=4), 4, -1)
+    def other() -> tf.Tensor:
+        image = tf.io.decode_png(encoded, channels=4)
+        alpha = image[..., 3]
         # TensorFlow gives opaque pixels of 1, 2 and 4 bits an alpha of 1, 3 and 15.
-        return [red, green, blue, tf.where((depth < 8) & (alpha > 0), tf.constant(255, tf.uint8), alpha)]
+        full = tf.where((depth < 8) & (alpha > 0), tf.constant(255, tf.uint8), alpha)
+        return _on_background(image, full, background)
 
     # With as many channels as it has, a palette is three, or four where there is transparency.
-    return tf.cond(colour == PNG_PALETTE, lambda: _four(tf.io.decode_png(encoded, channels=0)), other)
+    return tf.cond(
+        colour == PNG_PALETTE, lambda: _maybe_clear(tf.io.decode_png(encoded, channels=0), background), other
+    )
 
 
-def _four(image: tf.Tensor) -> list[tf.Tensor]:
-    """Splits three or four channels, uint8 [h, w, channels], into four, each [h, w]: opaque where there is no alpha."""
-    opaque = tf.fill(tf.concat([tf.shape(image)[:2], [1]], 0), tf.constant(255, tf.uint8))
-    return tf.unstack(tf.concat([image, opaque], -1)[..., :4], 4, -1)
+def _maybe_clear(image: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """Three channels as they are, four on the background: uint8 [h, w, 3]."""
+    return tf.cond(
+        tf.shape(image)[-1] == 4,
+        lambda: _on_background(image, image[..., 3], background),
+        lambda: tf.ensure_shape(image, [None, None, 3]),
+    )
 
 
 def _decode_webp(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     head = _head(encoded, 21)
     is_webp = tf.reduce_all(head[8:12] == list(b"WEBP"))
     is_animated = tf.reduce_all(head[12:16] == list(b"VP8X")) & (head[20] & 2 > 0)  # it would decode every frame
-    image = tf.io.decode_webp(_only(encoded, is_webp & ~is_animated), channels=0)[0]
-    return tf.cond(
-        tf.shape(image)[-1] == 4,
-        lambda: _on_background(_four(image), background),
-        lambda: tf.ensure_shape(image, [None, None, 3]),
-    )
+    return _maybe_clear(tf.io.decode_webp(_only(encoded, is_webp & ~is_animated), channels=0)[0], background)
 
 
 def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
@@ -186,10 +189,38 @@ def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
     return tf.io.decode_bmp(_only(encoded, is_plain), channels=3)
 
 
-def _on_background(rgba: list[tf.Tensor], background: tuple[int, int, int]) -> tf.Tensor:
-    *colours, alpha = [tf.cast(channel, tf.int32) for channel in rgba]
-    mixed = [(colour - behind) * alpha + 255 * behind for colour, behind in zip(colours, background, strict=True)]
-    return tf.stack([tf.cast((value + 127) // 255, tf.uint8) for value in mixed], -1)
+def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """Lays a picture, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
+
+    A large one some rows at a time: what lies between would fill a gigabyte.
+    """
+    height, width = tf.unstack(tf.shape(alpha))
+    rows = tf.maximum(1, BAND // tf.maximum(1, width))
+
+    def band(number: tf.Tensor, done: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        part = slice(number * rows, (number + 1) * rows)
+        return number + 1, done.write(number, _mixed(image[part], alpha[part], background))
+
+    def bands() -> tf.Tensor:
+        count = -(-height // rows)
+        done = tf.TensorArray(tf.uint8, count, infer_shape=False, element_shape=[None, None, 3])
+        return tf.while_loop(lambda number, _: number < count, band, [0, done], parallel_iterations=1)[1].concat()
+
+    return tf.cond(tf.size(alpha) > LARGE_ALPHA, bands, lambda: _mixed(image, alpha, background))
+
+
+def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """What `_on_background` gives, in 16 bits, which all numbers fit."""
+    weight = tf.cast(alpha, tf.uint16)
+    rest = 255 - weight
+    colours = [tf.cast(image[..., channel], tf.uint16) for channel in range(3)]
+    mixed = [colour * weight + rest * behind + 127 for colour, behind in zip(colours, background, strict=True)]
+    eight = tf.constant(8, tf.uint16)
+
+    def by_255(value: tf.Tensor) -> tf.Tensor:  # exact for what is less than 65,535; TensorFlow divides slowly
+        return tf.bitwise.right_shift(value + 1 + tf.bitwise.right_shift(value, eight), eight)
+
+    return tf.stack([tf.cast(by_255(value), tf.uint8) for value in mixed], -1)
 
 
 def _grey(rgb: tf.Tensor) -> tf.Tensor:

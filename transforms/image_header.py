@@ -9,6 +9,7 @@ Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
 
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 JPEG = b"\xff\xd8\xff"
@@ -27,7 +28,10 @@ OTHER_FORMATS = {
 }
 LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg refuses
 PROGRESSIVE = (0xC2, 0xCA)
-MAX_SCANS = 16  # of a progressive JPEG of `max_pixels`, more of a smaller one; programs write 10
+END, SCAN = 0xD9, 0xDA  # markers of JPEG
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
+MAX_SCANS = 100  # of any JPEG: each costs about a nanosecond a pixel, and the time that its bytes take
 WIDTH, LENGTH = 256, 257  # TIFF's tags
 MAX_ENTRIES = 4_096  # of a TIFF's first directory; real ones hold about 30
 
@@ -41,7 +45,7 @@ class ImageError(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
-        """`unsupported_format`, `too_many_pixels` or `undecodable_image`, as in `pipeline.rejects`."""
+        """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.rejects.reasons`."""
         self.message = message
 
 
@@ -57,20 +61,21 @@ class Header:
     in_graph: bool
     """Whether the graph decodes it, and rightly; `pipeline.transcode` makes a PNG of any other."""
     scans: int = 1
-    """How often a decoder goes through the pixels: several times where a JPEG is progressive."""
+    """How often a decoder goes through the pixels: more than once where a JPEG is not of a single scan."""
 
 
 def check_header(data: bytes, max_pixels: int) -> Header:
-    """Refuses what no decoder may see: no picture of a format that is read, or one of too many pixels.
+    """Refuses what no decoder may see: no picture of a format that is read, one of too many pixels, or of many scans.
 
     Raises:
-        ImageError: `unsupported_format` or `too_many_pixels`; nothing else, whatever the bytes.
+        ImageError: `unsupported_format`, `too_many_pixels` or `too_slow`; nothing else, whatever the bytes.
     """
     header = read_header(data)
     check_pixels(header.width, header.height, max_pixels)
-    if header.width * header.height * header.scans > max_pixels * MAX_SCANS:  # 500 scans take a decoder 10 seconds
+    allowed = min(MAX_SCANS, FULL_SCANS * max_pixels // (header.width * header.height))
+    if header.scans > allowed:
         size = f"{header.width} x {header.height} pixels in {header.scans} scans"
-        raise ImageError("too_many_pixels", f"the JPEG is of {size}; max_pixels allows {MAX_SCANS} of {max_pixels}")
+        raise ImageError("too_slow", f"the JPEG is of {size}; of this size {allowed} are allowed")
     return header
 
 
@@ -94,8 +99,7 @@ def read_header(data: bytes) -> Header:
         ImageError: `unsupported_format`; nothing else, whatever the bytes.
     """
     if data.startswith(JPEG):
-        frame, size = _jpeg_frame(data)
-        scans = len(re.findall(rb"\xff\xda", data)) if frame in PROGRESSIVE else 1  # `count` takes thrice as long
+        frame, size, scans = _jpeg_frame(data)
         return _header("JPEG", size, frame != LOSSLESS, scans)
     if data.startswith(PNG):
         size = struct.unpack_from(">II", data, 16) if data[12:16] == b"IHDR" and len(data) >= 24 else None
@@ -123,26 +127,36 @@ def _unsupported(data: bytes) -> ImageError:
     else:
         names = (name for pattern, name in OTHER_FORMATS.items() if re.match(pattern, data[:512], re.DOTALL))
         name = next(names, None)
-        found = f"the file is {name}" if name else f"the file is no image: it begins with {data[:8]!r}"
+        found = f"the file is {name or 'no image'}"
     return ImageError("unsupported_format", f"{found}; JPEG, PNG, GIF, BMP, WebP and TIFF are read")
 
 
-def _jpeg_frame(data: bytes) -> tuple[int, Size]:
-    """Finds the frame header as libjpeg does: its marker and size; 0 and None if there is none."""
+def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
+    """Finds the frame header as libjpeg does: its marker, its size and the number of scans; 0 and None if none is."""
+    frame, size, components = 0, None, 0
+    for marker, at in _segments(data):
+        if marker in FRAMES and not frame:
+            height, width, components = struct.unpack_from(">HHB", data, at + 5)
+            frame, size = marker, (width, height)
+        elif marker == SCAN:
+            several = frame in PROGRESSIVE or data[at + 4] != components
+            return frame, size, len(re.findall(rb"\xff\xda", data[at:])) if several else 1  # `count` is thrice as slow
+    return frame, size, 1
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, int]]:
+    """Walks over a JPEG's markers to its first scan: each and where it stands, 10 bytes before the end or more."""
     at = data.find(b"\xff", 2)
-    while 0 <= at < len(data) - 8:
+    while 0 <= at < len(data) - 9:
         marker = data[at + 1]
-        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return marker, (width, height)
-        if marker in (0xD9, 0xDA):
-            return 0, None
         if marker == 0xFF:
             at += 1
             continue
+        yield marker, at
+        if marker in (END, SCAN):
+            return
         alone = marker in (0x00, 0x01) or 0xD0 <= marker <= 0xD8
         at = data.find(b"\xff", at + 2 if alone else at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"))
-    return 0, None
 
 
 def _webp_size(data: bytes) -> Size:

@@ -22,6 +22,8 @@ Mean = Annotated[float, Field(allow_inf_nan=False)]
 Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0, "original": 0.15}
 """How many bytes are stored for each of a picture's uint8 numbers; a rough guess."""
+MAX_BYTES = 64 << 20
+"""64 MiB, as of a line of text."""
 OWN_SIDES = (480, 640)
 """The height and width that are guessed of pictures that keep their own."""
 READ_WITH = {"size", "shorter_side", "fit", "resize", "antialias", "channels", "background", "dct_scaling"}
@@ -77,6 +79,8 @@ class Image(Feature):
     """The colour behind transparent pixels and around a padded picture, as RGB."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
     """A picture whose header states more is rejected before it is decoded."""
+    max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
+    """A picture of more bytes is rejected before it is read."""
     dct_scaling: bool = True
     """Whether a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size where it is averaged down further."""
 

@@ -4,6 +4,7 @@ The version is fixed when the dataset is opened: a build that is published meanw
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from pipeline.manifest import (
     read_manifest,
     version_folder,
 )
+from pipeline.output.versions import held
 from pipeline.reader import words
 from pipeline.reader.input import Input
 from pipeline.reader.records import Records
@@ -50,7 +52,7 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
     Raises:
         DatasetError: nothing is there, or it cannot be read; the message says what to do.
     """
-    folder = RemotePath(str(path).rstrip("/")) if "://" in str(path) else Path(path).absolute()
+    folder = _folder(str(path))
     if (folder / MANIFEST_FILE).is_file():
         if version is not None:
             raise DatasetError(f"{folder} is one version's own folder: leave version='{version}' out")
@@ -61,6 +63,13 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
         cause = f"{folder} has no version" if version else f"{folder / 'LATEST'} names a version that is not there:"
         raise DatasetError(f"{cause} '{wanted}'; {_published(folder)}")
     return Dataset(chosen, read_manifest(chosen))
+
+
+def _folder(path: str) -> Path | RemotePath:
+    scheme, mark, rest = path.partition("://")
+    if mark and scheme not in ("file", "local"):
+        return RemotePath(path.rstrip("/"))
+    return Path(rest if mark else path).absolute()  # links in a local folder are looked at, however it is named
 
 
 def _published(folder: Path | RemotePath) -> str:
@@ -339,6 +348,17 @@ class Dataset:
                 **options,
             )
         )
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keeps `recordmill prune` from this version as long as the context lasts: `with dataset.held(): train()`.
+
+        Raises:
+            DatasetError: the version is a copy outside of a dataset's folder, or when it is entered: it was removed.
+            OutputError: when it is entered: the dataset's folder cannot be written.
+        """
+        if self.folder.parent.name != VERSIONS_FOLDER:
+            raise DatasetError(f"{self.folder} is no version in a dataset's folder: nobody prunes it")
+        return held(str(self.folder.parent.parent), self.folder.name)
 
     def _input(self, given: Arguments) -> Input:
         request = make_request(str(self.folder), self.manifest, given)

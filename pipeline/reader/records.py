@@ -12,11 +12,9 @@ TensorFlow's `record_reader.cc`: length (uint64), its masked CRC-32C, data, the 
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -24,7 +22,7 @@ from pipeline.manifest import DatasetError
 from pipeline.reader.columns import RowError
 from pipeline.reader.remote_shards import RemoteShards
 from pipeline.reader.shard_files import ADVICE, HEAD, TAIL, Frame, LocalShards, ShardFile, Shards
-from pipeline.tfrecord import masked_crc
+from pipeline.tfrecord import frame_head, frame_tails
 
 __all__ = ["Place", "Records", "ShardFile"]
 
@@ -107,7 +105,7 @@ class Records:
         payloads = [frame[HEAD:-TAIL] for frame in frames]
         heads: list[Any] = [frame[:HEAD] for frame in frames]  # Any: mypy knows no array as what `join` takes
         tails: list[Any] = [frame[-TAIL:] for frame in frames]
-        if b"".join(heads) != b"".join(map(_head, map(len, payloads))) or b"".join(tails) != _tails(payloads):
+        if b"".join(heads) != b"".join(map(frame_head, map(len, payloads))) or b"".join(tails) != frame_tails(payloads):
             self.sizes(numbers)  # raises where it is the index that is wrong
             raise next(RowError(row, said) for row, said in enumerate(map(_damage, frames)) if said)
         return [data if isinstance(data, bytes) else data.data for data in payloads]
@@ -194,24 +192,12 @@ class Records:
             )
 
 
-@lru_cache(1 << 13)
-def _head(length: int) -> bytes:
-    """What stands before data of so many bytes."""
-    data = length.to_bytes(8, "little")
-    return data + masked_crc(data).to_bytes(4, "little")
-
-
-def _tails(payloads: Sequence[Frame]) -> bytes:
-    """What stands after each: its CRC-32C as `masked_crc` gives it, rotated and shifted, modulo 2 ** 32."""
-    sums = np.fromiter(map(google_crc32c.value, payloads), np.uint32, len(payloads))
-    return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
-
-
 def _damage(frame: Frame) -> str | None:
     """What is wrong with a record."""
     head, data, tail = bytes(frame[:HEAD]), frame[HEAD:-TAIL], bytes(frame[-TAIL:])
     found = int.from_bytes(head[:8], "little")
     if found != len(data):
         return f"its header says {found:,} bytes, the index {len(data):,}: {ADVICE}"
-    part = "length" if head != _head(len(data)) else f"data ({len(data):,} bytes)" if tail != _tails([data]) else None
-    return part and f"the checksum of its {part} is wrong: {ADVICE}"
+    if head != frame_head(found):
+        return f"the checksum of its length is wrong: {ADVICE}"
+    return f"the checksum of its data ({found:,} bytes) is wrong: {ADVICE}" if tail != frame_tails([data]) else None

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.manifest import DatasetError
+from pipeline.errors import DatasetError
+from pipeline.redaction import redacted
 
 MISSING = "copy the version again, or build again"
 REFUSED = "check the address, the credentials and the network"
@@ -55,14 +56,14 @@ class RemotePath:
         try:
             return self._type() == "directory"
         except PermissionError as error:
-            raise unreadable(self.url, error) from error
+            raise unreadable(self.url, error) from None
 
-    def read_bytes(self) -> bytes:
-        """Gives the object's content. Raises: DatasetError if it is missing or cannot be read."""
+    def read_bytes(self, most: int | None = None) -> bytes:
+        """Gives the object's content, or its first bytes. Raises: DatasetError if it is missing or cannot be read."""
         try:
-            return bytes(file_system(self.url).cat_file(self.url))
+            return bytes(file_system(self.url).cat_file(self.url, end=most))
         except Exception as error:  # a store's library has its own errors beside OSError
-            raise unreadable(self.url, error) from error
+            raise unreadable(self.url, error) from None
 
     def glob(self, pattern: str) -> Iterator["RemotePath"]:
         """Gives what lies below and fits a pattern. Raises: DatasetError if the store cannot be asked."""
@@ -70,7 +71,7 @@ class RemotePath:
         try:
             found = store.glob(f"{self.url}/{pattern}")
         except Exception as error:
-            raise unreadable(self.url, error) from error
+            raise unreadable(self.url, error) from None
         return (RemotePath(store.unstrip_protocol(path)) for path in found)
 
     def _type(self) -> str | None:
@@ -81,7 +82,7 @@ class RemotePath:
         except (PermissionError, DatasetError):
             raise
         except Exception as error:
-            raise unreadable(self.url, error) from error
+            raise unreadable(self.url, error) from None
 
 
 def file_system(url: str) -> Any:
@@ -95,11 +96,12 @@ def file_system(url: str) -> Any:
         advice = (
             f'`pip install "recordmill[{extra}]"`' if extra else "copy the version to a local folder, s3:// or gs://"
         )
-        raise DatasetError(f"{url} cannot be read ({error}): {advice}") from error
+        raise DatasetError(f"{url} cannot be read ({redacted(str(error), url)}): {advice}") from None
 
 
 def unreadable(url: str, error: Exception) -> DatasetError:
-    """The error for an object that is missing or cannot be read."""
+    """The error for an object that is missing or cannot be read; raise it `from None`: a store's own tells secrets."""
     if isinstance(error, FileNotFoundError):
         return DatasetError(f"{url} is missing: {MISSING}")
-    return DatasetError(f"{url} cannot be read ({getattr(error, 'strerror', None) or error}): {REFUSED}")
+    reason = redacted(str(getattr(error, "strerror", None) or error), url)
+    return DatasetError(f"{url} cannot be read ({reason}): {REFUSED}")

@@ -75,7 +75,7 @@ class RemoteShards:
             with file_system(path).open(path, "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except Exception as error:  # a store's library has its own errors beside OSError
-            raise unreadable(path, error) from error
+            raise unreadable(path, error) from None
 
     def close(self) -> None:
         """See `Shards`."""
@@ -119,7 +119,7 @@ def read_ranges(ranges: Sequence[Range], *, whole: bool = True) -> list[bytes]:
     read: list[bytes] = file_system(ranges[0].path).cat_ranges(paths, starts, ends, on_error="return")
     for wanted, data in zip(ranges, read, strict=True):
         if isinstance(data, Exception):
-            raise unreadable(wanted.path, data) from data
+            raise unreadable(wanted.path, data) from None
         if whole and len(data) != wanted.end - wanted.start:
             raise DatasetError(f"{wanted.path} ends before byte {wanted.end:,}: {MISSING}")
     return read
@@ -164,4 +164,4 @@ def _size(file: tuple[str, int]) -> int:
     try:
         return int(file_system(path).size(path))
     except Exception as error:
-        raise unreadable(path, error) from error
+        raise unreadable(path, error) from None

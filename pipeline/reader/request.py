@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.errors import did_you_mean
-from pipeline.manifest import DatasetError, Json, Manifest, Split
+from pipeline.inner_paths import check_place
+from pipeline.manifest import DatasetError, Json, Manifest, Shard, Split
 from pipeline.reader.records import ShardFile
 from pipeline.reader.splits import ranges
 from pipeline.reader.steps import FOR_EVER, Steps
@@ -302,11 +303,14 @@ def _shards(
     for name, _, _ in wanted:
         if name not in starts:
             starts[name] = sum(shard.records for shard in shards)
-            shards += [
-                ShardFile(f"{folder}/{shard.file}", f"{folder}/{shard.index}", shard.records, shard.bytes, shard.sha256)
-                for shard in manifest.splits[name].shards
-            ]
+            shards += [_shard_file(folder, shard) for shard in manifest.splits[name].shards]
     return tuple(shards), tuple((starts[name] + first, starts[name] + end) for name, first, end in wanted)
+
+
+def _shard_file(folder: str, shard: Shard) -> ShardFile:
+    for path in (shard.file, shard.index):
+        check_place(folder, path)
+    return ShardFile(f"{folder}/{shard.file}", f"{folder}/{shard.index}", shard.records, shard.bytes, shard.sha256)
 
 
 def _check_batches(request: Request) -> None:

@@ -22,7 +22,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.manifest import DatasetError
+from pipeline.errors import DatasetError
+from pipeline.inner_paths import file_bytes, open_file
 
 HEAD, TAIL = 12, 4  # bytes of a record before and after its data: the length and its checksum; the data's checksum
 ADVICE = "copy the version again, or build again"
@@ -100,7 +101,7 @@ class LocalShards:
         for shard in self._shards:
             for path, expected in shard.sizes():
                 try:
-                    check_size(path, os.stat(path).st_size, expected)
+                    check_size(path, file_bytes(path), expected)
                 except OSError as error:
                     raise unreadable(path, error) from None
 
@@ -108,7 +109,7 @@ class LocalShards:
         """See `Shards`."""
         path = self._shards[shard].file
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise unreadable(path, error) from None
@@ -152,7 +153,7 @@ def _map_shard(
 
 def _map(path: str, expected: int) -> mmap.mmap:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             # Before it is mapped: to touch what lies beyond the file's end would end the process.
             check_size(path, os.fstat(file.fileno()).st_size, expected)
             return mmap.mmap(file.fileno(), expected, prot=mmap.PROT_READ)

@@ -134,12 +134,11 @@ def _feature(feature: memoryview) -> tuple[int, Chunks]:
     """The kind of a feature's list, 0 for none, and what the list holds."""
     kind = 0
     bodies: Chunks = []
-    for tag, body in _fields(feature):
+    for tag, body in fields(feature):
         if tag in (BYTES, FLOATS, INTS):
             bodies = [*bodies, body] if tag == kind else [body]
             kind = tag
-    fields = _fields(_joined(bodies))
-    chunks = [body for tag, body in fields if tag in (FIRST, _UNPACKED.get(kind))]
+    chunks = [body for tag, body in fields(_joined(bodies)) if tag in (FIRST, _UNPACKED.get(kind))]
     for chunk in chunks:
         if kind == FLOATS and len(chunk) % 4:
             raise Malformed(f"a list of floats has {len(chunk)} bytes, no multiple of 4")
@@ -149,7 +148,7 @@ def _feature(feature: memoryview) -> tuple[int, Chunks]:
 
 
 def _lengthy(message: memoryview, tag: int) -> Chunks:
-    return [body for found, body in _fields(message) if found == tag]
+    return [body for found, body in fields(message) if found == tag]
 
 
 def _joined(parts: Chunks) -> memoryview:
@@ -157,9 +156,9 @@ def _joined(parts: Chunks) -> memoryview:
     return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
 
-def _fields(data: memoryview) -> list[tuple[int, memoryview]]:
-    """A message's fields in their order: tag and content."""
-    fields, place, end = [], 0, len(data)
+def fields(data: memoryview) -> list[tuple[int, memoryview]]:
+    """Gives a message's fields in their order: tag and content. Raises: Malformed if it is no message."""
+    found, place, end = [], 0, len(data)
     while place < end:
         tag, start = _varint(data, place)
         if tag & 7 == _LENGTH:
@@ -171,8 +170,8 @@ def _fields(data: memoryview) -> list[tuple[int, memoryview]]:
             raise Malformed(
                 f"it is no tf.train.Example: field {tag >> 3} takes {place - start:,} bytes, {end - start:,} are left"
             )
-        fields.append((tag, data[start:place]))
-    return fields
+        found.append((tag, data[start:place]))
+    return found
 
 
 def _after(data: memoryview, tag: int, place: int) -> int:

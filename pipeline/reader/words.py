@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.manifest import DatasetError, Location
+from pipeline.errors import DatasetError
+from pipeline.inner_paths import Location, read_inner
 
 UNKNOWN = "[UNK]"
 PADDING = ""
 NAMES = {"begin_id": "[BEGIN]", "end_id": "[END]"}
+MOST_SPECIAL = 2 << 20  # a spec may ask for 1,048,576 ids of unknown words; a manifest may come from anywhere
 ADVICE = "copy the version again, or build again"
 
 
@@ -26,7 +28,7 @@ def read_vocabulary(folder: Location, description: Mapping[str, Any], feature: s
         hashed = "its ids are hashes (hash_buckets)" if "hash_buckets" in description else None
         raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description['kind']}")
     path = folder / description["vocabulary"]
-    words = _special(description) + _lines(path)
+    words = _special(description) + _lines(folder, description["vocabulary"])
     if description.get("padding_id") == len(words):  # a given model without padding
         words.append(PADDING)
     expected = description["vocabulary_size"]
@@ -38,15 +40,18 @@ def read_vocabulary(folder: Location, description: Mapping[str, Any], feature: s
 def _special(description: Mapping[str, Any]) -> list[str]:
     """The entries below the first id of the words' own; unknown words may share several ids."""
     names = {description[key]: name for key, name in NAMES.items() if key in description}
-    unknown = description.get("unknown_id")
+    unknown, buckets, first = description.get("unknown_id"), description.get("oov_buckets", 1), description["first_id"]
+    if max(buckets, first) > MOST_SPECIAL:
+        raise DatasetError(f"a vocabulary has no {max(buckets, first):,} special entries: {ADVICE}")
     if unknown is not None:
-        names |= dict.fromkeys(range(unknown, unknown + description.get("oov_buckets", 1)), UNKNOWN)
-    return [names.get(id_, PADDING) for id_ in range(description["first_id"])]
+        names |= dict.fromkeys(range(unknown, unknown + buckets), UNKNOWN)
+    return [names.get(id_, PADDING) for id_ in range(first)]
 
 
-def _lines(path: Location) -> list[str]:
+def _lines(folder: Location, file: str) -> list[str]:
+    path = folder / file
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = read_inner(folder, file).decode("utf-8")
     except OSError as error:
         raise DatasetError(f"{path} cannot be read ({error.strerror}): {ADVICE}") from error
     except UnicodeDecodeError as error:

@@ -5,7 +5,9 @@ import os
 
 from pipeline.sources.base import Files
 
-MISSING = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
+MISSING = {
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG
+}  # fmt: skip
 """What is wrong with one file; any other error, such as a lost connection, is wrong with the machine, and no reject."""
 
 

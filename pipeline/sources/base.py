@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline.columns import Columns
 from pipeline.errors import UserError
 from pipeline.options import Options
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 
 
 class SourceError(UserError):
@@ -71,6 +71,8 @@ class Plan:
     """Every file that was found and is used, with paths relative to the root: the build key is made of them."""
     notes: list[str] = field(default_factory=list)
     """What the user should know: files that were ignored, and why."""
+    is_exact: bool = False
+    """Whether `rows` is known to be exact."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.image_refs import parse
 from pipeline.keys import join_key
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Block, Chunk
 
 Mask = npt.NDArray[np.bool_]
@@ -24,7 +24,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a row: a reason of `pipeline.rejects`, in words, and the column."""
+    """What is wrong with a row: a reason of `pipeline.rejects.reasons`, in words, and the column."""
 
     reason: str
     message: str

@@ -19,6 +19,7 @@ from pipeline.sources.cells import strings
 from pipeline.sources.csv_records import Dialect, Places, Records
 from pipeline.sources.lines import BYTE_ORDER_MARK, MAX_LINE_BYTES
 
+KEYED_CELLS = 10_000  # of a record with more, as of a line of commas, there is no key
 csv.field_size_limit(MAX_LINE_BYTES)  # Python's own limit is 128 KiB, less than a long text
 
 
@@ -94,15 +95,17 @@ class CellReader:
         readable = [record for record in batch.tolist() if record not in records.faults]
         rows = cells_of((records.text(record) for record in readable), self.dialect)
         good, parsed = list[int](), list[list[str]]()
-        faults = {record: (records.faults[record], None) for record in batch.tolist() if record in records.faults}
+        faults: dict[int, tuple[str, str | None]] = {
+            record: (records.faults[record], None) for record in batch.tolist() if record in records.faults
+        }
         for record, cells in zip(readable, rows, strict=True):
             if len(cells) == self.width:
                 good.append(record)
                 parsed.append(cells)
             else:
-                [key] = digests([strings([cell]) for cell in cells]).to_pylist() if self.with_keys else [None]
+                key = _digest(cells).decode() if self.with_keys and len(cells) <= KEYED_CELLS else None
                 found = f"{len(cells)} cell{'s' * (len(cells) > 1)}"
-                faults[record] = (f"{found}, the header has {self.width}", key and key.decode())
+                faults[record] = (f"{found}, the header has {self.width}", key)
         columns = {place: strings([cells[place] for cells in parsed]) for place in self._places}
         return self._cells(np.array(good, np.int64), columns, dict(sorted(faults.items())))
 
@@ -112,6 +115,12 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str]]:
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
     quoting: Literal[0, 3] = csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL
     return csv.reader(texts, delimiter=dialect.separator, quotechar=dialect.quote or '"', quoting=quoting, strict=True)
+
+
+def _digest(cells: Sequence[str]) -> bytes:
+    """What `digests` gives of one row."""
+    data = [cell.encode("utf-8", "surrogateescape") for cell in cells]
+    return content_digest(b":".join(part for cell in data for part in (b"%d" % len(cell), cell)))
 
 
 def digests(columns: Sequence[pa.Array]) -> pa.Array:

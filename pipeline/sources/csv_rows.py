@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pipeline.columns import Columns, ColumnType
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Chunk, Files, SourceError
 from pipeline.sources.cells import typed_cells
 from pipeline.sources.checks import Faults, RawRows

@@ -81,7 +81,7 @@ class Delimited(Table):
             chunks += [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]
             rows += found
             names |= dict.fromkeys(form.names)
-        return Cut(chunks, rows, list(names))
+        return Cut(chunks, rows, list(names), is_exact=True)
 
     def _check_separator(self, path: str, needed: list[str], names: tuple[str, ...]) -> None:
         """Says it where the header looks as if it had another separator."""

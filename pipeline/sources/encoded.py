@@ -8,7 +8,7 @@ import codecs
 import re
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from errno import EIO
+from errno import EBADMSG
 from typing import Annotated, BinaryIO
 
 from pydantic import AfterValidator
@@ -103,7 +103,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         try:
             raw = self._file.read(size if self._left is None else min(size, self._left))
         except OSError as error:  # of damaged compressed data, which does not say where
-            raise OSError(error.errno or EIO, error.strerror or str(error), self._path) from error
+            raise OSError(error.errno or EBADMSG, error.strerror or str(error), self._path) from error
         if self._left is not None:
             self._left -= len(raw)
         return raw

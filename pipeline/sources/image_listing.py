@@ -47,7 +47,7 @@ def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, colu
     inputs = [file for file in found if file.path in read or is_image(file.path)] if read else pictures
     total = sum(file.bytes for file in inputs)
     chunks = _chunks(pictures, side, endings, chunk_bytes)
-    return Plan(chunks, len(pictures), total, inputs, _notes(others, side, endings))
+    return Plan(chunks, len(pictures), total, inputs, _notes(others, side, endings), is_exact=True)
 
 
 def listing_names(root: str, found: list[FileInfo], files: Files) -> list[str]:

@@ -88,7 +88,7 @@ def plan_metadata(
     inputs = [file for file in found if file.path in used]
     left = [file.path for file in found if file.path not in used]
     notes = _used(paths) + _left_out(left, metadata) + unused(every, _read(fields, columns))
-    return Plan(chunks, count, sum(file.bytes for file in inputs), inputs, notes)
+    return Plan(chunks, count, sum(file.bytes for file in inputs), inputs, notes, is_exact=True)
 
 
 def read_metadata(

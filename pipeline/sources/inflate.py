@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 INPUT_BYTES = 64 << 10  # 64 KiB
 OUTPUT_BYTES = 64 << 10
 WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
+NO_MEMORY = "Error -4 "  # Z_MEM_ERROR
 
 
 class DamagedDataError(Exception):
@@ -56,6 +57,8 @@ class _Inflating(io.RawIOBase):
             try:
                 data = self._stream.decompress(source, len(buffer))
             except zlib.error as error:
+                if str(error).startswith(NO_MEMORY):
+                    raise MemoryError from None
                 raise DamagedDataError(str(error).rpartition(": ")[2]) from None
             self._input = self._stream.unused_data or self._stream.unconsumed_tail
             if data:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.columns import Columns
 from pipeline.keys import content_digest
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows
 from pipeline.sources.compression import codec, open_plain

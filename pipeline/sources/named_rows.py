@@ -11,7 +11,7 @@ import pyarrow.types as pt
 from pipeline.columns import Column, Columns, ColumnType
 from pipeline.image_refs import FILE
 from pipeline.keys import join_key
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Block, Chunk
 from pipeline.sources.checks import Fault, Faults, RawRows, add_faults, check_column, make_block
 from pipeline.sources.image_fields import PictureFields

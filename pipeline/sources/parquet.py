@@ -80,7 +80,7 @@ class Parquet(Table):
         if not chunks:
             raise SourceError(f"{self.path}: no file holds a row")
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
-        return Cut(chunks, sum(sum(footer.rows) for footer in footers), list(names))
+        return Cut(chunks, sum(sum(footer.rows) for footer in footers), list(names), is_exact=True)
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads row groups; a row's default key is the digest of its asked columns (`pipeline.sources.row_digests`).
@@ -115,6 +115,8 @@ def _reading(what: str) -> Iterator[None]:
     """Makes what Arrow raises of a damaged file, and a failure to read, one clear line."""
     try:
         yield
+    except MemoryError:  # Arrow's is an ArrowException too
+        raise
     except (pa.ArrowException, OSError, UnicodeError) as error:
         reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise SourceError(f"{what}: {reason}") from None

@@ -1,5 +1,6 @@
 """Paths inside a source: relative to its root, POSIX, normalized; and names that were meant."""
 
+import os
 import posixpath
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
@@ -23,6 +24,32 @@ def inside(folder: str, path: str) -> str | None:
         return None
     normalized = posixpath.normpath(posixpath.join(folder, path))
     return None if normalized == ".." or normalized.startswith("../") else normalized
+
+
+class Inside:
+    """Whether files stay in a folder when links are followed; of each folder inside it is looked up once.
+
+    An object lives as long as a block of rows: what was found is not looked for again.
+    """
+
+    def __init__(self, root: str) -> None:
+        """Takes the folder, local or a URL; of a URL there are no links."""
+        self.root = root
+        self._is_local = "://" not in root
+        self._folders: dict[str, bool] = {}
+
+    def holds(self, path: str) -> bool:
+        """Whether a path inside the folder, as `inside` gives it, leads to a place inside it; it need not be there."""
+        if not self._is_local:
+            return True
+        folder = posixpath.dirname(path)
+        if folder not in self._folders:
+            self._folders[folder] = self._stays(folder)
+        return self._folders[folder] and (not os.path.islink(join(self.root, path)) or self._stays(path))
+
+    def _stays(self, path: str) -> bool:
+        root, real = os.path.realpath(join(self.root, "")), os.path.realpath(join(self.root, path))
+        return real == root or real.startswith(posixpath.join(root, ""))
 
 
 def path_key(path: str) -> bytes:

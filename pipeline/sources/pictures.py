@@ -1,7 +1,8 @@
 """Pictures in a column of a source: from paths, `data:` URLs and bytes to references (`pipeline.image_refs`).
 
 A path is relative to the folder of the file that names it, or to the source's `images` folder where that is given. A
-path that is absolute, or a URL, is taken where it lies inside the source's folder of pictures.
+path that is absolute, or a URL, is taken where it lies inside the source's folder of pictures. What a row names is not
+trusted: a symbolic link that leads out of that folder is refused, which is followed where the folder itself is listed.
 """
 
 import base64
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipeline.image_refs import inline, to_file
 from pipeline.sources.checks import Fault, Faults
-from pipeline.sources.paths import inside
+from pipeline.sources.paths import Inside, inside
 
 DATA_URL = "data:"
 
@@ -61,25 +62,28 @@ def _references(
     name: str, values: Sequence[bytes | None], rows: Sequence[int], root: str, folder: str, faults: Faults
 ) -> pa.Array:
     found: list[bytes | None] = []
+    links = Inside(root)
     for row, value in zip(rows, values, strict=True):
-        one = None if value is None or not value.strip() else _reference(value, root, folder)
+        one = None if value is None or not value.strip() else _reference(value, links, folder)
         if isinstance(one, Fault):
             faults.setdefault(row, Fault(one.reason, one.message, name))
         found.append(one if isinstance(one, bytes) else None)
     return pa.array(found, pa.binary())
 
 
-def _reference(value: bytes, root: str, folder: str) -> bytes | Fault:
+def _reference(value: bytes, links: Inside, folder: str) -> bytes | Fault:
     try:
         text = value.decode()
     except UnicodeDecodeError:
         return Fault("invalid_utf8", "the column's bytes are not UTF-8")
     if text[:5].lower() == DATA_URL:
         return _data_url(text)
-    whole = f"{root}/"
+    whole = f"{links.root}/"
     path = inside("", text.removeprefix(whole)) if text.startswith(whole) else inside(folder, text)
     if path is None:
         return Fault("forbidden_path", "the path is absolute, is a URL, or leaves the source's folder")
+    if not links.holds(path):
+        return Fault("forbidden_path", "the path is a link that leaves the source's folder")
     return to_file(path)
 
 

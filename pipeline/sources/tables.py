@@ -33,6 +33,8 @@ class Cut:
     where: str = ""
     """How a message says where columns were looked for: ` in its first lines`."""
     notes: list[str] = field(default_factory=list)
+    is_exact: bool = False
+    """Whether `rows` is known to be exact."""
 
 
 class Table(Source):
@@ -93,7 +95,7 @@ class Table(Source):
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
             notes = cut.notes + _empty(empty) + unused(cut.names, columns)
             total = sum(file.bytes for file in inputs)
-            return Plan(cut.chunks, cut.rows, total, inputs + self._pictures(files, columns), notes)
+            return Plan(cut.chunks, cut.rows, total, inputs + self._pictures(files, columns), notes, cut.is_exact)
 
     def _nothing(self) -> str:
         return f"no such file, or no {' or '.join('*' + ending for ending in self.endings)} in it"

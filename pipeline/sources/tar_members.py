@@ -49,7 +49,7 @@ class Tar:
         """
         try:
             yield from self._members()
-        except (OSError, DamagedTarError):
+        except (OSError, MemoryError, ImportError, DamagedTarError):
             raise
         except DamagedDataError as error:
             raise DamagedTarError(f"the compressed data is damaged ({error}) {self._where()}") from None

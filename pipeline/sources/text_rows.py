@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pipeline.columns import Columns, ColumnType
 from pipeline.keys import content_digest
-from pipeline.rejects import Reject
+from pipeline.rejects.machine_faults import is_machine_fault
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.absent_files import why_absent
 from pipeline.sources.base import Chunk, Files, SourceError
 from pipeline.sources.cells import strings, typed_cells
@@ -109,15 +110,27 @@ def _content(files: Files, path: str, encoding: str) -> bytes | Fault:
     if not is_utf8(path):
         return Fault("invalid_utf8", "the file's name is not UTF-8")
     try:
-        with open_utf8(files, path, encoding) as file:
-            text = b""
-            while len(text) <= MAX_LINE_BYTES and (more := file.read(max(READ_BYTES, len(text)))):
-                text += more
+        text = _text(files, path, encoding)
     except SourceError:
         return Fault("invalid_utf8", f"the file is not {encoding}")
     except OSError as error:
-        return Fault("unreadable", f"the file cannot be read: {_why_unreadable(error, files, path)}")
+        why = _why_unreadable(error, files, path)
+        try:
+            text = _text(files, path, encoding)  # once more, before it is believed
+        except OSError as again:
+            if is_machine_fault(again):
+                raise
+            return Fault("unreadable", f"the file cannot be read: {why}")
     return text if len(text) <= MAX_LINE_BYTES else Fault("too_large", "the file is longer than 64 MiB")
+
+
+def _text(files: Files, path: str, encoding: str) -> bytes:
+    """The text of a file, of which it reads little more than 64 MiB."""
+    with open_utf8(files, path, encoding) as file:
+        text = b""
+        while len(text) <= MAX_LINE_BYTES and (more := file.read(max(READ_BYTES, len(text)))):
+            text += more
+    return text
 
 
 def _why_unreadable(error: OSError, files: Files, path: str) -> str:
@@ -126,6 +139,8 @@ def _why_unreadable(error: OSError, files: Files, path: str) -> str:
     Raises:
         OSError: nothing is, but with the machine or the network.
     """
+    if is_machine_fault(error):
+        raise error
     try:
         with files.open(path) as file:
             while file.read(PIECE_BYTES):

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pipeline.columns import Columns, ColumnType
 from pipeline.keys import content_digest
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows, check_columns, make_block
 from pipeline.sources.example_columns import ExampleColumn, Piece

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from pipeline.columns import Columns
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
 from pipeline.sources.checks import Faults, RawRows, check_columns, make_block
 from pipeline.sources.paths import check_names, join, planning
@@ -134,7 +134,7 @@ class UserRows(Source):
         try:
             yield from found
         except Exception as error:
-            raise blame(error, self.rows) from None
+            raise blame(error, self.rows, self.options) from None
 
     def _list_inputs(self, files: Files) -> list[FileInfo]:
         root = self.root(files)
@@ -205,7 +205,7 @@ def _call(reference: str, options: Mapping[str, Any]) -> Any:
     try:
         return function(**options)
     except Exception as error:
-        raise blame(error, reference) from None
+        raise blame(error, reference, dict(options)) from None
 
 
 def _type(value: Any) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.columns import Columns, ColumnType
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from pipeline.sources.checks import Faults, RawRows, check_columns, make_block
 from pipeline.sources.paths import is_utf8, join, listed, path_key

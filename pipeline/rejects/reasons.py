@@ -1,4 +1,10 @@
-"""Rejected rows: the reasons, and what is kept of a row that could not become a record. Never its payload."""
+"""Rejected rows: the reasons, and what is kept of a row that could not become a record.
+
+Never its payload: a message says of which type a value is, at most, and which file it names.
+
+>>> Reject(chunk=0, position=6, reason="wrong_type", message="wanted a number, found a string", column="price").reason
+'wrong_type'
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,25 +12,26 @@ from typing import Any
 REASONS = {
     "malformed_row": "a line, a record, a sample or a caption is not what its format says",
     "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
-    "too_large": "a line, a record or a caption is longer than 64 MiB",
+    "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), a picture over `max_bytes`",
     "missing_value": "a column that is used is absent, null or, for a category, blank",
     "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
     "unknown_split": "the column that decides the split holds none of its values, or no time",
     "unknown_label": "the label is none of the spec's `classes`",
-    "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder",
+    "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder, also through a link",
     "unreadable": "the file is missing or could not be read, or a `data:` URL cannot be decoded",
     "damaged_record": "a file of records is damaged: a checksum does not fit, or it ends in the middle of one",
     "unsupported_format": "the file is no image of a format that is read",
     "too_many_pixels": "the image's header states more pixels than `max_pixels`",
+    "too_slow": "the image would hold a decoder up: a JPEG of too many scans, or one that takes longer than is allowed",
     "undecodable_image": "the image's header is good and its pixels are not",
     "duplicate_key": "another row has the same key; the first by source, path and position stays",
 }
-"""Every reason code and what it means; `docs/spec.md` prints this table."""
+"""Every reason code and what it means; `docs/rejects.md` prints this table."""
 
 
 @dataclass(frozen=True)
 class Reject:
-    """One row that did not become a record.
+    """One row that did not become a record; `reason` is its code.
 
     `chunk` and `position` (0-based, inside the chunk) say where it was read; the publisher turns them into
     the source's file and, for row formats, the 1-based line.

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 
-from pipeline.rejects import Reject
+from pipeline.rejects.reasons import Reject
 from pipeline.reports import attempt_name, write_atomically
 
 

@@ -1,0 +1,1 @@
+"""Rows of one content, and pictures that look alike: found, counted, left out, kept together."""

@@ -1,0 +1,1 @@
+"""Where versions lie: stores, the pointer to the live one, leases, retention."""

@@ -1,0 +1,78 @@
+"""What fails is tried once more with nothing else under way in the process, before it is believed.
+
+Under memory pressure decoders call a good picture damaged: TensorFlow's libjpeg says "Invalid JPEG data" of what it
+could not allocate. Alone it has the memory, or says the same again.
+
+>>> second_try(lambda: 7, (ValueError,))
+7
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+
+class Gate:
+    """Lets threads work together as far as memory goes, or one alone; who asks for either must hold neither."""
+
+    def __init__(self, limit: int = 0) -> None:
+        """Takes how many bytes those who work together may need; one who needs more waits until no other needs any."""
+        self._limit, self._bytes = limit, 0
+        self._changed = threading.Condition()
+        self._together, self._waiting, self._is_alone = 0, 0, False
+
+    @contextmanager
+    def together(self, needs: int = 0) -> Iterator[None]:
+        """Waits while one is alone, or waits to be, or what others need leaves no room for so many bytes."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._is_alone or self._waiting) and self._has_room(needs))
+            self._together += 1
+            self._bytes += needs
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._together -= 1
+                self._bytes -= needs
+                self._changed.notify_all()
+
+    def _has_room(self, needs: int) -> bool:
+        return not (self._bytes and needs) or self._bytes + needs <= self._limit
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Waits until all others are done, and keeps them from beginning again."""
+        with self._changed:
+            self._waiting += 1
+            self._changed.wait_for(lambda: not (self._is_alone or self._together))
+            self._waiting -= 1
+            self._is_alone = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_alone = False
+                self._changed.notify_all()
+
+
+GATE = Gate(max(768 << 20, (os.cpu_count() or 1) * (128 << 20)))  # 768 MiB, or 128 MiB a core
+"""All work of this process that takes much memory goes through it."""
+
+
+def second_try(
+    action: Callable[[], Result], doubtful: tuple[type[Exception], ...], gate: Gate = GATE, needs: int = 0
+) -> Result:
+    """Gives what an action gives; where it raises one of `doubtful` it is done again, alone, and that counts.
+
+    `needs` is about how many bytes of memory it takes.
+    """
+    try:
+        with gate.together(needs):
+            return action()
+    except doubtful:
+        with gate.alone():
+            return action()

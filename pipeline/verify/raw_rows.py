@@ -1,0 +1,83 @@
+"""A sample of the sources' rows as a serving client has them: the same rows each time, of a few chunks.
+
+>>> batch = sample_rows(plan, work, 64)  # doctest: +SKIP
+>>> batch.rows.num_rows                  # doctest: +SKIP
+64
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import tensorflow as tf
+
+from pipeline.images import kept, pictures_of
+from pipeline.plan import BuildPlan
+from pipeline.rows import key_rows
+from pipeline.sources.base import Chunk
+from pipeline.work import Work
+from transforms.image import ImageError
+
+CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any size
+
+
+class RawRows(NamedTuple):
+    """Rows as the serving model takes them."""
+
+    keys: list[bytes]
+    columns: dict[str, list[Any]]
+    """By feature: of each row a value, or the list of its values; of pictures their bytes."""
+
+    def keep(self, places: Sequence[int]) -> "RawRows":
+        """The rows at these places."""
+        columns = {name: [values[place] for place in places] for name, values in self.columns.items()}
+        return RawRows([self.keys[place] for place in places], columns)
+
+    def tensor(self, name: str, spec: tf.TypeSpec) -> Any:
+        """A feature's values: of shape [rows], or ragged [rows, None]."""
+        values = self.columns[name]
+        if not isinstance(spec, tf.RaggedTensorSpec):
+            return tf.constant(values, spec.dtype, shape=[len(values)])
+        flat = list(chain.from_iterable(values))
+        return tf.RaggedTensor.from_row_lengths(tf.constant(flat, spec.dtype, shape=[len(flat)]), [*map(len, values)])
+
+
+def sample_rows(plan: BuildPlan, work: Work, count: int) -> RawRows | None:
+    """Gives rows with their pictures: of the chunks that a hash chooses, those with the least sample hash.
+
+    Args:
+        plan: of the build; its chunks are read.
+        work: with `inline`, so that pictures inside rows stay there.
+        count: of rows, at most.
+
+    Returns:
+        the rows; fewer where there are no more, None where there are none. Rows that a build would reject are left out.
+    """
+    chosen = sorted(plan.chunks, key=lambda chunk: hashlib.sha256(b"%d" % chunk.index).digest())[:CHUNKS]
+    least: pa.Table | None = None
+    for rows in (rows for chunk in chosen for rows in _read(work, chunk)):
+        both = rows if least is None else pa.concat_tables([least, rows])
+        least = both.sort_by([("@sample", "ascending"), ("@key", "ascending")]).slice(0, count).combine_chunks()
+    return None if least is None or not least.num_rows else _with_pictures(work, least)
+
+
+def _read(work: Work, chunk: Chunk) -> Iterator[pa.Table]:
+    pictures, source = pictures_of(work), work.sources[chunk.source]
+    for block in source.read(chunk, work.files, work.rows.columns, work.rows.source_key):
+        yield key_rows(block, chunk, work.rows, work.layout, pictures.read)[0]
+
+
+def _with_pictures(work: Work, rows: pa.Table) -> RawRows:
+    columns = {name: rows[name].to_pylist() for name in work.rows.features}
+    loader, sources, good = pictures_of(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
+    for name, options in work.images().items():
+        for place, references in enumerate(columns[name]):
+            try:
+                data = [loader.load(sources[place], one, options).data for one in kept(references, options)]
+            except ImageError:
+                good.discard(place)  # a reject, or one that cannot be read now: nothing to compare
+                continue
+            columns[name][place] = data if isinstance(references, list) else b"".join(data)
+    return RawRows(rows["@key"].to_pylist(), columns).keep(sorted(good))

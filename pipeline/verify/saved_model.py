@@ -1,0 +1,97 @@
+"""What a SavedModel would run, read from its bytes without TensorFlow: nothing of it is loaded before it is judged.
+
+Field numbers are those of TensorFlow's `saved_model.proto`, `meta_graph.proto`, `graph.proto`, `function.proto`,
+`node_def.proto` and `attr_value.proto`. Of a field that comes twice all are looked at, though protocol buffers would
+take the last.
+
+>>> {node.op for node in read_saved_model(data).nodes}  # doctest: +SKIP
+{'Placeholder', 'Const', …}
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pipeline.reader.wire_scan import fields
+
+_META_GRAPH = (2,)
+_NODES, _FUNCTIONS = (2, 1), (2, 2, 1)  # of a meta graph
+_FUNCTION_NAME, _FUNCTION_NODES = (1, 1), (3,)
+_ASSETS = (6, 2)
+_COLLECTED = (4, 2, 1, 1)
+_OUTPUTS = (5, 2, 2, 2, 1)  # the tensor of each output of each signature
+_NAME, _OP, _INPUT, _ATTRIBUTE = 1, 2, 3, 5  # of a node
+_CALLED = ((2, 10, 1), (2, 1, 9, 1))  # functions that an attribute names, alone or in a list
+
+
+class Node(NamedTuple):
+    """An operation of a graph or of a function."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    """The nodes whose outputs it takes, or that it waits for, by name."""
+    calls: tuple[str, ...]
+    """The functions that its attributes name."""
+    function: str | None
+    """The function that it is part of; None in the graph itself."""
+
+
+class SavedModel(NamedTuple):
+    """All graphs of a model together."""
+
+    nodes: tuple[Node, ...]
+    assets: tuple[str, ...]
+    """The names of the files that tables are filled from."""
+    fetched: frozenset[str]
+    """The nodes that signatures and collections name: what loading or serving runs."""
+
+
+def read_saved_model(data: bytes) -> SavedModel:
+    """Reads `saved_model.pb`.
+
+    Raises:
+        Malformed: it is no protocol buffer.
+    """
+    nodes, assets, fetched = list[Node](), list[str](), set[str]()
+    for graph in _at(memoryview(data), _META_GRAPH):
+        nodes += [_node(node, None) for node in _at(graph, _NODES)]
+        for function in _at(graph, _FUNCTIONS):
+            (name, *_) = (*_texts(function, _FUNCTION_NAME), "")
+            nodes += [_node(node, name) for node in _at(function, _FUNCTION_NODES)]
+        assets += _texts(graph, _ASSETS)
+        fetched.update(_plain(name) for path in (_OUTPUTS, _COLLECTED) for name in _texts(graph, path))
+    return SavedModel(tuple(nodes), tuple(assets), frozenset(fetched))
+
+
+def _node(node: memoryview, function: str | None) -> Node:
+    """A node; of a name or an operation that is given several times, all, so that none is overlooked."""
+    parts: dict[int, list[memoryview]] = {_NAME: [], _OP: [], _INPUT: [], _ATTRIBUTE: []}
+    for tag, content in fields(node):
+        parts.setdefault(tag >> 3, []).append(content)
+    name, op = (" ".join(map(_text, parts[part])) for part in (_NAME, _OP))
+    inputs = tuple(_plain(_text(content)) for content in parts[_INPUT])
+    calls = tuple(name for content in parts[_ATTRIBUTE] for path in _CALLED for name in _texts(content, path))
+    return Node(name, op, inputs, calls, function)
+
+
+def _plain(tensor: str) -> str:
+    """The node's name in `name:0`, `^name` or `name:output:0`."""
+    return tensor.removeprefix("^").partition(":")[0]
+
+
+def _texts(message: memoryview, path: tuple[int, ...]) -> list[str]:
+    return [_text(content) for content in _at(message, path)]
+
+
+def _text(content: memoryview) -> str:
+    return bytes(content).decode("utf-8", "backslashreplace")
+
+
+def _at(message: memoryview, path: tuple[int, ...]) -> Iterator[memoryview]:
+    """What lies below a message by the fields' numbers, which all have a length."""
+    if not path:
+        yield message
+        return
+    for tag, content in fields(message):
+        if tag == path[0] << 3 | 2:
+            yield from _at(content, path[1:])

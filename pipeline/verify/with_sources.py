@@ -1,0 +1,55 @@
+"""What of `recordmill verify` needs the dataset's sources: training = serving looked at again, and repairing.
+
+>>> report = with_sources(verify("out/emoji"), spec, rows=64, mend=True)  # doctest: +SKIP
+"""
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.errors import UserError
+from pipeline.files import BeamFiles
+from pipeline.manifest import Manifest
+from pipeline.plan import make_plan, make_work
+from pipeline.preparation import install
+from pipeline.runners import worker_threads
+from pipeline.spec import Spec
+from pipeline.verify.command import verify
+from pipeline.verify.findings import Findings
+from pipeline.verify.parity import NOT_CHECKED, check_parity
+from pipeline.verify.repair import repair
+from pipeline.verify.report import Report
+
+
+def with_sources(report: Report, spec: Spec | None, *, rows: int, mend: bool) -> Report:
+    """Goes on with a version that was verified.
+
+    Args:
+        report: of a version in a local folder.
+        spec: the dataset's; None where only indexes may need repair.
+        rows: how many raw rows are compared, at most; 0 for none.
+        mend: whether to repair what is damaged, and verify again.
+    """
+    folder = Path(report.folder)
+    if mend and not report.is_whole:
+        done = repair(folder, report.manifest, report.found, spec)
+        report = replace(verify(report.folder), repaired=done.files, unrepaired=done.reasons)
+    if spec is None or not rows:
+        return report
+    found = Findings()
+    found.add(report.found)
+    found.add(_parity(folder, report.manifest, spec, rows))
+    return replace(report, found=found)
+
+
+def _parity(folder: Path, manifest: Manifest, spec: Spec, rows: int) -> Findings:
+    files = BeamFiles()
+    try:
+        plan = make_plan(spec, files)
+    except UserError as error:
+        return Findings(unchecked=[f"{NOT_CHECKED}{error}"])
+    with tempfile.TemporaryDirectory(prefix="recordmill-") as scratch:
+        work = make_work(plan, os.path.join(scratch, "run"), files, inline=True, threads=worker_threads(True, 1))
+        install(work)
+        return check_parity(folder, manifest, plan, work, rows)

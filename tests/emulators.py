@@ -1,0 +1,128 @@
+"""Object stores on this machine, which real clients talk to: moto's S3, and gcp-storage-emulator.
+
+The GCS emulator knows no conditions: it takes `ifGenerationMatch`, and ignores it. `gcs(conditions=True)` adds them to
+the server, for writing and deleting: 412 where the object's generation is another one. moto looks at a condition and
+then writes, without a lock between; here its writes come one after another, as in S3.
+"""
+
+import json
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+import boto3
+import fsspec
+import pytest
+from gcp_storage_emulator.server import Router, create_server
+from gcp_storage_emulator.storage import Storage
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+from moto.s3.responses import S3Response
+from moto.server import ThreadedMotoServer
+
+BUCKET = "bucket"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@cache
+def _start_s3() -> str:
+    """Starts the server, once a process; gives its address."""
+    put, lock = S3Response.put_object, threading.Lock()
+
+    def one_by_one(self: Any) -> Any:
+        with lock:
+            return put(self)
+
+    S3Response.put_object = one_by_one
+    server = ThreadedMotoServer("127.0.0.1", port=_free_port(), verbose=False)
+    server.start()  # in a daemon thread: it ends with the process
+    host, port = server.get_host_and_port()
+    return f"http://{host}:{port}"
+
+
+@contextmanager
+def s3() -> Iterator[str]:
+    """Gives the URL of an empty folder, and sets the environment to the server."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "testing")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("AWS_ENDPOINT_URL", _start_s3())
+        fsspec.get_filesystem_class("s3").clear_instance_cache()  # which knows the server of another test
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        yield f"s3://{BUCKET}/{uuid.uuid4().hex}/set"
+
+
+@cache
+def _start_gcs() -> str:
+    """Starts the server, once a process; gives its address."""
+    _add_conditions()
+    port = _free_port()
+    server = create_server("127.0.0.1", port, in_memory=True)
+    server._api.daemon = True  # it ends with the process
+    server.start()
+    return f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def gcs(*, conditions: bool) -> Iterator[str]:
+    """Gives the URL of an empty folder, and sets the environment to the server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", _start_gcs())
+        patch.setattr(_Conditions, "are_known", conditions)
+        fsspec.get_filesystem_class("gs").clear_instance_cache()
+        client = storage.Client(project="test", credentials=AnonymousCredentials())
+        if not client.lookup_bucket(BUCKET):
+            client.create_bucket(BUCKET)
+        yield f"gs://{BUCKET}/{uuid.uuid4().hex}/set"
+
+
+class _Conditions:
+    are_known = False
+
+
+class _Refused(Exception):
+    pass
+
+
+def _add_conditions() -> None:
+    wanted, lock = threading.local(), threading.RLock()
+    handle, create, delete = Router.handle, Storage.create_file, Storage.delete_file
+
+    def check(store: Any, bucket: str, name: str) -> None:
+        found = store.objects.get(bucket, {}).get(name, {}).get("generation", "0")
+        if _Conditions.are_known and wanted.generation is not None and wanted.generation != found:
+            raise _Refused
+
+    def checked(self: Any, method: str) -> None:
+        request = self._request_handler
+        wanted.generation = parse_qs(urlparse(request.path).query).get("ifGenerationMatch", [None])[0]
+        with lock:
+            try:
+                handle(self, method)
+            except _Refused:
+                body = json.dumps({"error": {"code": 412, "message": "conditionNotMet"}}).encode()
+                request.send_response(412)
+                request.send_header("Content-Length", str(len(body)))
+                request.end_headers()
+                request.wfile.write(body)
+
+    def checked_create(self: Any, bucket: str, name: str, *rest: Any) -> Any:
+        check(self, bucket, name)
+        return create(self, bucket, name, *rest)
+
+    def checked_delete(self: Any, bucket: str, name: str) -> Any:
+        check(self, bucket, name)
+        return delete(self, bucket, name)
+
+    Router.handle, Storage.create_file, Storage.delete_file = checked, checked_create, checked_delete

@@ -1,0 +1,91 @@
+"""Equal digests and pictures that look alike come together: as in a comparison of all pairs."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.duplicates.clusters import COLOUR_DISTANCE, Clusters, Components, find_equal, find_near
+
+NONE = Clusters(np.empty(0, np.int64), np.empty(0, np.int64))
+SMALL = st.integers(0, 3)
+BITS = st.lists(st.integers(0, 63), max_size=10)
+
+
+def by_all_pairs(links: list[tuple[int, int]], rows: int) -> dict[int, int]:
+    """Of the rows in clusters their cluster's lowest row: by following links until nothing changes."""
+    names = list(range(rows))
+    for _ in range(rows):
+        for one, other in links:
+            names[one] = names[other] = min(names[one], names[other])
+    return {row: name for row, name in enumerate(names) if names.count(name) > 1}
+
+
+def as_dict(clusters: Clusters) -> dict[int, int]:
+    found = dict(zip(clusters.rows.tolist(), clusters.names.tolist(), strict=True))
+    assert len(found) == len(clusters.rows)
+    return found
+
+
+@given(st.lists(st.tuples(SMALL, SMALL), max_size=30), st.integers(1, 7), st.sampled_from([1, 200, 1 << 20]))
+def test_equal_digests_are_a_cluster_whatever_the_memory(
+    digests: list[tuple[int, int]], size: int, memory: int
+) -> None:
+    numbers = np.array(digests, np.uint64).reshape(-1, 2)
+    parts = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+    found = find_equal(lambda: parts, len(numbers), memory)
+    links = [(a, b) for a, b in combinations(range(len(digests)), 2) if digests[a] == digests[b] != (0, 0)]
+    assert as_dict(found) == by_all_pairs(links, len(digests))
+    assert found.count == len(set(found.names.tolist()))
+    assert list(zip(found.names, found.rows, strict=True)) == sorted(zip(found.names, found.rows, strict=True))
+
+
+@given(
+    st.lists(st.tuples(SMALL, BITS, st.integers(0, 2 * COLOUR_DISTANCE)), max_size=25),
+    st.integers(0, 8),
+    st.integers(1, 2),
+)
+def test_pictures_that_look_alike_are_a_cluster(
+    pictures: list[tuple[int, list[int], int]], distance: int, width: int
+) -> None:
+    seeds = np.random.default_rng(3).integers(1, 1 << 63, (4, width), dtype=np.uint64)
+    flips = [sum(1 << bit for bit in set(bits)) for _, bits, _ in pictures]
+    hashes = [[int(one) ^ flip for one in seeds[seed]] for (seed, _, _), flip in zip(pictures, flips, strict=True)]
+    hashes = [[0] * width if seed == 0 else row for row, (seed, _, _) in zip(hashes, pictures, strict=True)]  # flat
+    shapes = np.array(hashes, np.uint64).reshape(-1, width)
+    colours = np.array([[colour << 56 | 7] * width for _, _, colour in pictures], np.uint64).reshape(-1, width)
+
+    def alike(one: int, other: int) -> bool:
+        pairs = zip(hashes[one], hashes[other], strict=True)
+        near = all(a and b and (a ^ b).bit_count() <= distance for a, b in pairs)
+        return near and abs(pictures[one][2] - pictures[other][2]) <= COLOUR_DISTANCE
+
+    links = [(a, b) for a, b in combinations(range(len(pictures)), 2) if alike(a, b)]
+    assert as_dict(find_near(shapes, colours, distance, NONE)) == by_all_pairs(links, len(pictures))
+
+
+def test_rows_of_equal_content_are_joined_to_what_looks_like_one_of_them() -> None:
+    shapes = np.array([[0b1111], [0b1110], [0xF0F0F0F000000000], [0]], np.uint64)
+    equal = Clusters(np.array([1, 3]), np.array([1, 1]))
+    found = find_near(shapes, np.zeros((4, 1), np.uint64), 1, equal)
+    assert as_dict(found) == {0: 0, 1: 0, 3: 0}
+
+
+@pytest.mark.parametrize("distance", [0, 1, 4, 6, 8])
+def test_a_pair_is_found_wherever_its_bits_differ(distance: int) -> None:
+    random = np.random.default_rng(distance)
+    shapes = random.integers(1, 1 << 63, (3_000, 1), dtype=np.uint64)
+    for place in range(1_000):
+        bits = random.choice(64, distance, replace=False).tolist()
+        shapes[place + 1_000] = int(shapes[place, 0]) ^ sum(1 << bit for bit in bits)
+    found = find_near(shapes, np.zeros_like(shapes), distance, NONE)
+    assert as_dict(found) == {row: row % 1_000 for row in range(2_000)}
+
+
+def test_a_chain_is_one_component() -> None:
+    nodes = np.random.default_rng(0).permutation(1_000)
+    joined = Components(1_000)
+    joined.join(nodes[1:], nodes[:-1])
+    assert (joined.roots == 0).all()

@@ -1,0 +1,166 @@
+"""A worker process that dies, or whose driver does: noticed at once, told in one line, and the same command goes on."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.watch import Watch
+
+COMMAND = [sys.executable, "-m", "pipeline", "build", "dataset.yaml", "--output", "out", "--processes", "2"]
+SPEC = """
+name: numbers
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 100}
+shards: 4
+features: {number: {kind: number}, text: {kind: text}}
+"""
+
+
+def die(status: int) -> None:
+    """Fails as Beam's thread does that waited for a worker."""
+    p = subprocess.Popen([sys.executable, "-c", "pass"])
+    p.wait()
+    raise RuntimeError(f"Worker subprocess exited with return code {status}")
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (-9, r"worker process \d+ was killed \(SIGKILL\): most likely memory ran out; use fewer --processes, or .*"),
+        (137, r"worker process \d+ was killed \(SIGKILL\): .*"),
+        (-11, r"worker process \d+ died of SIGSEGV"),
+        (1, r"worker process \d+ ended with status 1"),
+    ],
+)
+def test_a_dead_worker_ends_the_build(status: int, told: str) -> None:
+    ended: list[UserError] = []
+    with Watch(ended.append):
+        thread = threading.Thread(target=die, args=(status,))
+        thread.start()
+        thread.join()
+        time.sleep(0.8)
+    assert [re.fullmatch(told, str(error)) is not None for error in ended] == [True]
+
+
+def test_a_check_that_raises_ends_the_build_once(capsys: pytest.CaptureFixture[str]) -> None:
+    ended: list[UserError] = []
+    looks: list[float] = []
+
+    def too_many() -> None:
+        looks.append(time.monotonic())
+        if len(looks) == 2:
+            raise UserError("too many")
+
+    with Watch(ended.append) as watch:
+        watch.add(too_many)
+        watch.add(lambda: (_ for _ in ()).throw(OSError("the folder is gone")))
+        time.sleep(1.8)
+    assert list(map(str, ended)) == ["too many"]
+    assert len(looks) == 2
+    looks.pop()
+    with pytest.raises(UserError, match="too many"):
+        watch.look()
+
+
+def test_other_threads_fail_as_ever() -> None:
+    before, seen = threading.excepthook, list[str]()
+    threading.excepthook = lambda failure: seen.append(str(failure.exc_value))
+    try:
+        with Watch(lambda error: seen.append("ended")) as watch:
+            thread = threading.Thread(target=lambda: 1 // 0)
+            thread.start()
+            thread.join()
+            watch.look()
+    finally:
+        threading.excepthook = before
+    assert seen == ["integer division or modulo by zero"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "dataset.yaml").write_text(SPEC)
+    with open(tmp_path / "rows.jsonl", "w") as file:
+        for row in range(60_000):
+            text = f"word{row % 97} and more words " * 8
+            file.write(json.dumps({"id": str(row), "number": row, "text": text}) + "\n")
+    return tmp_path
+
+
+def workers(driver: psutil.Process) -> list[psutil.Process]:
+    """The workers of a build that runs, once there are two."""
+    while True:
+        found = [child for child in driver.children() if "worker_process.py" in " ".join(child.cmdline())]
+        if len(found) == 2:
+            return found
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], list[psutil.Process]]]]:
+    """Starts a build and waits for its workers."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run() -> tuple[subprocess.Popen[str], list[psutil.Process]]:
+        started.append(subprocess.Popen(COMMAND, stderr=subprocess.PIPE, text=True, cwd=folder))
+        return started[-1], workers(psutil.Process(started[-1].pid))
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def wait_until_they_read(folder: Path) -> None:
+    while not list(folder.glob("out/.building/*/*/progress/chunk-*.json")):
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["while it starts", "while it reads"])
+def test_a_killed_worker_is_noticed_within_ten_seconds(when: str, folder: Path, start: Callable[..., tuple]) -> None:
+    driver, (worker, other) = start()
+    if when == "while it reads":
+        wait_until_they_read(folder)
+    worker.kill()
+    killed = time.monotonic()
+    _, errors = driver.communicate(timeout=60)
+    print(f"noticed after {time.monotonic() - killed:.1f} s")
+    assert time.monotonic() - killed < 10
+    assert driver.returncode == 1
+    first, second = [line for line in errors.splitlines() if line.startswith("recordmill: ")]
+    assert f"worker process {worker.pid} was killed (SIGKILL)" in first
+    assert "nothing was published; the finished work is kept, and the same command goes on" in second
+    assert "Traceback" not in errors
+    assert not other.is_running() or other.status() == psutil.STATUS_ZOMBIE
+    assert not (folder / "out/LATEST").exists()
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_driver_that_is_killed_and_the_same_command_goes_on(
+    folder: Path, start: Callable[..., tuple]
+) -> None:
+    driver, both = start()
+    while not list(folder.glob("out/.building/*/*/reports/shard-*.json")):
+        assert driver.poll() is None
+        time.sleep(0.02)
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    gone, alive = psutil.wait_procs(both, timeout=5)
+    assert (len(gone), alive) == (2, [])
+    done = subprocess.run(COMMAND, capture_output=True, text=True, cwd=folder, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"note: going on with an earlier build: the analysis and [1-4] of 4 shards are kept", done.stderr)
+    assert "Published numbers" in done.stderr
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["LATEST", "versions"]

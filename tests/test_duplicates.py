@@ -1,0 +1,346 @@
+"""What becomes of rows of one content: counted, left out, brought into one split, refused; whatever their order."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pipeline.arrow_files import write_table
+from pipeline.columns import Column, ColumnType
+from pipeline.duplicates.choice import choose
+from pipeline.duplicates.contents import Contents, content_features, content_table, digest_rows, file_digests
+from pipeline.duplicates.counts import count_duplicates, count_keys_across
+from pipeline.duplicates.files import leave_out
+from pipeline.duplicates.options import Duplicates, DuplicatesError, find
+from pipeline.duplicates.words import leaks, summary, warnings
+from pipeline.keys import hash_key
+from pipeline.layout import Layout
+from pipeline.rows import RowFormat, key_rows
+from pipeline.sources.base import Block, Chunk
+from pipeline.spec import parse_spec
+from pipeline.spec_yaml import SpecError
+from pipeline.split_by import SplitBy
+from pipeline.work import Work
+
+LAYOUT = Layout({"train": 60, "validation": 20, "test": 20}, {"train": 2, "validation": 1, "test": 1})
+COLUMNS = {"text": Column(ColumnType.TEXT), "who": Column(ColumnType.CATEGORY)}
+FORM = RowFormat(columns=COLUMNS, features={"text": "text"}, key=None, label=None, classes=None)
+FEATURES = {"text": {"kind": "text"}}
+Row = tuple[str, str, str]
+"""Its key, its text and its group."""
+
+
+def work(folder: Path, action: str, form: RowFormat = FORM) -> Work:
+    """What is used of a build."""
+    source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
+    return Work(
+        name="t", folder=str(folder), features=FEATURES, analyzed=frozenset(), rows=form, layout=LAYOUT,
+        sources=(source,), roots=(), files=None, inline=True, pack_bytes=0, threads=1, sample_share=1.0,  # type: ignore[arg-type]
+        duplicates=Duplicates(action=action).model_dump(),  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def keyed(rows: Sequence[Row], chunk: int, form: RowFormat) -> pa.Table:
+    table = {
+        "text": [text for _, text, _ in rows],
+        "who": [who for _, _, who in rows],
+        "@key": pa.array([key.encode() for key, _, _ in rows], pa.binary()),
+        "@position": pa.array(range(len(rows)), pa.int64()),
+    }
+    block = Block(pa.table(table), [], len(rows))
+    return key_rows(block, Chunk(chunk, 0, f"{chunk}.jsonl", 0), form, LAYOUT)[0]
+
+
+def read(chunks: Sequence[Sequence[Row]], form: RowFormat = FORM) -> list[pa.Table]:
+    return [keyed(rows, place, form) for place, rows in enumerate(chunks)]
+
+
+def contents(folder: Path, chunks: Sequence[Sequence[Row]], form: RowFormat = FORM) -> Contents:
+    """The contents of chunks, as the pass before the job leaves them."""
+    folder.mkdir(exist_ok=True)
+    paths = []
+    for place, rows in enumerate(read(chunks, RowFormat(**{**form.__dict__, "units": True}))):
+        table = content_table(rows, digest_rows(rows, ["text"], {}), {})
+        for name in ("unit", "chunk", "position"):
+            table = table.append_column(name, rows[f"@{name}"])
+        paths.append(str(folder / f"{place}.arrow"))
+        write_table(paths[-1], table if rows.num_rows else pa.table({}))
+    return Contents(paths)
+
+
+def chosen(folder: Path, action: str, chunks: Sequence[Sequence[Row]], form: RowFormat = FORM) -> Work:
+    return choose(work(folder, action, form), [], contents(folder, chunks, form), str(folder))
+
+
+def rows_of(seed: int, count: int = 40, *, again: float = 0.0) -> list[Row]:
+    """Rows of as many texts, some of them several times and others never; `again`: the share of repeated keys."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for place, text in enumerate(random.integers(0, count, count).tolist()):
+        number = random.integers(place + 1) if random.random() < again else place
+        rows.append((f"k{number}", f"text {text}", f"p{text % 3}-{place % 7}"))
+    return rows
+
+
+def in_chunks(rows: Sequence[Row], seed: int) -> list[list[Row]]:
+    """The rows in another order, cut anywhere."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(rows))
+    cuts = sorted(random.integers(0, len(rows) + 1, 3).tolist())
+    return [[rows[place] for place in part] for part in np.split(order, cuts)]
+
+
+def by_text(tables: Sequence[pa.Table], form: str = "@split") -> dict[bytes, set[Any]]:
+    found = defaultdict(set)
+    for table in tables:
+        for text, value in zip(table["text"].to_pylist(), table[form].to_pylist(), strict=True):
+            found[text].add(value)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_duplicates_never_straddle_splits_under_same_split(tmp_path: Path, seed: int) -> None:
+    rows = rows_of(seed)
+    before = by_text(read([rows]))
+    done = chosen(tmp_path, "same_split", in_chunks(rows, seed))
+    after = by_text(read([rows], done.rows))
+    assert any(len(splits) > 1 for splits in before.values())
+    assert all(len(splits) == 1 for splits in after.values())
+    for text, splits in after.items():
+        first = min((hash_key(key.encode()).position, key) for key, own, _ in rows if own.encode() == text)[1]
+        assert splits == by_text(read([[row for row in rows if row[0] == first]]))[text]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_groups_stay_whole_where_duplicates_link_them(tmp_path: Path, seed: int) -> None:
+    form = RowFormat(**{**FORM.__dict__, "split_by": SplitBy(group="who")})
+    rows = rows_of(seed, 30)
+    done = chosen(tmp_path, "same_split", in_chunks(rows, seed), form)
+    (table,) = read([rows], done.rows)
+    assert all(len(splits) == 1 for splits in by_text([table]).values())
+    groups = defaultdict(set)
+    for (_, _, who), split in zip(rows, table["@split"].to_pylist(), strict=True):
+        groups[who].add(split)
+    assert all(len(splits) == 1 for splits in groups.values())
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000))
+def test_drop_keeps_the_same_rows_whatever_their_order(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    rows, kept = rows_of(seed, 25), []
+    for order in range(2):
+        chunks = in_chunks(rows, order)
+        folder = tmp_path_factory.mktemp("drop")
+        path = chosen(folder, "drop", chunks).dropped
+        left = [leave_out(str(path), table, place) for place, table in enumerate(read(chunks))]
+        assert sum(one.rows.num_rows + one.dropped for one in left) == len(rows)
+        assert all(not one.rejects for one in left)
+        kept.append(sorted(key for one in left for key in one.rows["@key"].to_pylist()))
+    assert kept[0] == kept[1]
+    firsts = {
+        text: min((hash_key(k.encode()).position, k) for k, own, _ in rows if own == text)[1] for _, text, _ in rows
+    }
+    assert kept[0] == sorted(key.encode() for key in firsts.values())
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000))
+def test_repeated_keys_are_rejects_and_no_duplicates(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    rows = rows_of(seed, 25, again=0.3)
+    folder = tmp_path_factory.mktemp("again")
+    path = chosen(folder, "drop", [rows]).dropped
+    left = leave_out(str(path), keyed(rows, 0, FORM), 0)
+    assert left.rows.num_rows + left.dropped + len(left.rejects) == len(rows)
+    keys = [key for key, _, _ in rows]
+    for reject in left.rejects:
+        assert (reject.reason, reject.first_chunk) == ("duplicate_key", 0)
+        assert reject.first_position == keys.index(reject.key or "") < reject.position
+    taking_part = {key: text for key, text, _ in reversed(rows)}  # the first of each key
+    assert left.dropped == len(taking_part) - len(set(taking_part.values()))
+    remaining = {key.decode() for key in left.rows["@key"].to_pylist()}
+    assert {taking_part[key] for key in remaining} == set(taking_part.values())
+    assert len({taking_part[key] for key in remaining}) == len(remaining)
+
+
+def test_duplicates_are_counted_within_and_across_splits(tmp_path: Path) -> None:
+    keys = [f"k{number}" for number in range(200)]
+    splits = dict(zip(keys, read([[(key, "", "") for key in keys]])[0]["@split"].to_pylist(), strict=True))
+    train, validation, test = ([key for key in keys if splits[key] == place] for place in range(3))
+    rows = [(key, "a", "") for key in (*train[:3], test[0], test[1])]
+    rows += [(key, "b", "") for key in validation[:2]]
+    rows += [(key, "c", "") for key in (validation[2], test[2])]
+    rows += [(key, f"alone {key}", "") for key in train[3:]] + [(key, "", "") for key in validation[3:]]
+    files = contents(tmp_path, in_chunks(rows, 5))
+    counts = count_duplicates(find(files, None), LAYOUT.splits, files)
+    assert {name: counts[name] for name in ("groups", "rows", "within", "across")} == {
+        "groups": 3,
+        "rows": 6,
+        "within": {"train": 2, "validation": 1, "test": 1},
+        "across": {"train": {"test": 2}, "validation": {"test": 1}},
+    }
+    pairs = [{(one["split"], rows_by_key(rows)[one["key"]]) for one in pair} for pair in counts["examples"]]
+    assert len(pairs) == 3
+    assert {("train", "a"), ("test", "a")} in pairs[:2]  # of two splits first
+    assert pairs[2] == {("validation", "b")}
+
+
+def test_keys_in_several_splits_are_counted_where_there_can_be_any(tmp_path: Path) -> None:
+    form = RowFormat(**{**FORM.__dict__, "split_by": SplitBy(column="who")})
+    rows = [("a", "1", "train"), ("b", "2", "train"), ("b", "3", "test"), ("c", "4", "test")]
+    files = contents(tmp_path, [rows[:2], rows[2:]], form)
+    assert count_keys_across(work(tmp_path, "keep", form), files) == 1
+    assert count_keys_across(work(tmp_path, "keep"), files) == 0
+    assert count_keys_across(work(tmp_path, "keep", form), contents(tmp_path / "none", [[], []], form)) == 0
+    assert [list(warnings({"keys_across": count})) for count in (0, 1, 2)] == [
+        [], ["1 key stands in several splits"], ["2 keys stand in several splits"],
+    ]  # fmt: skip
+
+
+def rows_by_key(rows: Sequence[Row]) -> dict[str, str]:
+    return {key: text for key, text, _ in rows}
+
+
+def test_what_is_told_of_duplicates() -> None:
+    counts = {
+        "groups": 1, "rows": 2, "within": {"train": 1}, "across": {"train": {"test": 1}},
+        "examples": [[{"split": "train", "key": "a"}, {"split": "test", "key": "b"}]],
+    }  # fmt: skip
+    none = {"groups": 0, "rows": 0, "within": {}, "across": {}, "examples": []}
+    duplicates = {"content": ["image", "text"], "exact": counts, "near": {"distance": 6, **none}}
+    assert list(warnings(duplicates)) == ["1 row of test is also in train"]
+    assert list(summary(duplicates)) == [
+        "1 group of equal image and text, 2 rows beside the first of each: 1 within train",
+        "1 row of test is also in train",
+        "  a (train), b (test)",
+        "no rows of pictures within 6 bits",
+    ]
+    assert (list(warnings({})), list(summary({})), leaks(none)) == ([], [], "")
+
+
+def test_fail_names_the_first_pairs(tmp_path: Path) -> None:
+    rows = [("a", "same", ""), ("b", "other", ""), ("c\x1b[2J", "same", "")]
+    files = contents(tmp_path, [rows, [("d", "other", "")]])
+    chunks = [Chunk(0, 0, "0.jsonl", 0), Chunk(1, 0, "1.jsonl", 0)]
+    with pytest.raises(DuplicatesError, match=r"^2 rows are equal to another one, in 2 groups; 1 row of .*") as error:
+        choose(work(tmp_path, "fail"), chunks, files, str(tmp_path))
+    assert "'a' of 0.jsonl and 'c\\x1b[2J' of 0.jsonl" in str(error.value)
+    assert "'b' of 0.jsonl and 'd' of 1.jsonl" in str(error.value)
+    clean = contents(tmp_path, [rows[:2]])
+    assert choose(work(tmp_path, "fail"), chunks, clean, str(tmp_path)).dropped is None
+
+
+def test_no_rows_have_no_duplicates(tmp_path: Path) -> None:
+    for action in ("drop", "same_split", "fail"):
+        done = chosen(tmp_path / action, action, [[], []])
+        (table,) = read([[("a", "x", "")]], done.rows)
+        assert table.num_rows == 1
+    assert done.dropped is None
+
+
+PICTURE, TEXT = {"kind": "image", "max_length": None}, {"kind": "text", "max_length": 9}
+
+
+@pytest.mark.parametrize(
+    ("features", "names"),
+    [
+        ({"image": PICTURE, "number": {"kind": "number"}, "text": TEXT}, ["image", "text"]),
+        ({"image": PICTURE, "again": PICTURE}, ["image", "again"]),
+        ({"number": {"kind": "number"}, "id": {"kind": "raw"}}, ["number"]),
+        ({"id": {"kind": "raw"}}, []),
+    ],
+)
+def test_pictures_and_texts_are_the_content_or_else_all_but_the_key(features: Any, names: list[str]) -> None:
+    columns = dict.fromkeys(features, Column(ColumnType.TEXT))
+    form = RowFormat(columns, {name: name for name in features}, ("id",), None, None)
+    assert content_features(features, form) == names
+
+
+def test_of_features_that_read_one_column_the_first_counts() -> None:
+    frames = [{"kind": "image_sequence", "max_length": length} for length in (2, 3, 2)]
+    features = {"a": PICTURE, "b": PICTURE, "c": frames[0], "d": frames[1], "e": frames[2], "f": TEXT}
+    features["g"] = {**TEXT, "max_length": 3}
+    form = RowFormat({}, {name: "xxyyytt"[place] for place, name in enumerate(features)}, None, None, None)
+    assert content_features(features, form) == ["a", "c", "d", "f"]
+
+
+def test_the_looks_of_several_images_lie_side_by_side_also_of_no_rows() -> None:
+    rows = keyed([("a", "x", ""), ("b", "y", "")], 0, FORM)
+    looks = {"one": [b"1" * 16, b"2" * 16], "two": [b"3" * 16, b"4" * 16]}
+    table = content_table(rows, [b"d" * 16] * 2, looks)
+    assert table["looks"].to_pylist() == [b"1" * 16 + b"3" * 16, b"2" * 16 + b"4" * 16]
+    none = content_table(rows.slice(2), [], {name: [] for name in looks})
+    assert pa.concat_tables([none, table])["looks"].to_pylist() == table["looks"].to_pylist()
+
+
+def test_a_picture_with_another_text_is_another_content() -> None:
+    rows = pa.table({"text": pa.array([b"a", b"b", b"a", b"", b"a"], pa.binary())})
+    files = [file_digests([b"1"]), file_digests([b"1"]), file_digests([b"1"]), b"", file_digests([b"2"])]
+    one, two, three, none, other = digest_rows(rows, ["image", "text"], {"image": files})
+    assert one == three
+    assert len({one, two, other, none}) == 4
+    assert none == bytes(16)
+
+
+def test_all_types_of_values_are_compared() -> None:
+    def of(**changes: Any) -> bytes:
+        values = {"n": 1.5, "i": 7, "l": [1.0, 2.0], "b": b"x", "c": [b"y", b"z"]} | changes
+        types = {
+            "n": pa.float32(),
+            "i": pa.int64(),
+            "l": pa.list_(pa.float32()),
+            "b": pa.binary(),
+            "c": pa.list_(pa.binary()),
+        }
+        rows = pa.table({name: pa.array([None, values[name]], kind).slice(1) for name, kind in types.items()})
+        return digest_rows(rows, list(types), {})[0]
+
+    assert of() == of()
+    different = [of(), of(n=2.5), of(i=8), of(l=[1.0]), of(b=b""), of(c=[b"yz"]), of(c=[b"y"], b=b"xz")]
+    assert len(set(different)) == len(different)
+
+
+SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nkey: id\nfeatures: {t: {kind: text}, c: {kind: category}}\n"
+
+
+def test_an_action_may_stand_alone() -> None:
+    assert parse_spec(SPEC).duplicates == Duplicates()
+    assert parse_spec(f"{SPEC}duplicates: drop\n").duplicates == Duplicates(action="drop")
+    pictures = SPEC.replace("text", "image, size: 8")
+    found = parse_spec(f"{pictures}duplicates: {{action: fail, near: true, distance: 3}}\n").duplicates
+    assert (found.action, found.near, found.distance) == ("fail", True, 3)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("duplicates: remove", "keep.*drop.*same_split.*fail"),
+        ("duplicates: {near: true}", "`near` compares pictures, and no feature is of kind image"),
+        ("split_by: {column: c}\nduplicates: same_split", r"`same_split` contradicts `split_by: {column: …}`"),
+        (
+            "split_by: {time: d, starts: {validation: 2025-01-01, test: 2026-01-01}}\nduplicates: same_split",
+            "{time: …}",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(more: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        parse_spec(f"{SPEC}{more}\n")
+
+
+def test_a_source_of_one_split_contradicts_same_split() -> None:
+    with pytest.raises(SpecError, match="contradicts a source's `split`, .* choose `drop` or `keep`"):
+        parse_spec(SPEC.replace("a.jsonl}", "a.jsonl, split: test}") + "duplicates: same_split\n")
+    assert parse_spec(SPEC.replace("a.jsonl}", "a.jsonl, split: test}") + "duplicates: drop\n")
+
+
+def test_a_distance_without_near_is_refused() -> None:
+    with pytest.raises(ValidationError, match="`distance` belongs to `near: true`"):
+        Duplicates(distance=3)

@@ -1,0 +1,210 @@
+"""Disks that are too small, full, or refuse: told before the work or without damage, in one clear line."""
+
+import errno
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from pipeline import build as build_module
+from pipeline import free_space
+from pipeline.build import Listener, Published, build
+from pipeline.disk_failures import DiskError, disk_error
+from pipeline.errors import UserError
+from pipeline.files import BeamFiles
+from pipeline.free_space import NoSpaceError, check_free_space, size
+from pipeline.listings import InputsChangedError, Listings, check_unchanged
+from pipeline.output.stores import OutputError
+from pipeline.plan import BuildPlan, make_plan, make_work
+from pipeline.spec import parse_spec
+from pipeline.tfrecord import ShardWriter
+from pipeline.work import Work
+
+Usage = namedtuple("Usage", "total used free")
+MIB = 1 << 20
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> tuple[BuildPlan, Work]:
+    """A plan of 8 MiB of text, at work in `run`."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "rows.jsonl").write_text('{"text": "%s"}\n' % ("x" * (8 * MIB - 13)))
+    source = f"{{format: jsonl, path: {tmp_path}/rows.jsonl}}"
+    plan = make_plan(parse_spec(f"name: d\nsource: {source}\nfeatures: {{text: {{kind: text}}}}"), BeamFiles())
+    return plan, make_work(plan, str(tmp_path / "run"), BeamFiles(), inline=False, threads=1)
+
+
+@pytest.mark.parametrize(
+    ("free", "kept", "said"),
+    [
+        (3, 0, NoSpaceError),  # 8 MiB of shards and 8 of scratch: not even a quarter
+        (5, 0, "the build may need about 16.0 MiB"),
+        (17, 0, None),
+        (3, 6, "the build may need about 10.0 MiB"),
+        (1, 9, NoSpaceError),
+    ],
+)
+def test_what_surely_does_not_fit_is_refused(
+    planned: Any, monkeypatch: pytest.MonkeyPatch, free: int, kept: int, said: Any
+) -> None:
+    monkeypatch.setattr(free_space.shutil, "disk_usage", lambda folder: Usage(100 * MIB, 0, free * MIB))
+    if said is NoSpaceError:
+        with pytest.raises(NoSpaceError, match=rf"needs about .* of scratch\), and {free}.0 MiB are free: free some"):
+            check_free_space(*planned, kept * MIB)
+        return
+    note = check_free_space(*planned, kept * MIB)
+    assert note is None if said is None else note is not None and note.startswith(said)
+
+
+def test_sizes_as_people_read_them() -> None:
+    assert [size(count) for count in (0, MIB, 5 << 30)] == ["0.0 MiB", "1.0 MiB", "5.0 GiB"]
+
+
+def wrapped(cause: Exception) -> Exception:
+    """An error as Beam raises it of one of its workers."""
+    try:
+        try:
+            raise cause
+        except Exception as error:
+            raise RuntimeError("[while running 'BuildShards']") from error
+    except RuntimeError as error:
+        return error
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+REFUSED = OSError(errno.EACCES, "Permission denied", "/out/x")
+TENSORFLOWS = tf.errors.ResourceExhaustedError(None, None, "/out/saved_model.pb; No space left on device")
+COPIED = shutil.Error([("/a/x", "/out/x", "[Errno 28] No space left on device: '/a/x' -> '/out/x'")])
+OTHER_PROCESS = RuntimeError("Traceback …\nOSError: [Errno 30] Read-only file system: '/out/y' [while running 'X']")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (FULL, "No space left on device: /out: free some space, then run the same command"),
+        (wrapped(FULL), "No space left on device: /out: free some space, then run the same command"),
+        (wrapped(TENSORFLOWS), "No space left on device: /out: free some space, then run the same command"),
+        (COPIED, "No space left on device: /out/x: free some space, then run the same command"),
+        (OTHER_PROCESS, "Read-only file system: /out/y: make it writable, then run the same command"),
+        (wrapped(REFUSED), "Permission denied: /out/x: give the permission, then run the same command"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"),
+         "Disk quota exceeded: /out: free some space, or raise the quota, then run the same command"),
+        (wrapped(OSError(errno.ENOENT, "No such file or directory", "/in/a")), None),
+        (ValueError("no disk"), None),
+        (wrapped(UserError("Permission denied: secret")), None),
+    ],
+)  # fmt: skip
+def test_what_a_disk_refuses_is_one_line(error: Exception, told: str | None) -> None:
+    found = disk_error(error, "/out")
+    assert (str(found) if found else None) == told
+
+
+def planned_of(folder: Path) -> tuple[BuildPlan, Listings]:
+    """A plan of the JSON Lines files in a folder, with pictures."""
+    folder.mkdir(exist_ok=True)
+    for name in "abc":
+        (folder / f"{name}.jsonl").write_text('{"picture": "x.png"}\n')
+    (folder / "x.png").write_text("x")
+    files = Listings(BeamFiles())
+    features = "features: {picture: {kind: image, size: 4}}"
+    return make_plan(parse_spec(f"name: d\nsource: {{format: jsonl, path: {folder}}}\n{features}"), files), files
+
+
+def test_inputs_that_change_are_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    planned = planned_of(folder)
+    check_unchanged(*planned)
+    assert (planned[1].has(f"{folder}/a.jsonl"), planned[1].has(f"{folder}/d.jsonl")) == (True, False)
+    (folder / "a.jsonl").unlink()
+    (folder / "b.jsonl").write_text('{"picture": "xx.png"}\n')
+    (folder / "d.jsonl").write_text("{}\n")
+    with pytest.raises(InputsChangedError) as raised:
+        check_unchanged(*planned)
+    told = f"{folder}/a.jsonl is gone, {folder}/b.jsonl is another, {folder}/d.jsonl is new"
+    assert f"the inputs changed while they were read ({told}): build again" in str(raised.value)
+    os.rename(folder, tmp_path / "moved")
+    with pytest.raises(InputsChangedError, match="a.jsonl is gone, .*b.jsonl is gone, .*c.jsonl is gone, and 1 more"):
+        check_unchanged(*planned)
+
+
+def test_other_files_may_come_and_go(tmp_path: Path) -> None:
+    planned = planned_of(tmp_path / "in")
+    (tmp_path / "in/build.log").write_text("written meanwhile, and listed with the pictures")
+    check_unchanged(*planned)
+
+
+def test_a_changed_picture_is_a_changed_input(tmp_path: Path) -> None:
+    planned = planned_of(tmp_path / "in")
+    (tmp_path / "in/x.png").write_text("another")
+    with pytest.raises(InputsChangedError, match=r"x\.png is another"):
+        check_unchanged(*planned)
+
+
+def small_build(folder: Path) -> tuple[Published, list[str]]:
+    spec = parse_spec(
+        f"name: d\nsource: {{format: jsonl, path: {folder}/rows.jsonl}}\nsplits: {{train: 100}}\nshards: 4\n"
+        "features: {number: {kind: number}}"
+    )
+    notes: list[str] = []
+    return build(spec, str(folder / "out"), listener=Listener(on_note=notes.append)), notes
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"number": {number}}}\n' for number in range(80)))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_rejects_no_row_and_the_build_goes_on(small: Path, monkeypatch: Any) -> None:
+    real, shards = ShardWriter.write, list[int]()
+
+    def full(writer: ShardWriter, records: list[bytes]) -> None:
+        shards.append(len(records))
+        if len(shards) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(writer, records)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardWriter, "write", full)
+        with pytest.raises(
+            DiskError, match=r"^No space left on device: .*/out/\.building/.*: free some space, then run"
+        ):
+            small_build(small)
+    assert not (small / "out/LATEST").exists()
+    assert not list((small / "out").rglob("scratch"))  # which makes room
+    published, notes = small_build(small)
+    assert notes == ["going on with an earlier build: the analysis and 2 of 4 shards are kept"]
+    assert published.manifest.rows == {**published.manifest.rows, "read": 80, "written": 80, "rejected": 0}
+
+
+@pytest.mark.slow
+def test_inputs_that_change_in_mid_build_are_not_published(small: Path, monkeypatch: Any) -> None:
+    real = build_module.run_job
+
+    def changing(*arguments: Any) -> None:
+        real(*arguments)
+        (small / "rows.jsonl").write_text('{"number": 1}\n' * 80)
+
+    monkeypatch.setattr(build_module, "run_job", changing)
+    with pytest.raises(InputsChangedError, match=r"rows\.jsonl is another"):
+        small_build(small)
+    assert list((small / "out").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_an_output_that_is_pulled_away_does_not_come_back(small: Path, monkeypatch: Any) -> None:
+    real = build_module.run_job
+
+    def pulling(*arguments: Any) -> None:
+        os.rename(small / "out", small / "moved")
+        real(*arguments)
+
+    monkeypatch.setattr(build_module, "run_job", pulling)
+    with pytest.raises(OutputError, match=rf"{small}/out is gone: it was moved or removed in mid-build"):
+        small_build(small)
+    assert not (small / "out").exists()

@@ -1,0 +1,195 @@
+"""Hostile pictures: each is decoded or refused by a reason, in bounded time and memory; nothing else is ever raised."""
+
+import os
+import re
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+from pipeline.files import BeamFiles
+from pipeline.image_refs import inline, to_file, to_piece
+from pipeline.images import Pictures
+from pipeline.rejects.reasons import REASONS
+from tests.pictures import PIXELS, animated, bmp, chunk, opened, options, png, saved, turned
+from tests.test_image_header import by_component, more_scans
+from transforms.image import ImageError, stored_picture
+from transforms.image_header import PNG
+
+OPTIONS = options(max_pixels=1_000_000, max_bytes=1 << 20)
+ALPHA = Picture.fromarray(PIXELS).convert("RGBA")
+ALPHA.putalpha(Picture.fromarray(PIXELS[..., 1]))
+INKS = Picture.fromarray(PIXELS).convert("CMYK")
+FORMATS = {
+    "jpeg": saved(),
+    "progressive": saved(progressive=True),
+    "arithmetic": saved().replace(b"\xff\xc0", b"\xff\xc9", 1),
+    "inks": saved(INKS),
+    "turned": turned("JPEG", 6),
+    "png": saved(form="PNG"),
+    "alpha": saved(ALPHA, "PNG"),
+    "palette": saved(Picture.fromarray(PIXELS).quantize(16), "PNG"),
+    "16 bits": png(PIXELS.astype(np.int64) * 257, 16, 2),
+    "animated png": animated("PNG"),
+    "webp": saved(form="WEBP"),
+    "lossy webp": saved(ALPHA, "WEBP", lossless=False),
+    "animated webp": animated("WEBP"),
+    "gif": animated("GIF"),
+    "bmp": saved(form="BMP"),
+    "bmp palette": saved(Picture.fromarray(PIXELS).quantize(16), "BMP"),
+    "run lengths": bmp(b"\x1b\1\0\0" * 18, 18, 27, 8, compression=1),
+    "tiff": saved(form="TIFF"),
+    "lzw": saved(form="TIFF", compression="tiff_lzw"),
+    "fax": saved(Picture.fromarray(PIXELS).convert("1"), "TIFF", compression="group4"),
+    "tiff jpeg": saved(form="TIFF", compression="jpeg"),
+    "tiff inks": saved(INKS, "TIFF"),
+}
+BOMB = zlib.compress(bytes(20_000_000), 9)
+HUGE = struct.pack(">IIBBBBB", 2**31 - 1, 2**31 - 1, 8, 6, 0, 0, 0)
+BODY = saved(form="PNG")[len(PNG) :]
+AFTER_HEAD = len(PNG) + 25
+Graph = tf.types.experimental.PolymorphicFunction
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return tf.function(
+        lambda data: stored_picture(data, OPTIONS)[""], autograph=False, input_signature=[tf.TensorSpec([], tf.string)]
+    )
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Pictures:
+    return Pictures(BeamFiles(), [str(tmp_path)], str(tmp_path / "scratch"))
+
+
+def outcome(graph: Graph, pictures: Pictures, data: bytes) -> str:
+    """`accepted`, or the reason; any other exception is the test's."""
+    try:
+        graph(tf.constant(pictures.load(0, inline(data), OPTIONS).data))
+    except ImageError as error:
+        return error.reason
+    except tf.errors.InvalidArgumentError:
+        return "undecodable_image"
+    return "accepted"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_cut_anywhere_it_is_accepted_or_refused(graph: Graph, pictures: Pictures, name: str) -> None:
+    data = FORMATS[name]
+    found = [outcome(graph, pictures, data[:size]) for size in range(0, len(data), max(1, len(data) // 40))]
+    assert set(found) <= {"accepted", "unsupported_format", "undecodable_image", "too_many_pixels"}
+    assert found[0] == "unsupported_format"
+    assert outcome(graph, pictures, data) in ("accepted", "undecodable_image")  # the arithmetic one is none
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(FORMATS)), st.data())
+def test_with_any_bytes_changed_it_is_accepted_or_refused(graph: Graph, name: str, data: st.DataObject) -> None:
+    changed = bytearray(FORMATS[name])
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, min(len(changed), 400) - 1))
+        piece = data.draw(st.sampled_from([b"\0", b"\xff", b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\x7f", b"\xff\xda"]))
+        changed[place : place + len(piece)] = piece
+    assert outcome(graph, Pictures(BeamFiles(), [], ""), bytes(changed)) in ("accepted", *REASONS)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", "unsupported_format"),
+        (b"\xff", "unsupported_format"),
+        (b"<html><body>404 Not Found</body></html>", "unsupported_format"),
+        (b"%PDF-1.7\n", "unsupported_format"),
+        (b"\0\0\0\x1cftypavif", "unsupported_format"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "unsupported_format"),
+        (bytes(1 << 20), "unsupported_format"),
+        (bytes((1 << 20) + 1), "too_large"),
+        (PNG + chunk(b"IHDR", HUGE) + BODY, "too_many_pixels"),
+        (b"GIF89a" + b"\xff" * 4, "too_many_pixels"),
+        (more_scans(saved(progressive=True), 500), "too_slow"),
+        (more_scans(by_component(0xC0), 500), "too_slow"),
+        (saved() + saved(), "accepted"),
+        (saved()[:-2] + saved(), "undecodable_image"),
+        (saved() + bytes(5_000), "accepted"),
+        (saved().replace(b"\xff\xdb", b"\xff\xfe\xff\xff" + bytes(65_533) + b"\xff\xdb", 1), "accepted"),
+        (bmp(bytes(84 * 18), -(2**31), 27, 24), "too_many_pixels"),
+        (bmp(b"", 18, -27, 24), "unsupported_format"),
+    ],
+)
+def test_the_reason_of_what_is_known_to_be_hostile(
+    graph: Graph, pictures: Pictures, data: bytes, expected: str
+) -> None:
+    assert outcome(graph, pictures, data) == expected
+
+
+@pytest.mark.parametrize("name", [b"zTXt", b"iTXt", b"iCCP"])
+def test_a_bomb_beside_the_pixels_is_not_blown_up(graph: Graph, pictures: Pictures, name: bytes) -> None:
+    head = {b"zTXt": b"k\0\0", b"iTXt": b"k\0\1\0\0\0", b"iCCP": b"k\0\0"}[name]
+    good = saved(form="PNG")
+    data = good[:AFTER_HEAD] + chunk(name, head + BOMB) + good[AFTER_HEAD:]
+    before = peak()
+    assert outcome(graph, pictures, data) == "accepted"
+    assert peak() - before < 15_000_000
+
+
+def test_more_pixels_than_the_header_says_are_left(graph: Graph, pictures: Pictures) -> None:
+    good = saved(form="PNG")
+    start = good.index(b"IDAT") - 4
+    data = good[:start] + chunk(b"IDAT", BOMB) + chunk(b"IEND", b"")
+    before = peak()
+    assert outcome(graph, pictures, data) in ("accepted", "undecodable_image")
+    assert peak() - before < 15_000_000
+
+
+def peak() -> int:
+    """The peak resident memory in bytes, and the peak begins anew."""
+    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    Path("/proc/self/clear_refs").write_text("5")
+    return int(found[1]) * 1024 if found else 0
+
+
+def test_what_is_no_file_is_unreadable_and_nobody_waits_for_it(pictures: Pictures, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "folder.jpg").mkdir()
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    (tmp_path / "zero.jpg").symlink_to("/dev/zero")
+    for name in ("pipe.jpg", "folder.jpg", "loop.jpg", "zero.jpg", "none.jpg", "x" * 300):
+        with pytest.raises(ImageError, match=r"the file .*: ") as error:
+            pictures.load(0, to_file(name), OPTIONS)
+        assert error.value.reason == "unreadable"
+
+
+def test_a_file_of_gigabytes_is_not_read(pictures: Pictures, tmp_path: Path) -> None:
+    with open(tmp_path / "large.jpg", "wb") as file:
+        file.write(saved())
+        file.truncate(200 << 30)
+    for reference in (to_file("large.jpg"), to_piece("large.jpg", 0, 100 << 30)):
+        with pytest.raises(ImageError, match=r"bytes; max_bytes allows 1,048,576") as error:
+            pictures.load(0, reference, OPTIONS)
+        assert error.value.reason == "too_large"
+    with pytest.raises(ImageError, match="max_bytes allows 67,108,864"):
+        pictures.read(0, to_file("large.jpg"))
+
+
+def test_a_large_picture_with_alpha_is_laid_on_its_background_by_bands(graph: Graph) -> None:
+    keys = options(fit="none", size=None, max_pixels=10_000_000)
+    rgba = np.kron(np.asarray(ALPHA)[:17], np.ones((120, 100, 1), np.uint8))  # 5.5 million pixels
+    data = saved(Picture.fromarray(rgba), "PNG", compress_level=1)
+    got = tf.io.decode_png(stored_picture(tf.constant(data), keys)[""]).numpy()
+    alpha, behind = rgba[..., 3:].astype(np.int32), np.array(keys["background"])
+    expected = (rgba[..., :3] * alpha + behind * (255 - alpha) + 127) // 255
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_the_name_says_nothing(graph: Graph, pictures: Pictures) -> None:
+    Path(pictures.roots[0], "x.jpg").write_bytes(FORMATS["tiff"])
+    loaded = pictures.load(0, to_file("x.jpg"), OPTIONS)
+    assert loaded.transcoded == "TIFF"
+    np.testing.assert_array_equal(opened(loaded.data), PIXELS)

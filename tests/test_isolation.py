@@ -1,0 +1,124 @@
+"""A decoder that crashes, hangs, or eats memory costs one picture; the others are what they are without it."""
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipeline.isolation import Isolation, IsolationError
+from pipeline.transcode import UndecodableError, decodable
+from tests.hostile_decoder import CRASH, EAT, HANG, QUIT, SPIN
+from tests.pictures import animated, saved, turned
+from transforms.image_header import ImageError
+
+DECODER = "tests.hostile_decoder:decode"
+OPTIONS = {"max_pixels": 1_000}
+GOOD = [saved(), saved(progressive=True), saved(form="PNG"), saved(form="WEBP"), saved(form="BMP"), animated("GIF")]
+GOOD += [turned("TIFF", 6), saved()[:-200], saved(form="PNG")[:-80]]
+
+
+@pytest.fixture(scope="module")
+def isolation() -> Iterator[Isolation]:
+    made = Isolation(DECODER, seconds=1, wall=4)
+    yield made
+    made.close()
+
+
+def bad(what: bytes) -> bytes:
+    return saved(comment=what)
+
+
+def test_a_picture_is_what_it_is_without(isolation: Isolation) -> None:
+    for data in GOOD:
+        assert isolation.decodable(data, OPTIONS) == decodable(data, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "message"),
+    [
+        (bad(CRASH), "undecodable_image", r"the JPEG made its decoder crash \(SIGSEGV\)"),
+        (bad(QUIT), "undecodable_image", r"the JPEG made its decoder crash \(status 3\)"),
+        (bad(EAT), "undecodable_image", "the JPEG takes too much memory"),
+        (bad(HANG), "too_slow", "the JPEG was not decoded in 1 s"),
+        (bad(SPIN), "too_slow", "the JPEG was not decoded in 1 s"),
+        (b"no picture", "unsupported_format", "no image"),
+        (animated("GIF")[:60], "undecodable_image", "the GIF is cut off"),
+        (animated("GIF").replace(b"\x1b\0\x12\0", b"\xff\0\xff\0"), "too_many_pixels", "255 x 255"),
+    ],
+)
+def test_what_is_lost_is_one_picture(isolation: Isolation, data: bytes, reason: str, message: str) -> None:
+    with pytest.raises(ImageError, match=message) as error:
+        isolation.decodable(data, OPTIONS)
+    assert error.value.reason == reason
+    assert isinstance(error.value, UndecodableError) == (reason == "undecodable_image")  # which is tried again
+    assert isolation.decodable(saved(), OPTIONS) == saved()
+
+
+def test_a_decoder_that_died_has_a_successor_at_once(isolation: Isolation) -> None:
+    isolation.decodable(saved(), OPTIONS)
+    started = time.monotonic()
+    for _ in range(5):
+        with pytest.raises(UndecodableError):
+            isolation.decodable(bad(CRASH), OPTIONS)
+    assert time.monotonic() - started < 5
+
+
+def test_threads_have_decoders_of_their_own(isolation: Isolation) -> None:
+    def one(number: int) -> str | bytes:
+        try:
+            return isolation.decodable(bad(CRASH) if number % 5 == 0 else saved(), OPTIONS)
+        except UndecodableError:
+            return "crashed"
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(one, range(40)))
+    assert found == ["crashed" if number % 5 == 0 else saved() for number in range(40)]
+
+
+@pytest.mark.slow
+def test_the_processes_end_with_it_and_have_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", "secret")
+    before = set(psutil.Process().children(recursive=True))
+    isolation = Isolation(DECODER)
+    isolation.decodable(saved(), OPTIONS)
+    started = [one for one in psutil.Process().children(recursive=True) if one not in before]
+    assert len(started) == 2
+    assert not any("CANARY" in one.environ() for one in started)
+    isolation.close()
+    assert psutil.wait_procs(started, timeout=20)[1] == []
+
+
+@pytest.mark.slow
+def test_a_decoder_that_does_not_start_is_said() -> None:
+    with pytest.raises(IsolationError, match="does not start"):
+        Isolation("tests.no_such_module:decode").decodable(saved(), OPTIONS)
+
+
+SPEC = """
+name: hostile
+source: {{format: jsonl, path: {folder}/rows.jsonl}}
+splits: {{train: 100}}
+rejects: {{max_share: 0.5}}
+features: {{image: {{kind: image, size: 8, normalize: dataset}}}}
+"""
+
+
+@pytest.mark.slow
+def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline.build import RunOptions, build
+    from pipeline.spec import parse_spec
+
+    pictures = [saved(), bad(CRASH), animated("GIF"), bad(HANG), saved(form="PNG")]
+    for number, data in enumerate(pictures):
+        (tmp_path / f"{number}.jpg").write_bytes(data)
+    rows = "".join(json.dumps({"image": f"{number}.jpg"}) + "\n" for number in range(len(pictures)))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    spec = parse_spec(SPEC.format(folder=tmp_path))
+    monkeypatch.setattr("pipeline.images.shared_isolation", lambda: Isolation(DECODER, seconds=1, wall=4))
+    manifest = build(spec, str(tmp_path / "out"), RunOptions(isolated=True)).manifest
+    assert manifest.rows["written"] == 3
+    assert manifest.rejects["by_reason"] == {"too_slow": 1, "undecodable_image": 1}

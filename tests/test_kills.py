@@ -1,0 +1,308 @@
+"""`kill -9` at every step of a build, and at any moment: the same build goes on, and its result is the same.
+
+Children are forked from a process that has loaded Beam and TensorFlow already, so a build takes seconds. Nothing in the
+product knows of these tests: a child replaces a function by one that kills it.
+"""
+
+import hashlib
+import importlib
+import json
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.manifest import Manifest, read_latest, read_manifest, version_folder
+from pipeline.reader import open_dataset
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+CHILDREN = multiprocessing.get_context("forkserver")
+CHILDREN.set_forkserver_preload(["pipeline.build", "tests.test_kills"])
+ROWS = 240
+SHARDS = 5
+LOOK_SECONDS = 0.7
+SPEC = """
+name: kills
+source: {format: jsonl, path: FOLDER/rows.jsonl}
+key: id
+splits: {train: 80, test: 20}
+shards: {train: 4, test: 1}
+label: label
+rejects: {max_share: 0.5, max_share_per_file: 0.5}
+features:
+  number: {kind: number}
+  text: {kind: text, vocabulary: 20}
+  pieces: {kind: text, column: text, tokenizer: sentencepiece, vocabulary: 40}
+  label: {kind: category}
+"""
+NO_STABLE_BYTES = ("dataset.json", "saved_model.pb", "fingerprint.pb")
+"""TensorFlow's own files differ from one build to the next; the manifest holds the time."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The last call of a process: of `what` in a module, the so-and-so-many-th."""
+
+    module: str
+    what: str
+    call: int = 1
+    when: str = "before"
+    """`before` the call, `after` it, or when a shard's call is `half` done."""
+    argument: str = ""
+    """What is in one of the arguments, for a call to be counted."""
+
+
+STEPS = {
+    "reading": Step("pipeline.reading", "write_report"),
+    "first pass": Step("pipeline.preparation", "trained_models"),
+    "analysis": Step("pipeline.analysis", "sync_tree"),
+    "analysis reported": Step("pipeline.analysis", "write_report", when="after"),
+    "shard: opened": Step("pipeline.tfrecord", "ShardWriter.__enter__", 2, "after"),
+    "shard: half written": Step("pipeline.tfrecord", "ShardWriter.write", 2, "half"),
+    "shard: index renamed": Step("pipeline.tfrecord", "write_atomically", 2, "after"),
+    "shard: renamed": Step("pipeline.shards", "write_report", 2),
+    "shard: reported": Step("pipeline.shards", "write_report", 2, "after"),
+    "publishing: serving": Step("pipeline.build", "export_serving", when="after"),
+    "publishing: assembling": Step("pipeline.publish", "_list_shards", when="after"),
+    "publishing: export copied": Step("pipeline.publish", "shutil.copytree", when="after"),
+    "publishing: manifest written": Step(
+        "pipeline.output.stores.posix", "_replace", when="after", argument="dataset.json"
+    ),
+    "publishing: version renamed": Step(
+        "pipeline.output.stores.posix", "os.rename", when="after", argument="/versions/"
+    ),
+    "publishing: before LATEST": Step("pipeline.output.stores.posix", "_replace", argument="LATEST"),
+    "publishing: after LATEST": Step("pipeline.output.stores.posix", "_replace", when="after", argument="LATEST"),
+    "publishing: before the sweep": Step("pipeline.build", "runs.remove"),
+}
+RANDOM = [f"random moment {number}" for number in range(10)]
+PUBLISHED = list(STEPS)[-4:]
+"""Steps after which the new version is there, and nothing has to be built."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a build that was killed, and of the next."""
+
+    exit_codes: tuple[int | None, int | None]
+    looks: int
+    """How often the live version was opened and a batch of it read while the builds ran."""
+    notes: list[str]
+    """What the second build said."""
+    jobs: int
+    """How many jobs it ran."""
+    files: dict[str, str]
+    """The files of the version that was built, with digests of those that are stable."""
+    manifest: Manifest
+    entries: list[str]
+    """What lies in the output."""
+
+
+def write_rows(folder: Path, rows: int) -> None:
+    lines = [
+        {"id": f"row-{row}", "number": row / 8, "text": f"word{row % 37} and more of them", "label": "ab"[row % 2]}
+        for row in range(rows)
+    ]
+    lines += [lines[3] | {"text": "again"}, lines[5] | {"id": "bad", "number": "heavy"}]
+    folder.mkdir(exist_ok=True)
+    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def build_in_child(folder: Path, step: Step | None) -> None:
+    """Builds; leaves what was said in `told.json`. With a step, the process dies there."""
+    log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    build = importlib.import_module("pipeline.build")
+    spec = importlib.import_module("pipeline.spec").parse_spec(SPEC.replace("FOLDER", str(folder)))
+    notes: list[str] = []
+    jobs = count_calls(build, "run_job")
+    if step is not None:
+        arm(step)
+    (folder / "begun").touch()
+    build.build(spec, str(folder / "out"), build.RunOptions(chunk_bytes=4096), build.Listener(on_note=notes.append))
+    (folder / "told.json").write_text(json.dumps([notes, len(jobs)]))
+    print("CPU seconds:", time.process_time())
+    os._exit(0)
+
+
+def count_calls(module: Any, name: str) -> list[None]:
+    calls, real = list[None](), getattr(module, name)
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(None)
+        return real(*arguments)
+
+    setattr(module, name, counted)
+    return calls
+
+
+def arm(step: Step) -> None:
+    """Makes the step's call deadly."""
+    owner: Any = importlib.import_module(step.module)
+    *path, name = step.what.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    real, calls = getattr(owner, name), list[None]()
+
+    def deadly(*arguments: Any, **named: Any) -> Any:
+        if any(step.argument in str(one) for one in arguments):
+            calls.append(None)
+        if len(calls) != step.call:
+            return real(*arguments, **named)
+        if step.when == "after":
+            real(*arguments, **named)
+        if step.when == "half":
+            writer, records = arguments
+            writer._file.write(b"".join(records)[:100])
+            writer._file.flush()
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(owner, name, deadly)
+
+
+def run_child(folder: Path, step: Step | None = None, seconds: float | None = None) -> tuple[int | None, int]:
+    """Runs a build, reads what is live meanwhile, kills it after so many seconds; gives its exit code and the looks."""
+    (folder / "begun").unlink(missing_ok=True)
+    is_live = (folder / "out/LATEST").exists()
+    child = CHILDREN.Process(target=build_in_child, args=(folder, step))
+    child.start()
+    looks, looked, started = 0, 0.0, None
+    while child.is_alive():
+        if started is None and (folder / "begun").exists():
+            started = time.monotonic()
+        if seconds is not None and started is not None and time.monotonic() - started >= seconds:
+            child.kill()
+        if is_live and time.monotonic() - looked > LOOK_SECONDS:
+            read_live(folder / "out")
+            looks, looked = looks + 1, time.monotonic()
+        child.join(0.03)
+    return child.exitcode, looks
+
+
+def read_live(output: Path) -> str:
+    dataset = open_dataset(output)
+    features, _ = next(iter(dataset.evaluation_input("train", batch_size=4).as_numpy()))
+    assert len(features["number"]) == 4
+    return dataset.version
+
+
+def outcome(folder: Path, exit_codes: tuple[int | None, int | None], looks: int) -> Outcome:
+    notes, jobs = json.loads((folder / "told.json").read_text())
+    manifest = read_manifest(version_folder(folder / "out", read_latest(folder / "out").version))
+    version = folder / "out" / "versions" / manifest.version
+    files = {str(path.relative_to(version)): digest(path) for path in version.rglob("*") if path.is_file()}
+    entries = sorted(path.name for path in (folder / "out").iterdir())
+    return Outcome(exit_codes, looks, notes, jobs, files, manifest, entries)
+
+
+def described(manifest: Manifest) -> dict[str, Any]:
+    """What a manifest says of the dataset, and not of its publishing and the folder of its inputs."""
+    said = json.loads(manifest.to_text())
+    of_this_one = {"version", "build_key", "sequence", "files", "provenance"}
+    return {name: said[name] for name in said.keys() - of_this_one}
+
+
+def digest(path: Path) -> str:
+    return "" if path.name in NO_STABLE_BYTES else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inputs, and a dataset of one row less that was built before."""
+    folder = tmp_path_factory.mktemp("old")
+    write_rows(folder, ROWS - 1)
+    exit_code = run_child(folder)[0]
+    assert exit_code == 0, (folder / "log.txt").read_text()
+    write_rows(folder, ROWS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def undisturbed(old: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, float]:
+    """The build that nobody kills, and how many seconds it took."""
+    folder = shutil.copytree(old, tmp_path_factory.mktemp("undisturbed") / "run")
+    started = time.monotonic()
+    exit_code, looks = run_child(folder)
+    return outcome(folder, (None, exit_code), looks), time.monotonic() - started
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    old: Path, undisturbed: tuple[Outcome, float], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Outcome | Exception]]:
+    """Every kill, each in a copy of the old dataset, two at a time."""
+    moments, seconds = random.Random(7), undisturbed[1]
+
+    def killed(name: str, moment: float | None) -> Outcome | Exception:
+        folder = shutil.copytree(old, tmp_path_factory.mktemp("kill") / "run")
+        try:
+            first, looks = run_child(folder, STEPS.get(name), moment)
+            second, more_looks = run_child(folder)
+            return outcome(folder, (first, second), looks + more_looks)
+        except Exception as error:
+            return error
+
+    plan = {name: None for name in STEPS} | {name: moments.uniform(0, 0.9) * seconds for name in RANDOM}
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(plan, pool.map(killed, plan, plan.values()), strict=True))
+    yield found
+    survived = [name for name, one in found.items() if isinstance(one, Outcome) and one.exit_codes[1] == 0]
+    print(f"\nkills survived: {len(survived)} of {len(found)}")
+
+
+def survivor(outcomes: dict[str, Outcome | Exception], name: str) -> Outcome:
+    found = outcomes[name]
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+@pytest.mark.parametrize("name", [*STEPS, *RANDOM])
+def test_the_same_build_again_gives_the_same_bytes(
+    name: str, outcomes: dict[str, Outcome | Exception], undisturbed: tuple[Outcome, float]
+) -> None:
+    found, expected = survivor(outcomes, name), undisturbed[0]
+    assert found.exit_codes == (-signal.SIGKILL, 0)
+    assert found.files == expected.files
+    assert described(found.manifest) == described(expected.manifest)
+    assert found.manifest.rows["read"] == ROWS + 2
+    assert found.entries == ["LATEST", "versions"]
+    assert found.looks > 1
+
+
+@pytest.mark.parametrize("name", list(STEPS)[4:-4])
+def test_the_analysis_and_at_least_a_shard_are_kept(name: str, outcomes: dict[str, Outcome | Exception]) -> None:
+    found = survivor(outcomes, name)
+    (note,) = found.notes
+    kept = re.fullmatch(rf"going on with an earlier build: the analysis and (\d) of {SHARDS} shards are kept", note)
+    assert kept
+    finished = {"shard: reported": 2}.get(name, 1) if name.startswith("shard") else SHARDS
+    assert int(kept[1]) == finished
+    assert found.jobs == (0 if finished == SHARDS else 1)
+
+
+def test_the_analysis_is_kept_before_the_first_shard(outcomes: dict[str, Outcome | Exception]) -> None:
+    (note,) = survivor(outcomes, "analysis reported").notes
+    assert "the analysis and 0 of 5 shards" in note
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_what_was_published_is_not_built_again(name: str, outcomes: dict[str, Outcome | Exception]) -> None:
+    found = survivor(outcomes, name)
+    assert (found.notes, found.jobs) == ([], 0)
+
+
+def test_an_undisturbed_build_says_nothing_of_earlier_ones(undisturbed: tuple[Outcome, float]) -> None:
+    assert (undisturbed[0].notes, undisturbed[0].jobs) == ([], 1)
+    assert undisturbed[0].manifest.rejects["by_reason"] == {"duplicate_key": 1, "wrong_type": 1}

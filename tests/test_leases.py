@@ -1,0 +1,280 @@
+"""Leases: one holder at a time, the dead are known at once or after a while, and who lost a lease is told."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.output import leases
+from pipeline.output.leases import Holder, LeaseLostError, census, hold, is_alive, take, take_over, this_process
+from pipeline.output.stores import Content, OutputError, Store, open_store
+from tests import emulators
+
+NAME = "4f1c9a2e00000000"
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(leases, "POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return open_store(str(tmp_path / "out"))
+
+
+def put(store: Store, holder: Holder, name: str = NAME) -> None:
+    found = store.read(f".leases/{name}.json")
+    store.write_if(f".leases/{name}.json", json.dumps(asdict(holder)).encode(), found.tag if found else None)
+
+
+def foreign(**changes: Any) -> Holder:
+    return replace(this_process(), host="elsewhere", process=1, token="theirs", since="yesterday", **changes)
+
+
+@pytest.fixture
+def beating(store: Store) -> Iterator[None]:
+    """A process on another host that holds the lease and lives; its clock is a year ahead."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        number = 0
+        while not ended.wait(0.05):
+            number += 1
+            put(store, foreign(beat=number))
+
+    put(store, foreign())
+    thread = threading.Thread(target=beat)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
+
+
+def test_a_lease_says_who_holds_it_and_goes_with_its_holder(store: Store) -> None:
+    with hold(store, NAME) as lease:
+        lease.check()
+        found = json.loads((Path(store.url) / f".leases/{NAME}.json").read_bytes())
+        assert found["process"] == os.getpid()
+        assert found["host"] in str(leases.holders(store)[NAME])
+        assert is_alive(store, NAME)
+    assert os.listdir(store.url) == []
+    assert not is_alive(store, NAME)
+
+
+def test_it_goes_after_an_error_too(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), hold(store, NAME):
+        raise ZeroDivisionError
+    assert os.listdir(store.url) == []
+
+
+def test_it_beats(store: Store) -> None:
+    with hold(store, NAME) as lease:
+        time.sleep(0.3)
+        assert leases.holders(store)[NAME].beat > 1
+        lease.check()
+
+
+def test_a_living_process_is_waited_for_and_named_once(store: Store) -> None:
+    told: list[str] = []
+    first = take(store, NAME)
+    threading.Timer(0.3, first.release).start()
+    with hold(store, NAME, on_wait=lambda holder: told.append(str(holder))) as lease:
+        lease.check()
+    (line,) = told
+    assert line.startswith(f"process {os.getpid()} on ")
+    assert ", since 20" in line
+
+
+def _hold(output: str, ready: Event) -> None:
+    take(open_store(output), NAME)
+    ready.set()
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("reaped", [True, False])
+def test_a_killed_holder_is_known_at_once(store: Store, reaped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 1000)
+    ready = FORK.Event()
+    process = FORK.Process(target=_hold, args=(store.url, ready))
+    process.start()
+    assert ready.wait(10)
+    assert is_alive(store, NAME)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    if reaped:
+        process.join()
+    else:
+        time.sleep(0.2)  # a zombie of the kernel: dead, but not yet waited for
+    assert not is_alive(store, NAME)
+    with hold(store, NAME, on_wait=lambda holder: pytest.fail(f"waits for {holder}")) as lease:
+        lease.check()
+    process.join()
+
+
+@pytest.mark.parametrize(
+    ("holder", "dead"),
+    [
+        (lambda me: me, False),
+        (lambda me: replace(me, process=2**22 + 1), True),  # beyond the largest number of a process
+        (lambda me: replace(me, started="1"), True),  # the number was given again
+        (lambda me: replace(me, started="1", host="elsewhere"), False),
+        (lambda me: replace(me, started="1", boot="another boot"), False),
+        (lambda me: replace(me, started="1", boot=me.boot.replace("pid:[", "pid:[1")), False),  # a container
+        (lambda me: replace(me, boot=""), False),
+        (lambda me: replace(me, process="../self"), False),
+    ],
+)
+def test_who_is_known_to_be_dead(holder: Callable[[Holder], Holder], dead: bool) -> None:
+    read = leases._holder(Content(leases._text(holder(this_process())), "tag"))
+    assert read is not None
+    assert read.is_dead() is dead
+
+
+def test_another_host_is_waited_for_until_its_beat_stops(store: Store) -> None:
+    put(store, foreign())
+    told: list[str] = []
+    begun = time.monotonic()
+    with hold(store, NAME, on_wait=lambda holder: told.append(str(holder))):
+        assert time.monotonic() - begun >= 1.0
+    assert told == ["process 1 on elsewhere, since yesterday"]
+
+
+@pytest.mark.usefixtures("beating")
+def test_another_host_that_beats_is_alive_whatever_the_clocks(store: Store) -> None:
+    assert is_alive(store, NAME)
+    taken = threading.Event()
+    thread = threading.Thread(target=lambda: (take(store, NAME), taken.set()), daemon=True)
+    thread.start()
+    assert not taken.wait(2.0)  # twice the patience
+    put(store, this_process())
+
+
+def test_clocks_are_never_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(store, foreign())
+    monkeypatch.setattr(time, "time", lambda: pytest.fail("asks for the time of day"))
+    with hold(store, NAME) as lease:
+        lease.check()
+
+
+@pytest.mark.parametrize("text", ["{half", "[]", "3", '{"host": 1}'])
+def test_a_lease_that_nobody_can_read_is_waited_for(store: Store, text: str) -> None:
+    store.write_if(f".leases/{NAME}.json", text.encode(), None)
+    told: list[str] = []
+    with hold(store, NAME, on_wait=lambda holder: told.append(str(holder))) as lease:
+        lease.check()
+    assert told == ["somebody unknown"]
+
+
+def test_who_comes_back_after_a_long_silence_is_fenced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "BEAT_SECONDS", 1000)
+        zombie = take(store, NAME)
+    put(store, foreign())  # has taken it over
+    with pytest.raises(LeaseLostError, match="silent for so long that process 1 on elsewhere.* took its work over"):
+        zombie.check()
+    zombie._ended.set()
+    zombie.release()
+    assert leases.holders(store)[NAME].token == "theirs"
+
+
+def test_a_beat_never_takes_a_lease_back(store: Store) -> None:
+    zombie = take(store, NAME)
+    (Path(store.url) / f".leases/{NAME}.json").write_text(json.dumps(asdict(foreign())))
+    time.sleep(0.3)
+    assert leases.holders(store)[NAME].token == "theirs"
+    zombie.release()
+    assert leases.holders(store)[NAME].token == "theirs"
+
+
+def test_an_output_that_is_gone_is_a_lost_lease(store: Store, tmp_path: Path) -> None:
+    with hold(store, NAME) as lease:
+        os.rename(store.url, tmp_path / "gone")
+        with pytest.raises(LeaseLostError, match="is gone: nothing was published"):
+            lease.check()
+        time.sleep(0.2)
+        assert not Path(store.url).exists()
+
+
+def test_a_store_that_is_away_for_a_moment_costs_no_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with hold(store, NAME) as lease:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "write_if", _away)
+            time.sleep(0.2)
+        before = leases.holders(store)[NAME].beat
+        time.sleep(0.3)
+        assert leases.holders(store)[NAME].beat > before
+        lease.check()
+
+
+def _away(*_: Any) -> str:
+    raise OutputError("the network is away")
+
+
+def test_of_two_who_take_over_one_wins(store: Store) -> None:
+    dead = foreign()
+    put(store, dead)
+    first, second = take_over(store, NAME, dead), take_over(store, NAME, dead)
+    assert first is not None
+    assert second is None
+    first.release()
+
+
+def test_the_living_and_the_dead_are_told_apart_together(store: Store) -> None:
+    waited: list[str] = []
+    mine = take(store, "mine")
+    put(store, foreign(), "silent")
+    put(store, replace(this_process(), process=2**22 + 1), "killed")
+    begun = time.monotonic()
+    living, dead = census(store, on_wait=lambda holder: waited.append(holder.host))
+    assert (set(living), set(dead)) == ({"mine"}, {"silent", "killed"})
+    assert time.monotonic() - begun < 1.9  # and not one after another
+    assert waited == ["elsewhere"]
+    assert set(leases.holders(store)) == {"mine", "silent", "killed"}
+    mine.release()
+
+
+def test_many_who_want_one_have_it_one_after_another(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = (
+        "import sys\nfrom pipeline.output.leases import hold\nfrom pipeline.output.stores import open_store\n"
+        "with hold(open_store(sys.argv[1]), 'x'), open(sys.argv[2], 'a') as log:\n"
+        "    print('begin', file=log, flush=True)\n    print('end', file=log, flush=True)\n"
+    )
+    command = [sys.executable, "-c", program, store.url, str(log)]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert log.read_text().split() == ["begin", "end"] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", [emulators.s3, lambda: emulators.gcs(conditions=True)], ids=["s3", "gcs"])
+def test_on_object_stores(start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.2)
+    with start() as url:
+        store = open_store(url)
+        put(store, foreign())
+        told: list[str] = []
+        with hold(store, NAME, on_wait=lambda holder: told.append(holder.host)) as lease:
+            lease.check()
+            time.sleep(0.5)
+            assert leases.holders(store)[NAME].beat > 0
+            put(store, foreign())
+            with pytest.raises(LeaseLostError):
+                lease.check()
+        assert told == ["elsewhere"]
+        assert leases.holders(store)[NAME].token == "theirs"

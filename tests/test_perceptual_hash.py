@@ -1,0 +1,145 @@
+"""Copies of a picture look like it, other pictures do not; flat and hostile ones have no look."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image, ImageEnhance
+
+from pipeline.duplicates.clusters import COLOUR_DISTANCE
+from pipeline.duplicates.options import DISTANCE
+from pipeline.duplicates.perceptual_hash import NONE, Look, look, look_bytes
+from tests.pictures import photo, saved
+
+MAX_PIXELS = 1_000_000
+ORIENTATION = 0x0112
+
+
+def seen(picture: Image.Image, form: str = "PNG", **options: object) -> Look:
+    found = look(saved(picture, form, **options), MAX_PIXELS)
+    assert found is not None
+    return found
+
+
+def distances(one: Look, other: Look) -> tuple[int, int]:
+    """How many bits of the shapes differ, and how far the colours are apart."""
+    pairs = zip(one.colours.to_bytes(8, "little"), other.colours.to_bytes(8, "little"), strict=True)
+    return (one.shape ^ other.shape).bit_count(), max(abs(a - b) for a, b in pairs)
+
+
+def alike(one: Look, other: Look) -> bool:
+    bits, colours = distances(one, other)
+    return bits <= DISTANCE and colours <= COLOUR_DISTANCE
+
+
+COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
+    "half": lambda picture: picture.resize((80, 60)),
+    "thrice": lambda picture: picture.resize((480, 360)),
+    "another shape": lambda picture: picture.resize((100, 120)),
+    "brighter": lambda picture: ImageEnhance.Brightness(picture).enhance(1.1),
+    "darker": lambda picture: ImageEnhance.Brightness(picture).enhance(0.85),
+    "more contrast": lambda picture: ImageEnhance.Contrast(picture).enhance(1.15),
+    "cropped": lambda picture: picture.crop((2, 1, 159, 119)),
+    "CMYK": lambda picture: picture.convert("CMYK"),
+    "256 colours": lambda picture: picture.quantize(256),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_a_copy_looks_like_its_original(copy: str) -> None:
+    form = "TIFF" if copy == "CMYK" else "PNG"
+    missed = [seed for seed in range(16) if not alike(seen(photo(seed)), seen(COPIES[copy](photo(seed)), form))]
+    assert len(missed) <= 1, missed
+
+
+@pytest.mark.parametrize("form", ["JPEG", "WEBP", "TIFF", "BMP", "GIF"])
+def test_the_format_does_not_matter(form: str) -> None:
+    for seed in range(5):
+        assert alike(seen(photo(seed)), seen(photo(seed), form))
+
+
+def test_other_pictures_look_different() -> None:
+    looks = [seen(photo(seed)) for seed in range(80)]
+    bits = [distances(one, other)[0] for place, one in enumerate(looks) for other in looks[:place]]
+    assert min(bits) > DISTANCE
+
+
+def test_one_drawing_in_two_colours_is_two_pictures() -> None:
+    heart = np.asarray(photo(3).convert("L"))
+    red = Image.merge("RGB", [Image.fromarray(heart), *[Image.fromarray(heart // 4)] * 2])
+    blue = Image.merge("RGB", red.split()[::-1])
+    bits, colours = distances(seen(red), seen(blue))
+    assert colours > COLOUR_DISTANCE
+    assert not alike(seen(red), seen(blue)), bits
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_picture_is_upright_before_it_is_looked_at(turn: int) -> None:
+    back = {2: 0, 3: 3, 4: 1, 5: 5, 6: 2, 7: 6, 8: 4}  # Pillow's operations that undo what EXIF asks for
+    exif = Image.Exif()
+    exif[ORIENTATION] = turn
+    turned = photo(1) if turn == 1 else photo(1).transpose(Image.Transpose(back[turn]))
+    assert distances(seen(photo(1)), seen(turned, exif=exif))[0] <= 2
+
+
+def test_transparent_pixels_lie_on_grey() -> None:
+    clear = photo(2).convert("RGBA")
+    clear.putalpha(Image.fromarray(np.where(np.indices((120, 160))[1] < 80, 255, 0).astype(np.uint8)))
+    behind = Image.new("RGBA", clear.size, (128, 128, 128, 255))
+    behind.alpha_composite(clear)
+    assert distances(seen(clear), seen(behind.convert("RGB")))[0] <= 2
+
+
+def test_16_bits_look_like_8() -> None:
+    grey = photo(4).convert("L")
+    high = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+    assert alike(seen(grey), seen(high))
+
+
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        np.full((90, 90, 3), 255, np.uint8),
+        np.zeros((1, 1, 3), np.uint8),
+        np.tile(np.arange(200, dtype=np.uint8), (100, 1)),
+        np.random.default_rng(0).integers(250, 255, (800, 600), np.uint8),
+    ],
+    ids=["white", "one pixel", "gradient", "a scanned blank page"],
+)
+def test_a_flat_picture_has_no_look(pixels: np.ndarray) -> None:
+    assert look(saved(Image.fromarray(pixels), "PNG"), MAX_PIXELS) is None
+    assert look_bytes(saved(Image.fromarray(pixels), "JPEG"), MAX_PIXELS) == NONE
+
+
+def test_hostile_bytes_have_no_look_and_raise_nothing() -> None:
+    random = np.random.default_rng(1)
+    for form in ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP"):
+        data = saved(photo(1, (40, 30)), form)
+        assert look(data[: len(data) // 3], MAX_PIXELS) is None
+        for _ in range(15):
+            broken = bytearray(data)
+            broken[random.integers(len(data))] = random.integers(256)
+            look(bytes(broken), MAX_PIXELS)
+    assert look(b"", MAX_PIXELS) is None
+    assert look(b"no picture", MAX_PIXELS) is None
+
+
+def test_a_picture_of_too_many_pixels_is_not_decoded() -> None:
+    assert look(saved(photo(1), "PNG"), 160 * 120) is not None
+    assert look(saved(photo(1), "PNG"), 160 * 120 - 1) is None
+
+
+def test_a_machine_without_memory_is_no_flat_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Image.Image, "resize", fail)
+    with pytest.raises(MemoryError):
+        look(saved(photo(1), "PNG"), MAX_PIXELS)
+
+
+def test_a_look_is_16_bytes() -> None:
+    data = saved(photo(1), "PNG")
+    found = look(data, MAX_PIXELS)
+    assert found is not None
+    assert look_bytes(data, MAX_PIXELS) == found.shape.to_bytes(8, "little") + found.colours.to_bytes(8, "little")

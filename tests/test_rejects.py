@@ -1,0 +1,339 @@
+"""What a reject tells and what it does not; what never is one: memory, the machine, a decoder that failed once."""
+
+import errno
+import io
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipeline.files import BeamFiles
+from pipeline.image_refs import inline
+from pipeline.images import Pictures, PixelMeter, surely
+from pipeline.plan import make_plan, make_work
+from pipeline.rejects.machine_faults import OutOfMemoryError, is_machine_fault
+from pipeline.rejects.payloads import MAX_CHARACTERS, pick_lines, with_payloads
+from pipeline.rejects.reasons import REASONS, Reject
+from pipeline.rejects.second_try import Gate, second_try
+from pipeline.results import Results
+from pipeline.rows import key_rows
+from pipeline.shards import Batch, ShardBuilder
+from pipeline.sources import inflate, text_rows
+from pipeline.sources.encoded import EncodedFile
+from pipeline.sources.tar_members import Tar
+from pipeline.spec import parse_spec
+from pipeline.transcode import decodable
+from tests.pictures import options
+from transforms.image import ImageError
+from transforms.image_header import read_header
+
+OPTIONS = options()
+
+
+def picture(form: str) -> bytes:
+    file = io.BytesIO()
+    Image.effect_noise((9, 7), 90).convert("RGB").save(file, form)
+    return file.getvalue()
+
+
+GIF, PNG = picture("GIF"), picture("PNG")
+INVALID = tf.errors.InvalidArgumentError(None, None, "Invalid JPEG data or crop window")
+EXHAUSTED = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+
+class Failing:
+    """A function that raises some errors, one a call, before it works."""
+
+    def __init__(self, *errors: BaseException | None, function: Any = lambda: "done") -> None:
+        self._errors, self._function, self.calls = list(errors), function, 0
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        self.calls += 1
+        error = self._errors.pop(0) if self._errors else None
+        if error is not None:
+            raise error
+        return self._function(*given, **named)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (pa.ArrowMemoryError(), True),
+        (ImportError(), True),
+        *((OSError(number, "no"), True) for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EIO)),
+        (OSError("image file is truncated"), False),
+        (FileNotFoundError(errno.ENOENT, "no"), False),
+        (ValueError(), False),
+    ],
+)
+def test_what_is_the_machines_fault(error: Exception, expected: bool) -> None:
+    assert is_machine_fault(error) == expected
+
+
+def test_what_fails_once_is_done_again_and_what_fails_twice_is_believed() -> None:
+    once, twice = Failing(ValueError("a")), Failing(ValueError("a"), ValueError("b"))
+    assert second_try(once, (ValueError,)) == "done"
+    with pytest.raises(ValueError, match="b"):
+        second_try(twice, (ValueError,))
+    other = Failing(KeyError("a"))
+    with pytest.raises(KeyError):
+        second_try(other, (ValueError,))
+    assert (once.calls, twice.calls, other.calls) == (2, 2, 1)
+
+
+def test_the_second_time_nothing_else_is_under_way() -> None:
+    gate, running, most, alone = Gate(), Counter[str](), [0], list[int]()
+
+    def work(fails: bool) -> None:
+        tries = 0
+
+        def action() -> None:
+            nonlocal tries
+            tries += 1
+            running["now"] += 1
+            most[0] = max(most[0], running["now"])
+            time.sleep(0.002)
+            if tries == 2:
+                alone.append(running["now"])
+            running["now"] -= 1
+            if fails and tries == 1:
+                raise ValueError
+
+        for _ in range(5):
+            tries = 0
+            second_try(action, (ValueError,), gate)
+
+    threads = [threading.Thread(target=work, args=(number % 2 == 0,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=20)
+        assert not thread.is_alive()
+    assert alone == [1] * 15
+    assert most[0] > 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), EXHAUSTED, pa.ArrowMemoryError()])
+def test_memory_that_is_short_twice_ends_the_build(error: Exception) -> None:
+    assert surely(Failing(error), "do it") == "done"
+    with pytest.raises(OutOfMemoryError, match="memory was not enough to do it, even with nothing else under way"):
+        surely(Failing(error, error), "do it")
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), ImportError("no module"), OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "files")]
+)
+def test_pillow_without_memory_says_nothing_of_the_picture(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_header(GIF).in_graph is False
+    monkeypatch.setattr(Image, "open", Failing(error))
+    with pytest.raises(type(error)):
+        decodable(GIF, OPTIONS)
+
+
+def test_a_damaged_picture_is_one_all_the_same() -> None:
+    with pytest.raises(ImageError) as raised:
+        decodable(GIF[:40], OPTIONS)
+    assert raised.value.reason == "undecodable_image"
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
+def test_a_picture_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "open", Failing(error, function=Image.open))
+    assert Pictures(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).transcoded == "GIF"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "message"),
+    [
+        (MemoryError(), OutOfMemoryError, f"decode a picture of {len(GIF)} bytes"),
+        (OSError("out of memory when reading image file"), ImageError, "the GIF is cut off, damaged, or of a kind"),
+    ],
+)
+def test_what_fails_alone_too_is_believed(
+    error: Exception, expected: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Image, "open", Failing(error, error))
+    with pytest.raises(expected, match=message):
+        Pictures(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def meter() -> PixelMeter:
+    return PixelMeter(Pictures(BeamFiles(), [""], ""), OPTIONS, 1)
+
+
+@pytest.mark.parametrize(
+    ("errors", "is_measured"), [((), True), ((INVALID,), True), ((EXHAUSTED,), True), ((INVALID, INVALID), False)]
+)
+def test_statistics_leave_out_only_what_is_damaged_twice(
+    meter: PixelMeter, errors: tuple[Exception, ...], is_measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "_graph", Failing(*errors, function=meter._graph))
+    pixels, _, _ = meter.measure([0], [inline(PNG)])
+    assert (pixels[0] > 0) == is_measured
+
+
+def builder(transform: Any) -> tuple[ShardBuilder, Batch]:
+    """A builder with a graph of the test's own, and a batch of three rows."""
+    made = ShardBuilder.__new__(ShardBuilder)
+    work: Any = SimpleNamespace(rows=SimpleNamespace(features={"image": "picture"}))
+    meter: Any = SimpleNamespace(is_decodable=lambda data: data != b"bad")
+    vars(made).update(_work=work, _transform=transform, _images={"image": OPTIONS}, _meters={"image": meter})
+    rows = pa.table({"@key": [b"a", b"b", b"c"], "@chunk": [0, 0, 0], "@position": [4, 5, 6]})
+    return made, Batch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, looks={}, needs=0)
+
+
+def graph(*failures: Exception) -> Failing:
+    """A graph that fails so often, and then decodes all but what is bad."""
+
+    def decode(batch: Batch) -> None:
+        if b"bad" in batch.pictures["image"]:
+            raise INVALID
+
+    return Failing(*failures, function=decode)
+
+
+@pytest.mark.parametrize("failures", [(), (INVALID,), (EXHAUSTED,), (MemoryError(),)])
+def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(failures: tuple[Exception, ...]) -> None:
+    made, batch = builder(graph(*failures))
+    kept, (reject,) = made._drop_undecodable(batch)
+    assert kept.rows["@key"].to_pylist() == [b"a", b"c"]
+    assert (reject.reason, reject.key, reject.column) == ("undecodable_image", "b", "picture")
+    assert made._transform.calls == 4 + len(failures)  # the bad row twice
+
+
+def test_rows_are_not_rejected_because_memory_is_short() -> None:
+    made, batch = builder(graph(EXHAUSTED, EXHAUSTED))
+    with pytest.raises(OutOfMemoryError, match="send 3 rows through the transform graph"):
+        made._stored(batch)
+
+
+def test_a_tar_file_read_without_memory_is_not_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tarfile.TarFile.next", Failing(MemoryError()))
+    with pytest.raises(MemoryError):
+        list(Tar(io.BytesIO(bytes(10_240)), 10_240))
+
+
+def test_a_stream_inflated_without_memory_is_not_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = SimpleNamespace(eof=False, decompress=Failing(inflate.zlib.error("Error -4 while decompressing data")))
+    monkeypatch.setattr(inflate.zlib, "decompressobj", lambda _: stream)
+    with pytest.raises(MemoryError):
+        inflate.Inflated(io.BytesIO(b"data")).read()
+
+
+@pytest.mark.parametrize(
+    ("errors", "found"),
+    [
+        ((OSError("inflate failed"),), b"text"),  # a connection that was lost, for all we know
+        ((OSError("inflate failed"), OSError("inflate failed")), "its compressed data is damaged: inflate failed"),
+        ((OSError(errno.EMFILE, "Too many open files"),), None),
+        ((OSError(errno.EIO, "Input/output error"),), None),
+    ],
+)
+def test_a_text_is_unreadable_only_where_its_file_is(
+    tmp_path: Path, errors: tuple[OSError, ...], found: bytes | str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "a.txt.gz")
+    with pa.CompressedOutputStream(path, "gzip") as file:
+        file.write(b"text")
+    real = EncodedFile._raw
+    fail = Failing(*errors)
+
+    def raw(file: EncodedFile, size: int) -> bytes:
+        try:
+            fail()
+        except OSError as error:
+            raise OSError(error.errno or errno.EBADMSG, error.strerror or str(error)) from None
+        return real(file, size)
+
+    monkeypatch.setattr(EncodedFile, "_raw", raw)
+    if found is None:
+        with pytest.raises(OSError, match="Too many open files|Input/output error"):
+            text_rows._content(BeamFiles(), path, "utf-8")
+    else:
+        text = text_rows._content(BeamFiles(), path, "utf-8")
+        assert text == found if isinstance(found, bytes) else found in text.message
+
+
+@pytest.mark.parametrize(
+    ("data", "any_break", "expected"),
+    [
+        (b"a\nb\nc", False, {1: b"a", 3: b"c"}),
+        (b"a\r\nb\rc\n\nd", True, {1: b"a", 3: b"c"}),
+        (b"a\r\nb\rc\nd", False, {1: b"a\r", 3: b"d"}),
+        (b"a\n", True, {1: b"a"}),
+        (b"", True, {}),
+    ],
+)
+def test_lines_are_picked_by_their_numbers(data: bytes, any_break: bool, expected: dict[int, bytes]) -> None:
+    assert pick_lines(io.BytesIO(data), [1, 3], any_break=any_break) == expected
+
+
+def test_lines_are_picked_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"one\r\ntwo\r\n" + b"x" * 50 + b"\rfour"
+    for size in range(1, len(data)):
+        monkeypatch.setattr("pipeline.rejects.payloads.BLOCK_BYTES", size)
+        found = pick_lines(io.BytesIO(data), [2, 3, 4, 9], any_break=True)
+        assert found == {2: b"two", 3: b"x" * 50, 4: b"four"}
+
+
+def test_a_payload_is_the_line_cut_and_without_pictures(tmp_path: Path) -> None:
+    long = '{"n": "' + "é" * 20_000 + '"}'
+    lines = ['{"n": 1}', "\N{BELL}broken \N{SNOWMAN}", long, '{"n": "data:image/png;base64,aGlkZGVu+/="}', "caf\udce9"]
+    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
+    spec = parse_spec(
+        f"name: a\nsource: {{format: jsonl, path: {tmp_path}/a.jsonl}}\nfeatures: {{n: {{kind: number}}}}\n"
+    )
+    plan = make_plan(spec, BeamFiles())
+    rejects = [{"source": 0, "file": "a.jsonl", "line": line} for line in (2, 3, 4, 5)]
+    found = [one["payload"] for one in with_payloads(plan, BeamFiles(), rejects)]
+    assert found[0] == "\N{BELL}broken \N{SNOWMAN}"
+    assert found[1] == long[:MAX_CHARACTERS]
+    assert found[2:] == ['{"n": "data:image/png;base64,…"}', r"caf\xe9"]
+
+
+def test_rows_rejected_after_the_analysis_are_counted() -> None:
+    shards = {
+        0: {"split": "train", "rejected": 3},
+        1: {"split": "test", "rejected": 5},
+        2: {"split": "train", "rejected": 1},
+    }
+    for sees_rows, expected in ((True, 4), (False, 0)):
+        results: Any = SimpleNamespace(shards=shards, work=SimpleNamespace(sees_rows=lambda sees=sees_rows: sees))
+        assert Results.rejected_in_statistics.fget(results) == expected  # type: ignore[attr-defined]
+
+
+SECRET = "SECRET7"
+BAD_LINES = [
+    f'{{"n": "{SECRET}"}}', f'{{"n": ["{SECRET}"]}}', f'{{"n": {{"{SECRET}": 1}}}}', f'{{"n": {SECRET}}}', SECRET,
+    f'{{"n": 1, "n": "{SECRET}"}}', f'{{"n": 1, "l": "{SECRET}\\ud800"}}', f'{{"n": 1, "l": "{SECRET}"}}',
+    f'{{"n": 1, "l": "x", "p": "/etc/{SECRET}"}}', f'{{"n": 1, "l": "x", "p": "data:{SECRET}"}}',
+    f'{{"n": 1, "l": "x", "p": "data:;base64,{SECRET}!"}}', f'{{"n": "\\{SECRET}"}}', f'{{"n": "{SECRET}\x01"}}',
+]  # fmt: skip
+BAD_RECORDS = [f"{SECRET},x,a", f"1,{SECRET},a", f"1,x,/etc/{SECRET}", f"1,{SECRET}", f'"{SECRET}"x,1,a', f'"{SECRET}']
+
+
+def test_no_message_holds_a_value(tmp_path: Path) -> None:
+    good = '{"n": 1, "l": "x", "p": "a.png"}'
+    (tmp_path / "a.jsonl").write_text("\n".join([good, *BAD_LINES]))
+    (tmp_path / "b.csv").write_text("\n".join(["n,l,p", "1,x,a", *BAD_RECORDS]))
+    spec = parse_spec(
+        f"name: a\nsource: [{{format: jsonl, path: {tmp_path}/a.jsonl}}, {{format: csv, path: {tmp_path}/b.csv}}]\n"
+        "features: {n: {kind: number}, l: {kind: category, classes: [x]}, p: {kind: image, size: [4, 4]}}\nlabel: l\n"
+    )
+    plan, found = make_plan(spec, BeamFiles()), list[Reject]()
+    work = make_work(plan, "", BeamFiles(), inline=True, threads=1)
+    for chunk in plan.chunks:
+        for block in spec.source[chunk.source].read(chunk, BeamFiles(), work.rows.columns, work.rows.source_key):
+            found += key_rows(block, chunk, work.rows, work.layout)[1]
+    assert len(found) == len(BAD_LINES) + len(BAD_RECORDS)
+    assert [reject.message for reject in found if SECRET in reject.message] == []
+    assert {reject.reason for reject in found} <= REASONS.keys()

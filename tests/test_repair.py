@@ -1,0 +1,240 @@
+"""`recordmill verify --repair` and the comparison of raw rows with their records: on a version of a real build."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipeline.build import build
+from pipeline.manifest import read_manifest
+from pipeline.output.leases import hold
+from pipeline.output.stores import open_store
+from pipeline.spec import Spec, parse_spec
+from pipeline.tfrecord import frame
+from pipeline.verify.command import NO_PARITY, verify
+from pipeline.verify.repair import repair
+from pipeline.verify.report import Report
+from pipeline.verify.with_sources import with_sources
+from tests import published
+
+ROWS = 60
+SPEC = """
+name: tiny
+source: {{format: jsonl, path: {folder}}}
+key: id
+splits: {{train: 70, test: 30}}
+shards: {{train: 4, test: 32}}
+label: label
+rejects: {{max_share: 1}}
+features:
+  image: {{kind: image, size: 6}}
+  original: {{kind: image, column: image, size: 6, store: original}}
+  text: {{kind: text}}
+  price: {{kind: number}}
+  levels: {{kind: numbers}}
+  label: {{kind: category}}
+"""
+SHARD, INDEX = "tiny-train.tfrecord-00002-of-00004", "tiny-train.index-00002-of-00004"
+
+
+def write_rows(folder: Path) -> None:
+    folder.mkdir()
+    random = np.random.default_rng(1)
+    for number in range(5):
+        Image.fromarray(random.integers(0, 256, (9, 11, 3), np.uint8)).save(folder / f"{number}.png")
+    rows = [
+        {
+            "id": f"row-{row}",
+            "image": f"{row % 5}.png",
+            "text": " ".join(["red", "green", "blue"][: row % 4]),
+            "price": row / 7,
+            "levels": [row / 3] * (row % 3),
+            "label": "ab"[row % 2],
+        }
+        for row in range(ROWS)
+    ]
+    rows[7]["price"] = "none"  # a reject
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Spec]:
+    """The inputs, the dataset and the spec; not to be changed."""
+    base = tmp_path_factory.mktemp("tiny")
+    write_rows(base / "in")
+    spec = parse_spec(SPEC.format(folder=base / "in"))
+    build(spec, str(base / "out"))
+    return base / "in", base / "out", spec
+
+
+@pytest.fixture
+def folder(once: tuple[Path, Path, Spec], tmp_path: Path) -> Path:
+    """A copy of the version, in a dataset of its own."""
+    shutil.copytree(once[1], tmp_path / "out")
+    (version,) = (tmp_path / "out" / "versions").iterdir()
+    return version
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def mend(folder: Path, spec: Spec | None) -> Report:
+    return with_sources(verify(str(folder)), spec, rows=0, mend=True)
+
+
+@pytest.mark.slow
+def test_damaged_and_missing_shards_come_back_byte_for_byte(folder: Path, once: tuple[Path, Path, Spec]) -> None:
+    before = contents(folder)
+    shards = read_manifest(folder).splits["test"].shards
+    (empty, *_) = (shard for shard in shards if not shard.records)
+    flip(folder / SHARD)
+    for name in (empty.file, empty.index, "tiny-train.index-00000-of-00004", "tiny-train.tfrecord-00001-of-00004"):
+        (folder / name).unlink()
+    report = mend(folder, once[2])
+    assert (report.is_whole, report.unrepaired) == (True, ())
+    assert len(report.repaired) == 7  # three shards with their indexes, and an index
+    assert contents(folder) == before
+    assert sorted(os.listdir(folder.parents[1])) == ["LATEST", "versions"]
+
+
+@pytest.mark.slow
+def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], tmp_path: Path) -> None:
+    write_rows(tmp_path / "in")
+    spec = parse_spec(SPEC.format(folder=tmp_path / "in"))
+    shutil.copytree(once[1], tmp_path / "out")
+    (folder,) = (tmp_path / "out" / "versions").iterdir()
+    flip(folder / SHARD)
+    damaged = contents(folder)
+    report = with_sources(verify(str(folder)), spec, rows=9, mend=True)
+    (reason,) = report.unrepaired
+    assert reason.startswith("the inputs are not those of ")
+    assert contents(folder) == damaged
+    assert report.found.unchecked == [
+        "training = serving: the inputs are not those of the build: files came, went or changed"
+    ]
+
+
+@pytest.mark.slow
+def test_a_shard_that_comes_out_otherwise_is_not_taken(folder: Path, once: tuple[Path, Path, Spec]) -> None:
+    """The manifest says that other bytes were there."""
+    written = published.frames(folder, SHARD)
+    published.replace_shard(folder, "train", 2, written[:-1])
+    flip(folder / SHARD)
+    damaged = contents(folder)
+    report = mend(folder, once[2])
+    assert f"{SHARD} was built again and is another" in report.unrepaired[-1]
+    assert contents(folder) == damaged
+
+
+@pytest.mark.slow
+def test_a_shard_is_not_built_with_a_damaged_graph(folder: Path, once: tuple[Path, Path, Spec]) -> None:
+    flip(folder / SHARD)
+    flip(folder / "transform_fn/saved_model.pb")
+    report = mend(folder, once[2])
+    assert report.unrepaired[0].startswith("transform_fn/saved_model.pb: a build alone makes it: build again")
+    assert "the graph is not loaded: transform_fn/saved_model.pb: the SHA-256 is" in report.unrepaired[1]
+
+
+@pytest.mark.slow
+def test_raw_rows_are_served_as_their_records_are_read(folder: Path, once: tuple[Path, Path, Spec]) -> None:
+    report = with_sources(verify(str(folder)), once[2], rows=1000, mend=False)
+    assert (report.found.problems, report.found.unchecked) == ([], [])
+    assert report.found.checked["rows"] == ROWS - 1  # without the reject
+    again = with_sources(verify(str(folder)), once[2], rows=16, mend=False)
+    assert again.found.checked["rows"] == 16
+
+
+def change_price(written: list[bytes]) -> None:
+    example = tf.train.Example.FromString(written[1][12:-4])
+    example.features.feature["price"].float_list.value[0] += 1e-6
+    written[1] = frame(example.SerializeToString(deterministic=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (change_price, f"{SHARD}, record 1 at byte .*: the serving model gives another 'price' of its raw row than"),
+        (list.pop, "dataset.json: the row 'row-[0-9]+' of the sources is neither stored nor rejected"),
+    ],
+)
+def test_a_record_that_is_not_its_raw_row_is_found(
+    change: Callable[[list[bytes]], None], said: str, folder: Path, once: tuple[Path, Path, Spec]
+) -> None:
+    """Everything else agrees with the changed record, its digest too."""
+    written = published.frames(folder, SHARD)
+    change(written)
+    published.replace_shard(folder, "train", 2, written)
+    report = with_sources(verify(str(folder)), once[2], rows=1000, mend=False)
+    assert any(re.match(said, str(problem)) for problem in report.found.problems), report.found.problems
+
+
+def test_an_index_needs_no_sources(tmp_path: Path) -> None:
+    folder = published.write_version(tmp_path)
+    before = contents(folder)
+    flip(folder / "small-train.index-00001-of-00004")
+    (folder / "small-test.index-00000-of-00002").unlink()
+    report = mend(folder, None)
+    assert (report.is_whole, len(report.repaired)) == (True, 2)
+    assert contents(folder) == before
+
+
+def test_without_a_spec_a_shard_stays_as_it_is(tmp_path: Path) -> None:
+    folder = published.write_version(tmp_path)
+    flip(folder / "small-train.tfrecord-00001-of-00004")
+    flip(folder / "serving/saved_model.pb")
+    report = mend(folder, None)
+    assert report.unrepaired == (
+        "serving/saved_model.pb: a build alone makes it: build again, or copy it from elsewhere",
+        "small-train.tfrecord-00001-of-00004 is made of its sources: give --spec dataset.yaml",
+    )
+    assert not report.is_whole
+
+
+def test_nothing_is_repaired_beside_another_process(tmp_path: Path) -> None:
+    folder = published.write_version(tmp_path)
+    (folder / "small-test.index-00000-of-00002").unlink()
+    manifest = read_manifest(folder)
+    with hold(open_store(str(tmp_path)), manifest.version):
+        done = repair(folder, manifest, verify(str(folder)).found, None)
+    assert not done.files
+    assert "works on this version: try again when it is done" in done.reasons[0]
+
+
+def test_a_copied_version_is_repaired_where_it_was_published(tmp_path: Path) -> None:
+    folder = published.write_version(tmp_path)
+    folder = folder.rename(tmp_path / "copy")
+    (folder / "small-test.index-00000-of-00002").unlink()
+    assert "is no version in a dataset's folder" in mend(folder, None).unrepaired[0]
+
+
+@pytest.mark.slow
+def test_the_command_says_what_it_repaired_and_nothing_else(tmp_path: Path) -> None:
+    """Beam and TensorFlow, which it loads, are not heard."""
+    folder = published.write_version(tmp_path)
+    (folder / "small-test.index-00000-of-00002").unlink()
+    run = [sys.executable, "-m", "pipeline", "verify", str(tmp_path), "--repair"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=200, check=False)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("checked ")]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert lines == [
+        f"not checked: {NO_PARITY}",
+        "repaired: small-test.index-00000-of-00002",
+        f"small {published.VERSION}: all is as the manifest says",
+    ]

@@ -1,0 +1,193 @@
+"""What an attempt at a build takes over from the one before, and what is swept away."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import runs
+from pipeline.errors import UserError
+from pipeline.reports import write_report
+from pipeline.runs import begin, building_folder, remove, sweep
+from pipeline.steps import FOLDERS, chunk_step, shard_step
+
+KEY = "4f1c9a2e" + "0" * 56
+PIECES = [(0, "a.jsonl", 100), (0, "a.jsonl", 80), (1, "b.jsonl", 7)]
+GROUPS = ({0: 2, 1: 3}, {1: 1, 3: 4}, {3: 2})
+"""The groups of each chunk's rows, and how many there are of each."""
+
+
+def work_done(folder: str, finished: tuple[int, ...] = (0, 1, 3), *, analyzed: bool = True, read: int = 3) -> Path:
+    """Leaves what an attempt leaves that has come so far."""
+    run = Path(folder)
+    for number in range(read):
+        groups = {str(group): rows for group, rows in GROUPS[number].items()}
+        write_report(str(run / "reports"), chunk_step(number), {"groups": groups, "rejects": None})
+    if analyzed:
+        (run / "analysis/export.1").mkdir()
+        write_report(str(run / "reports"), "analysis", {"export": "export.1"})
+    for group in finished:
+        shard(run, group)
+    (run / "scratch/rows.arrow").write_bytes(b"rows")
+    (run / "version/d.tfrecord-9.0123").write_bytes(b"half")
+    (run / "analysis/export.2").mkdir()
+    for step in (chunk_step(0), chunk_step(2), shard_step(1)):
+        (run / f"progress/{step}.json").write_text("{}")
+    (run / "first/words").mkdir(exist_ok=True)
+    (run / "first/words/000000.feather").write_bytes(b"words")
+    return run
+
+
+def shard(run: Path, group: int, rejects: str | None = None) -> None:
+    (run / f"version/{group}.tfrecord").write_bytes(b"x" * group)
+    (run / f"version/{group}.index").write_bytes(bytes(8 * 3))
+    report = {"file": f"{group}.tfrecord", "index": f"{group}.index", "bytes": group, "records": 2, "rejects": rejects}
+    write_report(str(run / "reports"), shard_step(group), report)
+
+
+def again(building: Path, **changes: Any) -> runs.Run:
+    return begin(str(building), **{"build_key": KEY, "pieces": PIECES, **changes})
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_first_attempt_has_empty_folders(tmp_path: Path) -> None:
+    run = again(tmp_path / "out/.building")
+    folder = Path(run.folder)
+    assert folder.parent == tmp_path / "out/.building" / KEY[:16]
+    assert folder.name.startswith("run-")
+    assert len(folder.name) == len("run-") + 12
+    assert sorted(path.name for path in folder.iterdir()) == sorted(FOLDERS)
+    assert (run.kept, names(folder)) == (None, ["reports/plan.json"])
+
+
+def test_the_next_attempt_keeps_what_is_finished_under_its_own_name(tmp_path: Path) -> None:
+    first = work_done(again(tmp_path).folder, finished=(0, 1))
+    run = again(tmp_path)
+    folder = Path(run.folder)
+    assert run.kept is not None
+    assert str(run.kept) == "the analysis and 2 of 3 shards"
+    assert (run.kept.groups, run.kept.chunks, run.kept.bytes) == ({3}, {1, 2}, 1)
+    assert run.kept.export == str(folder / "analysis/export.1")
+    assert os.listdir(folder.parent) == [folder.name] != [first.name]
+    assert names(folder / "version") == ["0.index", "0.tfrecord", "1.index", "1.tfrecord"]
+    assert (names(folder / "scratch"), os.listdir(folder / "analysis")) == ([], ["export.1"])
+    assert names(folder / "progress") == ["chunk-000000.json", "shard-000001.json"]  # not of what is done again
+    assert names(folder / "first") == ["words/000000.feather"]
+
+
+def test_who_writes_for_an_earlier_attempt_finds_no_folder(tmp_path: Path) -> None:
+    first = work_done(again(tmp_path).folder)
+    with open(first / "version/late.0123", "wb") as file:
+        second = Path(again(tmp_path).folder)
+        file.write(b"late")
+    with pytest.raises(FileNotFoundError):
+        os.replace(first / "version/late.0123", first / "version/late")
+    with pytest.raises(FileNotFoundError):
+        write_report(str(first / "reports"), shard_step(3), {})
+    assert "late" not in " ".join(names(second))
+
+
+@pytest.mark.parametrize(
+    ("left", "kept"),
+    [
+        ({}, "the analysis and 3 of 3 shards"),
+        ({"finished": ()}, "the analysis and 0 of 3 shards"),
+        ({"finished": (), "analyzed": False}, None),
+        ({"analyzed": False}, None),
+        ({"read": 2}, None),
+    ],
+)
+def test_what_is_kept_of_how_far_a_build_came(tmp_path: Path, left: dict[str, Any], kept: str | None) -> None:
+    work_done(again(tmp_path).folder, **left)
+    run = again(tmp_path)
+    assert (str(run.kept) if run.kept else None) == kept
+    if kept is None:
+        assert names(Path(run.folder)) == ["first/words/000000.feather", "reports/plan.json"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda run: (run / "version/3.tfrecord").write_bytes(b"xx"),
+        lambda run: (run / "version/3.index").write_bytes(b"xx"),
+        lambda run: (run / "version/3.tfrecord").unlink(),
+        lambda run: (run / "reports/shard-000003.json").unlink(),
+    ],
+    ids=["cut", "index cut", "gone", "no report"],
+)
+def test_a_shard_that_is_not_whole_is_built_again(tmp_path: Path, damage: Any) -> None:
+    damage(work_done(again(tmp_path).folder))
+    run = again(tmp_path)
+    assert run.kept is not None
+    assert (sorted(run.kept.shards), run.kept.groups) == ([0, 1], {3})
+    assert not [name for name in names(Path(run.folder)) if "3." in name.partition("/")[2]]
+
+
+@pytest.mark.parametrize(("reason", "is_kept"), [("unreadable", False), ("undecodable_image", True)])
+def test_nothing_is_kept_where_a_reject_is_doubtful(tmp_path: Path, reason: str, is_kept: bool) -> None:
+    run = work_done(again(tmp_path).folder)
+    reject = {"chunk": 0, "position": 0, "reason": reason, "message": "", "key": "k", "column": None}
+    (run / "rejects/some.jsonl").write_text(json.dumps(reject | {"first_chunk": None, "first_position": None}) + "\n")
+    shard(run, 3, rejects="some.jsonl")
+    found = again(tmp_path, is_doubtful=lambda reject: reject.reason == "unreadable")
+    assert (found.kept is not None) == is_kept
+    assert bool(names(Path(found.folder) / "first")) == is_kept
+
+
+def test_a_plan_of_other_chunks_keeps_nothing(tmp_path: Path) -> None:
+    work_done(again(tmp_path).folder)
+    run = again(tmp_path, pieces=PIECES[:2])
+    assert (run.kept, names(tmp_path / KEY[:16])) == (None, [f"{Path(run.folder).name}/reports/plan.json"])
+
+
+def test_the_most_finished_of_several_is_kept_and_the_others_go(tmp_path: Path) -> None:
+    folders = [tmp_path / KEY[:16] / f"run-{number:012}" for number in range(3)]
+    for folder, finished in zip(folders, [(0,), (0, 1, 3), ()], strict=True):
+        parked = Path(again(tmp_path / "elsewhere").folder)
+        folder.parent.mkdir(exist_ok=True)
+        os.rename(parked, folder)
+        work_done(str(folder), finished)
+    run = again(tmp_path)
+    assert str(run.kept) == "the analysis and 3 of 3 shards"
+    assert os.listdir(tmp_path / KEY[:16]) == [Path(run.folder).name]
+
+
+def test_a_run_that_is_done_leaves_the_others_alone(tmp_path: Path) -> None:
+    building = tmp_path / ".building"
+    mine, other = (again(building, build_key=key).folder for key in (KEY, "ff" * 32))
+    remove(mine)
+    assert os.listdir(building) == ["ff" * 8]
+    remove(other)
+    assert os.listdir(tmp_path) == []
+    remove(other)  # once more does no harm
+
+
+def test_a_sweep_leaves_what_somebody_is_at(tmp_path: Path) -> None:
+    building = tmp_path / ".building"
+    for key in (KEY, "ff" * 32, "ee" * 32):
+        work_done(again(building, build_key=key).folder)
+    assert sweep(str(building), lambda key: key == "ee" * 8) == 2
+    assert os.listdir(building) == ["ee" * 8]
+    assert sweep(str(building), lambda key: False) == 1
+    assert os.listdir(tmp_path) == []
+    assert sweep(str(building), lambda key: False) == 0
+
+
+def test_where_builds_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert building_folder("out") == f"{tmp_path}/out/.building"
+    mine, other = building_folder("s3://bucket/d", "work"), building_folder("s3://bucket/e", "work")
+    assert mine != other
+    assert Path(mine).parent.parent == tmp_path / "work"
+    monkeypatch.setenv("XDG_CACHE_HOME", f"{tmp_path}/cache")
+    assert Path(building_folder("s3://bucket/d")).parent == tmp_path / "cache/recordmill" / Path(mine).parent.name
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert building_folder("gs://bucket/d").startswith(f"{tmp_path}/.cache/recordmill/")
+    with pytest.raises(UserError, match="--work is for outputs at a URL: a build for out works in out/.building"):
+        building_folder("out", "work")

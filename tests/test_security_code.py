@@ -1,0 +1,248 @@
+"""Nothing that a build writes is code of Python's, and no code of a stranger gets into one."""
+
+import ast
+import base64
+import hashlib
+import os
+import pickle
+import pickletools
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_beam.options.pipeline_options import SetupOptions
+
+from pipeline import build as builds
+from pipeline import installed, user_code
+from pipeline.runners import make_runner
+from pipeline.spec_yaml import SpecError, load_yaml
+from pipeline.user_code import UserCode, UserCodeError, load
+from tests.every_kind import make
+
+ROOT = Path(__file__).parents[1]
+STARTS = [b"\x80" + bytes([protocol]) for protocol in (2, 3, 4, 5)]
+EXTENSION_TYPE = b"arrow.py_extension_type"  # of Arrow: its metadata is a pickle
+MAY_PICKLE = {"pipeline.reader.batch_pickles", "pipeline.reader.worker_main", "pipeline.reader.workers"}
+"""What the reader's own processes say to each other, through a pipe that nobody else has."""
+
+
+def is_pickled(data: bytes) -> bool:
+    """Whether a pickle stands in some bytes: whole from its protocol's mark to its end, plain or in base 64."""
+    if EXTENSION_TYPE in data or data.startswith(b"\x93NUMPY"):
+        return True
+    for encoded in re.findall(rb"gA[JNSW][A-Za-z0-9+/]{20,}={0,2}", data):
+        if is_pickled(base64.b64decode(encoded + b"=" * (-len(encoded) % 4))):
+            return True
+    places = [found.start() for start in STARTS for found in re.finditer(re.escape(start), data)]
+    return any(_has_end(data[place : place + 10_000]) for place in places)
+
+
+def _has_end(data: bytes) -> bool:
+    operations = 0
+    try:
+        for _ in pickletools.genops(data):
+            operations += 1
+    except Exception:
+        return False
+    return operations > 4  # of random bytes a few may be operations
+
+
+@pytest.mark.parametrize("value", [{"a": [1, 2]}, Path("x"), ["text"] * 9])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_the_scan_finds_pickles(value: Any, protocol: int) -> None:
+    data = pickle.dumps(value, protocol)
+    assert is_pickled(b"\0abc\x80" + data + b"def")
+    assert is_pickled(b'{"work": "' + base64.b64encode(data) + b'"}')
+    assert not is_pickled(os.urandom(100_000).replace(b"\x80", b""))
+
+
+@pytest.mark.slow
+def test_no_artifact_is_a_pickle(tmp_path: Path) -> None:
+    scanned = dict[str, bool]()
+
+    def scan() -> None:
+        for path in (tmp_path / "out").rglob("*"):
+            if path.is_file():
+                bad = path.suffix in (".pkl", ".pickle", ".npy", ".npz", ".pt") or is_pickled(path.read_bytes())
+                scanned[str(path.relative_to(tmp_path / "out"))] = bad
+
+    builds.build(make(tmp_path / "in", 200), str(tmp_path / "out"), listener=builds.Listener(on_publish=scan))
+    at_work = len(scanned)
+    scan()
+    assert [path for path, bad in scanned.items() if bad] == []
+    assert 20 < at_work < len(scanned)
+    for part in ("scratch/", "reports/", "transform_fn/", "tfrecord", "dataset.json"):
+        assert any(part in path for path in scanned), part
+
+
+def test_no_module_reads_a_pickle_or_runs_text() -> None:
+    for file in [*(ROOT / "pipeline").rglob("*.py"), *(ROOT / "transforms").rglob("*.py")]:
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            imported += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert not {"dill", "cloudpickle", "marshal", "shelve", "joblib"} & set(imported), name
+            assert "pickle" not in imported or name in MAY_PICKLE, name
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            assert called not in ("eval", "exec", "os.system", "np.load", "yaml.load", "yaml.unsafe_load"), name
+            options = {one.arg: one.value for one in node.keywords} if isinstance(node, ast.Call) else {}
+            assert "shell" not in options, name
+
+
+@pytest.mark.parametrize("runner", ["local", "PortableRunner", "DataflowRunner"])
+def test_the_main_session_is_not_saved(runner: str) -> None:
+    options = make_runner(runner, 1, [])[1]
+    assert options.view_as(SetupOptions).save_main_session is False
+
+
+TAGS = {
+    "name: !!python/object/apply:os.system ['touch owned']": "1: the tag `!!python/object/apply:os.system` is refused",
+    "a: 1\nname: !!python/name:os.system": "2: the tag `!!python/name:os.system` is refused",
+    "a:\n  - !!python/object:os.x {}": "2: the tag `!!python/object:os.x` is refused",
+    "a: 1\nb: !include secret.yaml": "2: the tag `!include` is refused: a spec holds plain values alone",
+    "!!python/module:os": "1: the tag `!!python/module:os`",
+    "%TAG ! tag:x,1:\n---\na: !y 1": "3: the tag `tag:x,1:y` is refused",
+    "? !!python/name:os.system x\n: 1": "1: the tag `!!python/name:os.system` is refused",
+}
+
+
+@pytest.mark.parametrize("text", TAGS)
+def test_a_tag_is_refused(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError, match=f"^dataset.yaml:{re.escape(TAGS[text])}"):
+        load_yaml(text, "dataset.yaml")
+    assert list(tmp_path.iterdir()) == []
+
+
+def bomb(first: str, other: str) -> str:
+    """Nine lines that stand for a billion values: `other` is each one's way to name ten of the one before."""
+    names = "abcdefghi"
+    lines = [f"a: &a {first}", *(f"{b}: &{b} {other % ','.join([f'*{a}'] * 10)}" for a, b in pairwise(names))]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("text", [bomb("[1, 1]", "[%s]"), bomb("{x: 1}", "{<<: [%s]}"), bomb("{x: 1}", "{y: [%s]}")])
+def test_aliases_do_not_multiply_without_end(text: str) -> None:
+    with pytest.raises(SpecError, match=r"^dataset.yaml:[56]: aliases make [\d,]{7} values of this: write out what"):
+        load_yaml(text, "dataset.yaml")
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: " + "[" * 2000])
+def test_values_without_end_are_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="nested too deep, or an alias stands inside what it is an alias of"):
+        load_yaml(text, "dataset.yaml")
+
+
+def test_aliases_as_people_write_them() -> None:
+    text = f"words: &w {list(range(20_000))}\na: {{w: *w}}\nb: &b {{x: 1}}\nc: {{<<: *b, y: 2}}"
+    assert load_yaml(text, "dataset.yaml").value["c"] == {"x": 1, "y": 2}
+
+
+@pytest.fixture
+def spec_folder(tmp_path: Path) -> Iterator[Path]:
+    """A spec's folder with a module; what a test installs is taken back."""
+    modules, finders = dict(sys.modules), list(sys.meta_path)
+    (tmp_path / "spec").mkdir()
+    (tmp_path / "spec/mine.py").write_text("import strange\ndef rows(): ...\n")
+    yield tmp_path / "spec"
+    for name in set(sys.modules) - set(modules):
+        if name in ("mine", "strange"):
+            del sys.modules[name]
+    sys.meta_path[:] = finders
+    user_code._Finder.code = None
+
+
+WHERE = "would come from .*/strange.py, which is neither in the spec's folder nor of an installed package"
+
+
+@pytest.mark.parametrize("how", ["current folder", "PYTHONPATH"])
+def test_a_module_of_anywhere_is_refused(
+    spec_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    (tmp_path / "strange.py").write_text("raise SystemExit('it ran')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("" if how == "current folder" else str(tmp_path))
+    with pytest.raises(UserCodeError, match=f"`strange:rows`: strange {WHERE}: put it beside the spec, or install it"):
+        UserCode.of(["strange:rows"], str(spec_folder))
+    with pytest.raises(UserCodeError, match=f"`mine:rows`: strange {WHERE}"):  # which the spec's own module imports
+        UserCode.of(["mine:rows"], str(spec_folder))
+    with pytest.raises(UserCodeError, match=f"`strange:rows`: strange {WHERE}"):  # as on a worker
+        load("strange:rows")
+
+
+def test_a_module_does_not_stand_in_for_an_installed_one(
+    spec_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    for folder in ("site", "."):
+        (tmp_path / folder / "strange.py").write_text("def rows(): ...\n")
+    monkeypatch.setattr(installed.site, "getsitepackages", lambda: [str(tmp_path / "site")])
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert list(UserCode.of(["strange:rows", "mine:rows"], str(spec_folder)).files) == ["mine.py"]
+    assert load("strange:rows").__module__ == "strange"
+    del sys.modules["strange"]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UserCodeError, match=WHERE):
+        load("strange:rows")
+
+
+def test_a_package_that_is_edited_where_it_lies_is_installed(
+    spec_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/strange.py").write_text("def rows(): ...\n")
+    (tmp_path / "site/strange.pth").write_text(f"# edited\nimport os\n{tmp_path / 'project'}\n")
+    monkeypatch.setattr(installed.site, "getsitepackages", lambda: [str(tmp_path / "site")])
+    monkeypatch.syspath_prepend(str(tmp_path / "project"))
+    assert load("strange:rows").__module__ == "strange"
+    assert installed.is_installed("pipeline.build")
+
+
+def test_what_the_manifest_says_of_code(spec_folder: Path) -> None:
+    (spec_folder / "strange.py").write_text("X = 1\n")
+    told = UserCode.of(["mine:rows"], str(spec_folder)).to_json()
+    assert re.fullmatch("[0-9a-f]{64}", told["sha256"])
+    assert told["files"]["strange.py"] == hashlib.sha256(b"X = 1\n").hexdigest()
+    (spec_folder / "strange.py").write_text("X = 2\n")
+    assert UserCode.of(["mine:rows"], str(spec_folder)).to_json()["sha256"] != told["sha256"]
+
+
+def requirements() -> list[Path]:
+    return [ROOT / name for name in _tracked() if re.search(r"requirements[\w-]*\.lock$", name)]
+
+
+def _tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return listed.stdout.splitlines()
+
+
+def test_every_locked_package_has_hashes() -> None:
+    found = requirements()
+    assert ROOT / "requirements.lock" in found
+    for file in found:
+        text = file.read_text()
+        entries = [
+            line for line in text.replace("\\\n", " ").splitlines() if line and not line.lstrip().startswith("#")
+        ]
+        assert len(entries) > 20
+        for entry in entries:
+            assert re.match(r"[\w.-]+(\[[\w,-]+\])?==\S+", entry), f"{file}: {entry:.80} is not pinned: make lock"
+            assert re.search(r" --hash=sha256:[0-9a-f]{64}", entry), f"{file}: {entry:.80} has no hash: make lock"
+
+
+def test_no_registry_is_named() -> None:
+    """Whose registry is used is for who installs to say, by pip's own configuration."""
+    hosts = re.compile(
+        "|".join(["py" + r"pi\.", "python" + "hosted", "--(extra-)?index" + r"-url\b", "find" + "-links"])
+    )
+    for name in _tracked():
+        path = ROOT / name
+        if path.is_file() and path.suffix not in (".jpg", ".png", ".parquet"):
+            found = hosts.search(path.read_text(errors="replace").replace("--no-emit-index-url", ""))
+            assert found is None, f"{name} names {found and found[0]}"

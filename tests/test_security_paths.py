@@ -1,0 +1,346 @@
+"""No file outside is read: not by a manifest's word, not by a link in a version, not by what a row names."""
+
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.inner_paths import check_inner, locate, open_file, read_inner
+from pipeline.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
+from pipeline.output.versions import list_versions
+from pipeline.reader import open_dataset
+from pipeline.reader.remote_path import RemotePath
+from pipeline.show import print_dataset
+from pipeline.sources import paths
+from pipeline.sources.jsonl import JsonLines
+from pipeline.sources.webdataset import WebDataset
+from pipeline.verify.command import verify
+from tests.opened import opened
+from tests.published import REJECTS, VERSION, write_version
+from tests.read_source import FILES, IMAGE, TEXT, read
+
+SHARD, INDEX = "small-train.tfrecord-00000-of-00004", "small-train.index-00000-of-00004"
+LABELS = "transform_fn/assets/label.vocabulary.txt"
+BAD_PATHS = (
+    ["", ".", "..", "../x", "a/../../x", "a/./b", "a//b", "/etc/passwd", "//host/x", "~/x", "~root/x", "a\0b", "a\nb"]
+    + [
+        "a\\b",
+        "..\\x",
+        "C:\\x",
+        "C:x",
+        "file:///etc/passwd",
+        "http://h/x",
+        "s3://b/x",
+        "pipe:ls",
+        "data:,x",
+        "x\x1b[2J",
+    ]
+    + ["x\x1b[2J", "\u202ea", "\udc80"]
+)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    write_version(tmp_path / "out", rows=40)
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A file beside the dataset, and in a folder as a vocabulary would be."""
+    (tmp_path / "outside/assets").mkdir(parents=True)
+    (tmp_path / "outside/assets/label.vocabulary.txt").write_text("dark\nbright\n")
+    (tmp_path / "outside/secret").write_text("secret")
+    return tmp_path / "outside/secret"
+
+
+def open_all(output: Path) -> None:
+    """Reads all that the reader reads of a dataset."""
+    dataset = open_dataset(output)
+    dataset.vocabulary("label")
+    for split in dataset.splits:
+        list(dataset.evaluation_input(split, batch_size=8, features=["price"], verify=True).as_numpy())
+
+
+def show(output: Path) -> None:
+    folder = version_folder(output, read_latest(output).version)
+    print_dataset(read_manifest(folder), folder, [])
+
+
+def put_file(manifest: Any, path: str) -> None:
+    manifest["splits"]["train"]["shards"][0]["file"] = path
+
+
+def put_index(manifest: Any, path: str) -> None:
+    manifest["splits"]["train"]["shards"][0]["index"] = path
+
+
+def put_vocabulary(manifest: Any, path: str) -> None:
+    manifest["features"]["label"]["vocabulary"] = path
+
+
+def put_rejects(manifest: Any, path: str) -> None:
+    manifest["rejects"]["files"][0]["file"] = path
+
+
+def put_listed(manifest: Any, path: str) -> None:
+    manifest["files"][path] = {"bytes": 1, "sha256": ""}
+
+
+@pytest.mark.parametrize("put", [put_file, put_index, put_vocabulary, put_rejects, put_listed])
+def test_a_path_in_a_manifest_stays_in_its_folder(output: Path, put: Callable[[Any, str], None]) -> None:
+    file = version_folder(output, VERSION) / MANIFEST_FILE
+    good = json.loads(file.read_text())
+    for path in BAD_PATHS:
+        manifest = json.loads(json.dumps(good))
+        put(manifest, path)
+        file.write_text(json.dumps(manifest))
+        with opened() as read_files, pytest.raises(DatasetError, match="leaves the version's folder"):
+            open_dataset(output)
+        assert set(read_files) <= {str(file), str(output / "LATEST")}
+
+
+@pytest.mark.parametrize("version", [*BAD_PATHS, "a/b"])
+def test_a_version_is_the_name_of_a_folder(output: Path, version: str) -> None:
+    (output / "LATEST").write_text(json.dumps({"version": version, "sequence": 1}))
+    with opened() as read_files, pytest.raises(DatasetError, match="is no version: a version is named like"):
+        open_dataset(output)
+    assert set(read_files) == {str(output / "LATEST")}
+    with pytest.raises(DatasetError, match="is no version"):
+        version_folder(output, version)
+
+
+@pytest.mark.parametrize("name", [SHARD, INDEX, LABELS, MANIFEST_FILE])
+def test_a_link_out_of_a_version_is_not_followed(output: Path, secret: Path, name: str) -> None:
+    file = version_folder(output, VERSION) / name
+    outside = secret.with_name("copy")
+    file.rename(outside)  # the right bytes: it is the place that is wrong
+    file.symlink_to(outside)
+    with opened() as read_files, pytest.raises(DatasetError, match="is a link that leaves the version's folder"):
+        open_all(output)
+    assert str(outside) not in read_files
+
+
+@pytest.mark.parametrize("use", [open_all, show])
+def test_a_folder_that_is_a_link_out_of_a_version_is_not_followed(
+    output: Path, secret: Path, use: Callable[[Path], None]
+) -> None:
+    folder = version_folder(output, VERSION) / "transform_fn"
+    shutil.rmtree(folder)
+    folder.symlink_to(secret.parent)
+    with opened() as read_files, pytest.raises(DatasetError, match="transform_fn/assets/.* is a link that leaves"):
+        use(output)
+    assert not [path for path in read_files if path.startswith(str(secret.parent))]
+
+
+def test_the_pointer_is_no_link_out_of_the_dataset(output: Path, secret: Path) -> None:
+    (output / "LATEST").rename(secret)
+    (output / "LATEST").symlink_to(secret)
+    for use in (open_dataset, list_versions):
+        with opened() as read_files, pytest.raises(DatasetError, match="LATEST is a link that leaves"):
+            use(str(output))
+        assert read_files == []
+
+
+@pytest.mark.parametrize("name", [SHARD, INDEX, LABELS, "serving/saved_model.pb", REJECTS])
+def test_verify_follows_no_link_out_of_a_version(output: Path, secret: Path, name: str) -> None:
+    file = version_folder(output, VERSION) / name
+    file.rename(secret)
+    file.symlink_to(secret)
+    with opened() as read_files:
+        report = verify(str(output))
+    assert not report.is_whole
+    assert any("is a link that leaves the version's folder" in line for line in report.lines())
+    assert str(secret) not in read_files
+
+
+@pytest.mark.parametrize("how", ["dataset", "version", "file", "URL"])
+def test_links_that_lead_to_a_dataset_or_stay_inside_are_followed(output: Path, tmp_path: Path, how: str) -> None:
+    folder, place = version_folder(output, VERSION), str(output)
+    if how == "dataset":
+        (tmp_path / "link").symlink_to(output)
+        place = str(tmp_path / "link")
+    elif how == "version":
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(tmp_path / "moved")
+    elif how == "URL":
+        place = f"file://{output}"
+    else:
+        (folder / "blobs").mkdir()
+        (folder / SHARD).rename(folder / "blobs/1")
+        (folder / SHARD).symlink_to("blobs/1")
+    open_all(Path(place) if how != "URL" else place)  # type: ignore[arg-type]
+
+
+def test_a_local_dataset_named_by_a_url_follows_no_link_either(output: Path, secret: Path) -> None:
+    (version_folder(output, VERSION) / LABELS).unlink()
+    (version_folder(output, VERSION) / LABELS).symlink_to(secret)
+    with pytest.raises(DatasetError, match="is a link that leaves"):
+        open_dataset(f"file://{output}").vocabulary("label")
+
+
+@pytest.mark.parametrize("name", [SHARD, INDEX, LABELS, MANIFEST_FILE])
+def test_a_pipe_is_refused_and_not_waited_for(output: Path, name: str) -> None:
+    file = version_folder(output, VERSION) / name
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(DatasetError, match="is a pipe, a device or a folder|a version that is not there"):
+        open_all(output)
+
+
+def test_a_pipe_of_no_bytes_is_no_shard_of_no_records(output: Path) -> None:
+    file = version_folder(output, VERSION) / MANIFEST_FILE
+    manifest = json.loads(file.read_text())
+    split = manifest["splits"]["test"]
+    for shard in split["shards"]:
+        shard |= {"bytes": 0, "records": 0}
+    split |= {"records": 0}
+    file.write_text(json.dumps(manifest))
+    (file.parent / split["shards"][0]["file"]).unlink()
+    os.mkfifo(file.parent / split["shards"][0]["file"])
+    with pytest.raises(DatasetError, match="is a pipe"):
+        open_dataset(output).evaluation_input("test", batch_size=8)
+
+
+def test_devices_and_folders_are_no_files(tmp_path: Path) -> None:
+    for path, message in (("/dev/zero", "is a pipe, a device"), (str(tmp_path), "Is a directory")):
+        with pytest.raises(OSError, match=message):
+            open_file(path)
+
+
+@pytest.mark.parametrize("name", ["LATEST", f"versions/{VERSION}/{MANIFEST_FILE}"])
+def test_a_huge_or_endless_manifest_is_one_line(output: Path, name: str) -> None:
+    with open(output / name, "wb") as file:
+        file.truncate(1 << 30)  # 1 GiB, of which nothing lies on the disk
+    with pytest.raises(DatasetError, match=r"(LATEST|dataset.json) is larger than [\d,]+ bytes"):
+        open_dataset(output)
+    (output / name).write_text("[" * 1_000_000)
+    with pytest.raises(DatasetError, match=r"(LATEST|dataset.json) is broken \(maximum recursion depth"):
+        open_dataset(output)
+
+
+class Asked(RemotePath):
+    """A folder at a URL that must not be asked for anything."""
+
+    def __truediv__(self, inner: str) -> RemotePath:
+        raise AssertionError(inner)
+
+
+@pytest.mark.parametrize("path", [*BAD_PATHS, "%2e%2e/x", "x?versionId=1", "x#y"])
+def test_a_store_is_not_asked_for_what_is_refused(path: str) -> None:
+    with pytest.raises(DatasetError, match="leaves the version's folder|is no name of a file at https://h/out"):
+        read_inner(Asked("https://h/out"), path)
+
+
+def test_ordinary_names_are_paths() -> None:
+    for path in (
+        "dataset.json",
+        SHARD,
+        LABELS,
+        "serving/variables/variables.data-00000-of-00001",
+        "über/a b (2) 50%.txt",
+    ):
+        assert check_inner(path) == path
+
+
+def test_a_file_that_is_not_there_is_located(tmp_path: Path) -> None:
+    assert locate(str(tmp_path), "a/b") == str(tmp_path / "a/b")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="Too many levels"):
+        read_inner(tmp_path, "loop")
+
+
+def test_rejects_are_opened_as_all_else(output: Path, secret: Path) -> None:
+    folder = version_folder(output, VERSION)
+    (folder / REJECTS).unlink()
+    (folder / REJECTS).symlink_to(secret)
+    with pytest.raises(DatasetError, match="is a link that leaves"):
+        read_inner(folder, REJECTS)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, secret: Path) -> Path:
+    """A source's folder: pictures, links inside and out of it, and rows that name them."""
+    root = tmp_path / "in"
+    (root / "sub").mkdir(parents=True)
+    (root / "sub/a.png").write_bytes(b"a")
+    for name, target in {
+        "inside.png": "sub/a.png",
+        "folder_inside": "sub",
+        "out.png": str(secret),
+        "sub/up.png": "../../outside/secret",
+        "folder_out": str(secret.parent),
+        "chain.png": "out.png",
+    }.items():
+        (root / name).symlink_to(target)
+    return root
+
+
+LINKS = {
+    "sub/a.png": True,
+    "inside.png": True,
+    "folder_inside/a.png": True,
+    "not_there.png": True,
+    "out.png": False,
+    "sub/up.png": False,
+    "folder_out/secret": False,
+    "folder_out/assets/label.vocabulary.txt": False,
+    "chain.png": False,
+}
+
+
+def test_what_a_row_names_is_not_followed_out_of_the_source(pictures: Path) -> None:
+    with open(pictures / "rows.jsonl", "w") as file:
+        file.writelines(json.dumps({"p": path}) + "\n" for path in LINKS)
+    found = read(JsonLines(format="jsonl", path=str(pictures / "rows.jsonl")), {"p": IMAGE})
+    refused = [("forbidden_path", "p", "the path is a link that leaves the source's folder")]
+    assert found.faults == refused * list(LINKS.values()).count(False)
+    assert len(found.rows) == list(LINKS.values()).count(True)
+
+
+def test_a_source_that_is_reached_through_a_link_is_the_folder_it_leads_to(pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(pictures)
+    links = paths.Inside(str(tmp_path / "link"))
+    assert {path: links.holds(path) for path in LINKS} == LINKS
+    assert paths.Inside("s3://bucket").holds("anything")
+    assert paths.Inside("").holds("etc/passwd")  # the root of all
+
+
+def test_a_folder_is_resolved_once(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved: list[str] = []
+    real = os.path.realpath
+    monkeypatch.setattr(paths.os.path, "realpath", lambda path: resolved.append(path) or real(path))
+    links = paths.Inside(str(pictures))
+    assert all(links.holds("sub/a.png") for _ in range(100))
+    assert len(resolved) == 2
+
+
+def test_a_pipe_in_a_source_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    with pytest.raises(OSError, match="is a pipe"):
+        FILES.open(str(tmp_path / "a.png"))
+
+
+def test_members_of_a_tar_are_names(tmp_path: Path, secret: Path) -> None:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as tar:
+        for name in ("../outside/a.txt", "/etc/b.txt", "c.txt"):
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            tar.addfile(member, io.BytesIO(b"text"))
+        link = tarfile.TarInfo("d.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, str(secret)
+        tar.addfile(link)
+    (tmp_path / "a.tar").write_bytes(data.getvalue())
+    before = sorted(tmp_path.rglob("*"))
+    with opened() as read_files:
+        found = read(WebDataset(format="webdataset", path=str(tmp_path / "a.tar")), {"txt": TEXT})
+    assert [row["txt"] for row in found.rows] == ["text"] * 3
+    assert set(read_files) == {str(tmp_path / "a.tar")}
+    assert sorted(tmp_path.rglob("*")) == before

@@ -1,0 +1,204 @@
+"""A canary in every place where a secret may stand: it is told nowhere, whether a build succeeds or fails."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import DatasetError, UserError
+from pipeline.files import BeamFiles
+from pipeline.reader import open_dataset, remote_path
+from pipeline.redaction import public_url, redacted
+from pipeline.results import published_path
+from pipeline.runners import RunnerError, make_runner
+from pipeline.tracebacks import frames_of, told_of, without_values
+from pipeline.user_code import blame
+
+ROOT = Path(__file__).parents[1]
+CANARY = "C4nary"
+URLS = {
+    "s3://key:C4nary@bucket/a.csv": ("s3://***@bucket/a.csv", "s3://bucket/a.csv"),
+    "s3://AKIA:C4/na+ry@bucket/a@b.csv": ("s3://***@bucket/a@b.csv", "s3://bucket/a@b.csv"),
+    "s3://C4nary@bucket/a": ("s3://***@bucket/a", "s3://bucket/a"),
+    "gs://bucket/a.csv?token=C4nary&x=1": ("gs://bucket/a.csv?***", "gs://bucket/a.csv"),
+    "s3://bucket/a b.csv?token=C4nary": ("s3://bucket/a b.csv?***", "s3://bucket/a b.csv"),
+    "gs://bucket/a#sig=C4nary": ("gs://bucket/a?***", "gs://bucket/a"),
+    "https://u:p@h:80/a?C4nary": ("https://***@h:80/a?***", "https://h:80/a"),
+    "https://h/a#C4nary": ("https://h/a?***", "https://h/a"),
+    "HTTP://u:C4nary@h/a": ("HTTP://***@h/a", "HTTP://h/a"),
+    "hdfs://name:8020/a": ("hdfs://name:8020/a", "hdfs://name:8020/a"),
+    "http://localhost:9000/a@b/c": ("http://localhost:9000/a@b/c", "http://localhost:9000/a@b/c"),
+    "gs://bucket/part-?-of-*.csv": ("gs://bucket/part-?-of-*.csv", "gs://bucket/part-?-of-*.csv"),
+    "s3://bucket/a=1/b&c": ("s3://bucket/a=1/b&c", "s3://bucket/a=1/b&c"),
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_urls_are_told_without_secrets(url: str) -> None:
+    told, public = URLS[url]
+    assert redacted(f"cannot read '{url}': no") == f"cannot read '{told}': no"
+    assert redacted(f"cannot read {url}: no") == f"cannot read {told}: no"
+    assert str(UserError(f"{url} is gone")) == f"{told} is gone"
+    assert public_url(url) == published_path(url) == public
+
+
+def test_what_a_library_says_of_a_url_is_redacted() -> None:
+    url = "s3://key:C4n%2Fary@bucket/a?token=C4nary"
+    said = 'no bucket "key:C4n%2Fary@bucket", key C4n/ary, query token=C4nary'
+    assert redacted(said, url) == 'no bucket "***@bucket", key ***, query ***'
+    assert redacted("of 4 rows", "s3://a:4@b/c") == "of 4 rows"  # too short to be told from other words
+
+
+def test_a_source_that_cannot_be_listed_tells_no_password() -> None:
+    with pytest.raises(OSError, match=r"cannot list https://\*\*\*@h/a") as raised:
+        BeamFiles().match(f"https://u:{CANARY}@h/a?{CANARY}")
+    assert CANARY not in str(raised.value)
+
+
+def test_a_dataset_that_cannot_be_read_tells_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str) -> Any:
+        raise ValueError(f"403 for {url} and {CANARY}")
+
+    monkeypatch.setattr(remote_path, "file_system", refuse)
+    with pytest.raises(DatasetError) as raised:
+        open_dataset(f"s3://key:{CANARY}@bucket/out?token={CANARY}")
+    assert "s3://***@bucket/out" in str(raised.value)
+    assert CANARY not in str(raised.value)
+    assert raised.value.__suppress_context__  # what the library raised is not printed with it
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--s3_secret_acces_key=C4nary"], "no option --s3_secret_acces_key; did you mean --s3_secret_access_key"),
+        (["--s3_secret_acces_key", "C4nary"], "no option --s3_secret_acces_key"),
+        (["--direct_num_workers=C4nary"], r"does not take these options: --direct_num_workers=\*\*\*$"),
+        (["--direct_num_workers", "C4nary", "--x"], r"these options: --direct_num_workers \*\*\* --x$"),
+        (["--runner=C4nary"], "--runner stands before the --"),
+        (["--save_main_session", "--s3_secret_access_key=C4nary"], "--save_main_session is refused"),
+    ],
+)
+def test_options_of_beam_are_told_by_their_names(
+    options: list[str], message: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(RunnerError, match=message) as raised:
+        make_runner("local", 1, options)
+    told = capfd.readouterr()
+    assert CANARY not in str(raised.value) + told.out + told.err + caplog.text
+
+
+def test_options_of_a_function_are_not_told() -> None:
+    given = {"token": CANARY, "more": [{"url": "postgres://C4nary2"}], "sep": ","}
+    error = ValueError(f"no, {CANARY} at postgres://C4nary2")
+    assert str(blame(error, "a:b", given)) == "`a:b` failed: ValueError: no, *** at ***"
+    assert str(blame(error, "a:b")).endswith(f"no, {CANARY} at postgres://C4nary2")  # its own words
+
+
+def test_an_unforeseen_error_is_told_without_what_it_says() -> None:
+    def fail() -> None:
+        canary = CANARY
+        try:
+            {}[canary]
+        except KeyError as error:
+            raise ValueError(f"the batch\nC4nary is [b'C4nary']: C4naryError is\n  {canary}") from error
+
+    with pytest.raises(ValueError, match="the batch") as raised:
+        fail()
+    frames = frames_of(raised.value)
+    assert CANARY not in frames.replace("C4naryError\n", "")
+    assert re.findall(r"in (\w+)$", frames, re.MULTILINE)[0::2] == ["fail", "fail"]
+    assert told_of(raised.value) == "ValueError from KeyError"
+    assert told_of(ImportError("no module named x")) == "ImportError: no module named x"
+    assert without_values("I0000 C4nary\n2026 WARNING C4nary\nC4nary: Error\n") == ""
+
+
+def test_the_place_is_one_of_our_own(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as raised:
+        open_dataset(tmp_path)
+    assert re.fullmatch(r"\w+Error in pipeline/manifest.py, line \d+", told_of(raised.value))
+
+
+READER = """
+import tensorflow as tf
+
+def rows(token):
+    for number in range(60):
+        yield {"id": number, "n": "C4nary" if number == 3 else number, "u": "C4nary" if number == 5 else "1",
+               "c": "C4nary" if number == 7 else "a"}
+
+def fail(token):
+    yield from rows(token)
+    raise ValueError(f"cannot log in with {token}")
+
+def preprocessing_fn(inputs, outputs):
+    outputs["x"] = tf.strings.to_number(inputs["u"])
+    return outputs
+"""
+SPEC = """
+name: canary
+source: {{format: python, rows: "reader:{rows}", options: {{token: C4nary}}}}
+key: id
+features: {{n: {{kind: number}}, {more}}}
+rejects: {{max_share: {share}}}
+"""
+CLASS = "c: {kind: category, classes: [a, b]}"
+BUILDS = {
+    "succeeds": (SPEC.format(rows="rows", more=CLASS, share=0.5) + "label: c\n", 0, "Published canary"),
+    "fails in the user's code": (SPEC.format(rows="fail", more=CLASS, share=0.5), 1, r"cannot log in with \*\*\*"),
+    "too many rejects": (SPEC.format(rows="rows", more=CLASS, share=0.001), 1, "wanted a number, found a string"),
+    "fails in the graph": (
+        SPEC.format(rows="rows", more="u: {kind: raw}", share=0.5) + "preprocessing: reader:preprocessing_fn\n",
+        1,
+        r"the build failed: RuntimeError from InvalidArgumentError in pipeline/\w+\.py, line \d+",
+    ),
+    "a URL that cannot be read": (
+        "name: a\nsource: {format: csv, path: 'https://u:C4nary@h/a.csv?C4nary'}\nfeatures: {n: {kind: number}}\n",
+        1,
+        r"cannot read https://\*\*\*@h/a.csv",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILDS)
+def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
+    spec, status, message = BUILDS[name]
+    for folder in ("in", "temporary"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "in/reader.py").write_text(READER)
+    (tmp_path / "in/dataset.yaml").write_text(spec)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TMPDIR": str(tmp_path / "temporary"),
+        "AWS_SECRET_ACCESS_KEY": CANARY,
+        "DATABASE_URL": f"postgres://u:{CANARY}@h/db",
+    }
+    command = [sys.executable, "-m", "pipeline", "build", "in/dataset.yaml", "-o", "out", "--"]
+    options = [f"--s3_secret_access_key={CANARY}", f"--s3_session_token={CANARY}"]
+    done = subprocess.run(
+        [*command, *options], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert (done.returncode, re.search(message, done.stderr) is not None) == (status, True), done.stderr
+    assert CANARY not in done.stdout + done.stderr
+    told = [path for folder in ("out", "temporary") for path in (tmp_path / folder).rglob("*")]
+    assert not [path for path in told if CANARY in path.name]
+    # Scratch holds the rows themselves while a build is at work, or waits to go on.
+    holding = [path for path in told if path.is_file() and "scratch" not in path.parts]
+    assert not [path for path in holding if CANARY.encode() in path.read_bytes()]
+    logs = [path for path in told if path.suffix == ".log"]
+    assert len(logs) == (name == "fails in the graph")
+    for log in logs:
+        assert f"the log is {log}" in done.stderr
+        assert stat.S_IMODE(log.stat().st_mode) == 0o600
+        assert "pipeline/shards.py" in log.read_text()
+    if status == 0:
+        (manifest,) = (tmp_path / "out/versions").glob("*/dataset.json")
+        code = json.loads(manifest.read_text())["provenance"]["user_code"]
+        assert list(code["files"]) == ["reader.py"]

@@ -1,0 +1,420 @@
+"""`recordmill verify`: every way to damage a version is found, and named with shard, record and byte."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.manifest import MANIFEST_FILE, DatasetError, read_manifest
+from pipeline.tfrecord import frame
+from pipeline.verify import version as whole
+from pipeline.verify.command import verify
+from pipeline.verify.findings import MOST
+from pipeline.verify.graphs import UnsafeGraphError, serving_model
+from tests import published
+
+SHARD = "small-train.tfrecord-00001-of-00004"
+INDEX = "small-train.index-00001-of-00004"
+MODEL = "serving/saved_model.pb"
+TEXT_WORDS = published.FEATURES["text"]["vocabulary"]
+TFDS = b'{"featuresDict": {"features": {"key": {}}}}'
+Change = Callable[[Path], Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return published.write_version(tmp_path)
+
+
+def offsets(folder: Path, shard: str = SHARD) -> list[int]:
+    return [int(at) for at in np.fromfile(folder / shard.replace("tfrecord", "index"), "<u8")]
+
+
+def frames(folder: Path, shard: str = SHARD) -> list[bytes]:
+    return published.frames(folder, shard)
+
+
+def numbers(folder: Path) -> list[int]:
+    """The rows that the shard's records were made of."""
+    return [int(one.partition(b"row/")[2].partition(b"\n")[0].partition(b"\x12")[0]) for one in frames(folder)]
+
+
+def said(folder: Path) -> list[str]:
+    return [str(problem) for problem in verify(str(folder)).found.problems]
+
+
+def change_byte(record: int, at: int) -> Change:
+    """Flips a bit of a record, at a byte counted from its first, or from behind its last."""
+
+    def change(folder: Path) -> None:
+        content, places = bytearray((folder / SHARD).read_bytes()), offsets(folder)
+        content[(places[record] if at >= 0 else places[record + 1]) + at] ^= 16
+        (folder / SHARD).write_bytes(content)
+
+    return change
+
+
+def rewrite(folder: Path, written: Sequence[bytes]) -> None:
+    published.replace_shard(folder, "train", 1, written)
+
+
+def change_records(change: Callable[[list[bytes]], None]) -> Change:
+    def changed(folder: Path) -> None:
+        written = frames(folder)
+        change(written)
+        rewrite(folder, written)
+
+    return changed
+
+
+def change_row(record: int, **values: Any) -> Change:
+    """Writes other values into a record; None takes a feature out."""
+
+    def changed(folder: Path) -> None:
+        row = published.row(numbers(folder)[record]) | values
+        written = frames(folder)
+        written[record] = frame(published.example({name: one for name, one in row.items() if one is not None}))
+        rewrite(folder, written)
+
+    return changed
+
+
+def from_another_shard(folder: Path) -> None:
+    other = frames(folder, "small-train.tfrecord-00002-of-00004")
+    rewrite(folder, [*frames(folder), other[0]])
+
+
+def from_another_split(folder: Path) -> None:
+    other = frames(folder, "small-test.tfrecord-00000-of-00002")
+    rewrite(folder, [other[0], *frames(folder)])
+
+
+def cut(record: int, at: int) -> Change:
+    return lambda folder: os.truncate(folder / SHARD, offsets(folder)[record] + at)
+
+
+def swap(written: list[bytes]) -> None:
+    written[3], written[4] = written[4], written[3]
+
+
+def write_graph(*operations: str) -> Change:
+    def write(folder: Path) -> None:
+        (folder / MODEL).write_bytes(published.graph([*published.OPERATIONS, *operations]))
+        published.write_manifest(folder, read_manifest(folder))
+
+    return write
+
+
+def change_file(path: str, content: bytes) -> Change:
+    """Another content, with the manifest's digest of it."""
+
+    def write(folder: Path) -> None:
+        (folder / path).write_bytes(content)
+        published.write_manifest(folder, read_manifest(folder))
+
+    return write
+
+
+def change_index(folder: Path) -> None:
+    index = np.fromfile(folder / INDEX, "<u8")
+    index[2] += 1
+    change_file(INDEX, index.tobytes())(folder)
+
+
+def change_manifest(**changes: Any) -> Change:
+    return lambda folder: published.write_manifest(folder, replace(read_manifest(folder), **changes))
+
+
+def change_labels(folder: Path) -> None:
+    splits = dict(read_manifest(folder).splits)
+    splits["test"] = replace(splits["test"], label_counts=(10, 66))
+    change_manifest(splits=splits)(folder)
+
+
+def append(folder: Path) -> None:
+    (folder / SHARD).write_bytes((folder / SHARD).read_bytes() + b"more than a header")
+
+
+def double(written: list[bytes]) -> None:
+    written.insert(6, written[5])
+
+
+def scribble(written: list[bytes]) -> None:
+    written[2] = frame(b"\xff no Example")
+
+
+def link_out(folder: Path) -> None:
+    (folder / "features.json").rename(folder.parent / "features.json")
+    (folder / "features.json").symlink_to(folder.parent / "features.json")
+
+
+def make_pipe(folder: Path) -> None:
+    (folder / SHARD).unlink()
+    os.mkfifo(folder / SHARD)
+
+
+DAMAGES: dict[str, tuple[Change, int | None, str]] = {
+    "a bit of a length": (change_byte(3, 2), 3, "the checksum of its length is wrong"),
+    "a bit of a length's checksum": (change_byte(0, 9), 0, "the checksum of its length is wrong"),
+    "a bit of data": (change_byte(5, 40), 5, "the checksum of its data .* is wrong"),
+    "a bit of the data's checksum": (change_byte(5, -2), 5, "the checksum of its data .* is wrong"),
+    "a bit of the last length": (change_byte(-2, 1), -2, "the checksum of its length is wrong"),
+    "cut at a boundary": (cut(7, 0), None, f"{SHARD}: the file holds 7 records, expected"),
+    "cut inside a header": (cut(7, 5), 7, "the file ends inside its header, after 5 of 12 bytes"),
+    "cut inside data": (cut(7, 30), 7, "the file ends inside it: [0-9,]+ of its [0-9,]+ bytes are missing"),
+    "bytes at the end": (append, -1, "the checksum of its length is wrong"),
+    "a swapped pair": (change_records(swap), 4, "its key 'row/[0-9]+' belongs before the record before it"),
+    "a doubled record": (change_records(double), 6, "its key 'row/[0-9]+' stands there a second time"),
+    "a record of another shard": (from_another_shard, -2, "belongs in shard 2 of the split 'train'"),
+    "a record of another split": (from_another_split, 0, "belongs in the split 'test'"),
+    "a record that is gone": (change_records(list.pop), None, "200 rows were written, the splits hold 199"),
+    "another type": (change_row(2, price=7), 2, "feature 'price' is a list of int64, expected float32"),
+    "another shape": (change_row(2, label=[1, 0]), 2, "feature 'label' holds 2 values, expected 1"),
+    "a feature too few": (change_row(2, note=None), 2, "its features are not those of the manifest, by 'note'"),
+    "a feature too many": (change_row(2, more=1), 2, "its features are not those of the manifest, by 'more'"),
+    "no Example": (change_records(scribble), 2, "it is no tf.train.Example"),
+    "a label that is no class": (change_row(2, label=2), 2, "feature 'label' holds the id 2; ids are 0 to 1"),
+    "a word that is none": (change_row(2, text=[9]), 2, "feature 'text' holds the id 9; ids are 0 to 4"),
+    "other labels": (change_labels, None, "the label 0 is that of [0-9]+ records of 'test', expected 10"),
+    "other rows": (change_manifest(rows={"read": 9}), None, "the rows: 9 were read, 0 are written, rejected or dup"),
+    "other rejects": (change_manifest(rejects={}), None, "2 rows were rejected, by reason there are 0"),
+    "lost rejects": (change_file(published.REJECTS, b"{}\n"), None, f"{published.REJECTS}: 1 rejects, expected 2"),
+    "a stray file": (lambda folder: (folder / "core.1").touch(), None, "core.1: the manifest lists no such file"),
+    "a stray name": (lambda folder: (folder / "a\x1b[2J").touch(), None, r"a\\x1b\[2J: the manifest lists no such"),
+    "a missing shard": (lambda folder: (folder / SHARD).unlink(), None, f"{SHARD}: the file is missing"),
+    "a missing index": (lambda folder: (folder / INDEX).unlink(), None, f"{INDEX}: the file is missing"),
+    "a missing file": (lambda folder: (folder / "features.json").unlink(), None, "features.json: the file is missing"),
+    "a link out of the folder": (link_out, None, "features.json: .*is a link that leaves the version's folder"),
+    "a pipe": (make_pipe, None, f"{SHARD}: the file cannot be read: it is a pipe"),
+    "a wrong index": (change_index, None, f"{INDEX}, record 2 at byte 16: record 2 begins at byte [0-9,]+, the index"),
+    "a cut index": (lambda folder: os.truncate(folder / INDEX, 64), None, f"{INDEX}: the file holds 64 bytes, exp"),
+    "other words": (change_file(TEXT_WORDS, b"a\n"), None, "1 words, for 'text' with 5 ids, of which 2 are no words"),
+    "other splits for TFDS": (change_file("dataset_info.json", b'{"splits": []}'), None, "the split 'train' has other"),
+    "other features for TFDS": (change_file("features.json", TFDS), None, "the features are not those .* by 'label'"),
+    "no JSON": (change_file("features.json", b"{"), None, "features.json: the file is not what Recordmill writes"),
+    "Python in the graph": (write_graph("PyFunc"), None, f"{MODEL}: the operation 'PyFunc', 2 times, is none of"),
+    "reading in the graph": (write_graph("ReadFile"), None, f"{MODEL}: the operation 'ReadFile', 2 times"),
+    "writing in the graph": (write_graph("WriteFile"), None, f"{MODEL}: the operation 'WriteFile', 2 times"),
+    "saving in the graph": (write_graph("SaveV2"), None, f"{MODEL}: the operation 'SaveV2', 2 times"),
+    "no graph": (change_file(MODEL, b"\xff\xff"), None, f"{MODEL}: the file is no SavedModel"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named(damage: str, folder: Path) -> None:
+    change, record, expected = DAMAGES[damage]
+    change(folder)
+    found = verify(str(folder)).found.problems
+    fitting = [problem for problem in found if re.search(expected, str(problem))]
+    assert fitting, found
+    if record is not None:
+        places = offsets(folder)
+        place = fitting[0].file, fitting[0].record, fitting[0].offset
+        assert place == (SHARD, range(len(places))[record], places[record])
+
+
+def test_nothing_is_found_where_nothing_is_wrong(folder: Path) -> None:
+    report = verify(str(folder))
+    assert [*report.lines()][-1] == f"small {published.VERSION}: all is as the manifest says"
+    checked = report.found.checked
+    assert (checked["records"], checked["shards"], checked["operations"]) == (200, 6, 20)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_FILE]
+    assert (checked["files"], checked["bytes"]) == (len(files), sum(path.stat().st_size for path in files))
+
+
+def test_every_bit_flip_is_found(tmp_path: Path) -> None:
+    """300 bits anywhere in the version; in a shard the record is named."""
+    folder = published.write_version(tmp_path, rows=60)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_FILE)
+    sizes = np.array([path.stat().st_size for path in files])
+    random = np.random.default_rng(5)
+    for number in random.integers(0, sizes.sum(), 300).tolist():
+        place = int(np.searchsorted(np.cumsum(sizes), number, side="right"))
+        at, path = number - int(sizes[:place].sum()), files[place]
+        content = path.read_bytes()
+        changed = bytearray(content)
+        changed[at] ^= 1 << int(random.integers(8))
+        path.write_bytes(changed)
+        of_file = [one for one in verify(str(folder)).found.problems if one.file == str(path.relative_to(folder))]
+        path.write_bytes(content)
+        assert of_file, (path, at)
+        if "tfrecord" in path.name:
+            record = int(np.searchsorted(offsets(folder, path.name), at, side="right")) - 1
+            assert [one.record for one in of_file] == [None, record]  # the file's digest first
+
+
+def test_behind_damage_the_rest_is_read(folder: Path) -> None:
+    for record, at in ((1, 3), (4, 40), (9, 0)):
+        change_byte(record, at)(folder)
+    found = verify(str(folder)).found
+    assert [problem.record for problem in found.problems] == [None, 1, 4, 9]
+    assert found.checked["records"] == 200
+
+
+def test_without_an_index_the_rest_is_given_up(folder: Path) -> None:
+    change_byte(4, 3)(folder)
+    (folder / INDEX).unlink()
+    assert "cannot be told apart: the index is damaged too" in "\n".join(said(folder))
+
+
+def test_records_of_any_size_are_walked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks smaller than a header, and than most records: everything lies across a border once."""
+    change_byte(6, 5)(folder)
+    expected = said(folder)
+    for size in (1, 7, 50, 1000):
+        monkeypatch.setattr("pipeline.verify.frames.BLOCK", size)
+        assert said(folder) == expected
+
+
+def test_of_many_problems_some_are_named(folder: Path) -> None:
+    def rename(written: list[bytes]) -> None:
+        written[:] = [frame(b"nothing") for _ in range(MOST + 15)]
+
+    change_records(rename)(folder)
+    report = verify(str(folder))
+    assert sum(problem.file == SHARD for problem in report.found.problems) == MOST
+    assert report.found.unnamed == {SHARD: 15}
+    assert f"{SHARD}: and 15 more" in report.lines()
+
+
+def test_an_old_manifest_lists_fewer_files(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    del manifest["files"]
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    report = verify(str(folder))
+    assert "not checked: files beside shards" in "\n".join(report.lines())
+    assert {problem.file for problem in report.found.problems} == {published.REJECTS}  # whose digest is made up
+
+
+def test_many_bytes_are_checked_by_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change_byte(5, 40)(folder)
+    expected = verify(str(folder)).found
+    monkeypatch.setattr(whole, "MANY_BYTES", 0)
+    assert verify(str(folder)).found == expected
+
+
+def test_quick_compares_sizes_and_digests(folder: Path) -> None:
+    report = verify(str(folder), quick=True)
+    assert report.is_whole
+    assert report.found.unchecked == [whole.QUICK]
+    change_byte(5, 40)(folder)
+    (problem,) = verify(str(folder), quick=True).found.problems
+    assert re.search(f"{SHARD}: the SHA-256 is [0-9a-f]+, expected", str(problem))
+
+
+def test_a_linked_folder_is_a_stray_file(folder: Path, tmp_path: Path) -> None:
+    (folder / "serving/assets.extra").symlink_to(tmp_path)
+    assert said(folder) == ["serving/assets.extra: the manifest lists no such file"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"spec": {"splits": {"train": "many", "test": 1}}}, "the spec in dataset.json is broken"),
+        ({"features": {**published.FEATURES, "price": {"kind": "number"}}}, "the feature 'price' is of kind 'number'"),
+    ],
+)
+def test_a_broken_manifest_is_one_clear_line(changes: dict[str, Any], message: str, folder: Path) -> None:
+    change_manifest(**changes)(folder)
+    with pytest.raises(DatasetError, match=message):
+        verify(str(folder))
+
+
+def test_sums_that_are_no_numbers_are_named(folder: Path) -> None:
+    change_manifest(rejects={"by_reason": ["x"]})(folder)
+    assert any("not what Recordmill writes (AttributeError" in line for line in said(folder))
+
+
+def test_a_kind_that_is_not_known_is_an_error(folder: Path) -> None:
+    change_manifest(features={**published.FEATURES, "note": {"kind": "sound"}})(folder)
+    with pytest.raises(
+        DatasetError, match="the feature 'note' is of kind 'sound', which this Recordmill does not know"
+    ):
+        verify(str(folder))
+
+
+def test_a_version_in_an_object_store(folder: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    change_byte(5, 40)(folder)
+    store = fsspec.filesystem("memory")
+    store.put(str(folder), "/verified", recursive=True)
+    try:
+        local, remote = verify(str(folder)).found, verify("memory://verified").found
+        assert (local.problems, local.checked) == (remote.problems, remote.checked)
+        store.rm("/verified/" + SHARD)
+        store.touch("/verified/stray")
+        told = [str(problem) for problem in verify("memory://verified").found.problems]
+        assert re.search(f"{SHARD}: .*/{SHARD} is missing", told[0])
+        assert told[1:] == ["stray: the manifest lists no such file"]
+    finally:
+        store.rm("/verified", recursive=True)
+
+
+SAVER = "__inference__traced_save_7"
+
+
+def saving_graph(*, callers: Sequence[str] = ("saver",), taken: str = "", function: str = SAVER) -> bytes:
+    """A graph with a function that writes files, called by nodes of the graph; `taken` is what another node takes."""
+    called = published.field(10, published.field(1, function.encode()))
+    calls = published.field(5, published.field(1, b"f") + published.field(2, called))
+    nodes = [_node(name, "StatefulPartitionedCall") + calls for name in callers]
+    nodes.append(_node("result", "Identity") + published.field(3, taken.encode()))
+    writes = published.field(1, published.field(1, function.encode())) + published.field(3, _node("save", "SaveV2"))
+    graph = b"".join(published.field(1, node) for node in nodes) + published.field(2, published.field(1, writes))
+    return published.field(2, published.field(2, graph))
+
+
+def _node(name: str, operation: str) -> bytes:
+    return published.field(1, name.encode()) + published.field(2, operation.encode())
+
+
+@pytest.mark.parametrize(
+    ("graph", "refused"),
+    [
+        (saving_graph(), False),
+        (saving_graph(taken="^saver"), True),
+        (saving_graph(taken="saver:0"), True),
+        (saving_graph(callers=("saver", "again")), True),
+        (saving_graph(callers=()), True),
+        (saving_graph(function="__inference_serve_7"), True),
+    ],
+)
+def test_a_graph_writes_files_only_where_it_is_saved(graph: bytes, refused: bool, folder: Path) -> None:
+    change_file(MODEL, graph)(folder)
+    expected = [f"{MODEL}: the operation 'SaveV2', 1 times, is none of those that a published graph may hold"]
+    assert said(folder) == (expected if refused else [])
+
+
+def test_a_serving_model_is_given_once_it_was_checked(folder: Path) -> None:
+    assert serving_model(folder) == str(folder / "serving")
+    write_graph("PyFunc")(folder)
+    with pytest.raises(
+        UnsafeGraphError, match="the graph is not loaded: .*'PyFunc', 2 times.*: copy the version again"
+    ):
+        serving_model(folder)
+    (folder / "serving/saved_model.pbtxt").touch()
+    with pytest.raises(UnsafeGraphError, match=r"saved_model.pbtxt: TensorFlow might load it instead, and 1 more"):
+        serving_model(folder)
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    run = [sys.executable, "-m", "pipeline", "verify", *arguments]
+    return subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command_says_it_and_ends_with_a_status(folder: Path) -> None:
+    good = command(str(folder.parents[1]))
+    assert (good.returncode, good.stdout.splitlines()[-1]) == (0, [*verify(str(folder)).lines()][-1]), good.stderr
+    change_byte(5, 40)(folder)
+    bad = command(str(folder), "--json")
+    report = json.loads(bad.stdout)
+    assert (bad.returncode, report["is_whole"], report["checked"]["records"]) == (1, False, 200)
+    assert report["problems"][1]["record"] == 5

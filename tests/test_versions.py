@@ -1,0 +1,404 @@
+"""`versions`, `rollback`, `pin`, `prune`, and who holds a version: by numbers, and never what somebody needs."""
+
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.cli import app
+from pipeline.errors import UserError
+from pipeline.manifest import DatasetError, Latest, read_latest
+from pipeline.output import leases, storage
+from pipeline.output.leases import hold
+from pipeline.output.prune import choose, prune, seconds_of
+from pipeline.output.stores import OutputError, open_location, open_store
+from pipeline.output.versions import find, list_versions, pin, rollback, unpin
+from pipeline.reader import open_dataset
+from tests import hand_made
+from tests.test_leases import foreign, put
+from tests.test_storage import KEY, STORES, manifest, publish
+
+DAY = 24 * 3600.0
+NAMES = ["20261101T000000Z-aaaa0000", "20271101T000000Z-bbbb0000", "20261102T000000Z-cccc0000"]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "POLL_SECONDS", 0.01)
+
+
+@pytest.fixture(params=["posix", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gcs"))])
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Three versions, of which the second was published by a clock that was a year ahead; the third is live."""
+    with STORES[request.param](tmp_path) as url:
+        for number, name in enumerate(NAMES):
+            publish(url, tmp_path, name, f"{number}" * 64)
+        yield url
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    for number, name in enumerate(NAMES):
+        publish(str(tmp_path / "out"), tmp_path, name, f"{number}" * 64)
+    shutil.rmtree(tmp_path / "assembled")
+    return tmp_path / "out"
+
+
+def live(output: str | Path) -> Latest:
+    return read_latest(open_location(str(output)))
+
+
+def there(output: str | Path) -> list[str]:
+    return open_store(str(output)).children("versions")
+
+
+def run(*arguments: str | Path) -> None:
+    app([str(one) for one in arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (NAMES[1], 1),
+        ("2", 1),
+        ("#3", 2),
+        ("20261101", 0),
+        ("bbbb0000", 1),
+        ("0000", "'0000' may be any of .*aaaa0000, .*bbbb0000, .*cccc0000: give more"),
+        ("2026", "may be any of 20261101T000000Z-aaaa0000, 20261102T000000Z-cccc0000"),
+        ("4", "has no version '4'; there are 20261101T000000Z-aaaa0000, 2027"),
+        ("", "has no version ''; there are"),
+        ("20261101T000000Z-aaaa0001", "did you mean 20261101T000000Z-aaaa0000?"),
+        ("../v1", "has no version '../v1'; there are"),
+    ],
+)
+def test_which_version_is_meant(local: Path, wanted: str, found: int | str) -> None:
+    if isinstance(found, int):
+        assert find(str(local), wanted).version == NAMES[found]
+    else:
+        with pytest.raises(DatasetError, match=found):
+            find(str(local), wanted)
+
+
+def test_versions_are_listed_by_their_numbers(output: str) -> None:
+    pin(output, "1")
+    with hold(open_store(output), f"{NAMES[1]}+reader"):
+        listed = list_versions(output)
+    assert [(one.manifest.sequence, one.manifest.version) for one in listed] == list(enumerate(NAMES, start=1))
+    assert [one.is_live for one in listed] == [False, False, True]
+    assert [one.is_pinned for one in listed] == [True, False, False]
+    assert [len(one.held_by) for one in listed] == [0, 1, 0]
+    assert [bool(one.retired) for one in listed] == [True, True, False]
+
+
+def test_rollback_goes_back_one_at_a_time_by_numbers(output: str) -> None:
+    assert [(now.version, before) for now, before in (rollback(output), rollback(output))] == [
+        (NAMES[1], NAMES[2]),
+        (NAMES[0], NAMES[1]),
+    ]
+    with pytest.raises(DatasetError, match=f"has no version before {NAMES[0]}, which is live"):
+        rollback(output)
+    assert (live(output).version, live(output).sequence) == (NAMES[0], 5)
+    assert set(live(output).retired) == {NAMES[1], NAMES[2]}
+    assert rollback(output, "cccc0000")[0].version == NAMES[2]
+    assert rollback(output, "3")[1] == NAMES[2]  # nothing to do
+    assert live(output).sequence == 6
+
+
+def test_what_is_published_after_a_rollback_is_the_newest(output: str, tmp_path: Path) -> None:
+    rollback(output, "1")
+    assert publish(output, tmp_path, "20200101T000000Z-dddd0000", "d" * 64).sequence == 5
+    assert rollback(output)[0].version == NAMES[2]
+
+
+def test_a_broken_pointer_is_mended(local: Path) -> None:
+    (local / "LATEST").write_text("{broken")
+    for command in (list_versions, lambda output: pin(output, "1"), lambda output: prune(output, 1)):
+        with pytest.raises(OutputError, match=f"LATEST is broken .*`recordmill rollback {local} VERSION` makes"):
+            command(str(local))
+    with pytest.raises(DatasetError, match=f"no live version to go back from: give the version.*{NAMES[2]}"):
+        rollback(str(local))
+    assert rollback(str(local), "#2") == (find(str(local), "2"), None)
+    assert (live(local).version, live(local).sequence) == (NAMES[1], 4)
+
+
+def test_pins(output: str) -> None:
+    for wanted in ("2", "bbbb0000", "1"):
+        pin(output, wanted)
+    assert live(output).pinned == (NAMES[0], NAMES[1])
+    unpin(output, "2")
+    unpin(output, "3")
+    assert live(output).pinned == (NAMES[0],)
+    assert live(output).sequence == 3
+    assert prune(output, keep=1, grace_seconds=0).kept == {NAMES[0]: "it is pinned"}
+    assert there(output) == [NAMES[0], NAMES[2]]
+
+
+def test_where_nothing_is_published(tmp_path: Path) -> None:
+    assert list_versions(str(tmp_path)) == []
+    assert prune(str(tmp_path), keep=1).removed == {}
+    with pytest.raises(OutputError, match="nothing is live in .*rollback"):
+        pin(str(tmp_path), "1")
+    with pytest.raises(DatasetError, match="no live version .*; there is none"):
+        rollback(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["posix", pytest.param("s3", marks=pytest.mark.slow)])
+def test_where_nothing_is(tmp_path: Path, name: str) -> None:
+    with STORES[name](tmp_path) as output:
+        for command in (list_versions, rollback, lambda place: pin(place, "1"), lambda place: prune(place, keep=1)):
+            with pytest.raises(DatasetError, match=f"^there is no folder {output}$"):
+                command(output)
+    assert list(tmp_path.iterdir()) == []
+
+
+NOW = datetime(2026, 12, 1, tzinfo=UTC)
+AGO = {name: f"{NOW - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}" for name, seconds in (
+    ("hour", 3600), ("days", 2 * DAY), ("ahead", -365 * DAY))}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "keep", "grace", "removed", "kept"),
+    [
+        ({}, 1, DAY, "ab", {}),
+        ({}, 2, DAY, "a", {}),
+        ({}, 3, DAY, "", {}),
+        ({}, 9, DAY, "", {}),
+        ({"version": "a"}, 1, DAY, "b", {"a": "it is live"}),
+        ({"version": "a"}, 1, 0, "b", {"a": "it is live"}),
+        ({"pinned": ("b",)}, 1, 0, "a", {"b": "it is pinned"}),
+        ({"retired": {"a": AGO["hour"], "b": AGO["days"]}}, 1, DAY, "b", {"a": f"at {AGO['hour']}: the grace is not"}),
+        ({"retired": {"a": AGO["hour"], "b": AGO["days"]}}, 1, 1800, "ab", {}),
+        ({"retired": {"a": AGO["hour"], "b": AGO["days"]}}, 1, 0, "ab", {}),
+        (
+            {"retired": {"a": AGO["ahead"], "b": AGO["days"]}},
+            1,
+            DAY,
+            "b",
+            {"a": "is to come: a clock was ahead"},
+        ),
+        ({"retired": {"a": AGO["ahead"]}}, 1, 0, "ab", {}),
+        ({"retired": {"b": AGO["days"]}}, 1, DAY, "b", {"a": "not known when .*: its grace begins now"}),
+        ({"retired": {"a": "lately", "b": "2026-01-01"}}, 1, DAY, "", {"a": "not known", "b": "not known"}),
+        ({"retired": {"a": "lately"}}, 2, 0, "a", {}),
+        ({"removing": ("z",)}, 3, DAY, "z", {}),
+    ],
+)
+def test_what_is_pruned(change: Any, keep: int, grace: float, removed: str, kept: dict[str, str]) -> None:
+    latest = replace(Latest("c", 3, {"a": AGO["days"], "b": AGO["days"]}), **change)
+    manifests = [replace(manifest(name), sequence=number) for number, name in enumerate("abc")]
+    marked, reasons = choose(latest, manifests, [], keep, grace, NOW)
+    assert sorted(marked.removing) == sorted(removed)
+    assert reasons.keys() == kept.keys()
+    assert all(re.search(pattern, reasons[name]) for name, pattern in kept.items())
+    again = choose(marked, manifests, [], keep, grace, NOW + timedelta(days=900))[0]  # no grace is without end
+    assert set(again.removing) == set(removed) | (kept.keys() - {latest.version, *latest.pinned})
+
+
+@pytest.mark.parametrize(
+    ("lease", "reason"),
+    [("a", "it is held"), ("a+0f0f", "it is held"), ("ab", None), ("a-2", None), (KEY[:16], None)],
+)
+def test_what_is_held_is_not_pruned(lease: str, reason: str | None) -> None:
+    _, kept = choose(Latest("b", 2), [manifest("a"), manifest("b")], [lease], 1, 0, NOW)
+    assert kept.get("a") == reason
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0", 0), ("90", 90), ("90s", 90), ("30m", 1800), ("12h", 43200), ("2d", 172800)]
+)
+def test_a_grace(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "-1d", "1w", "1.5h", "²d", "soon"])
+def test_a_grace_that_is_none(text: str) -> None:
+    with pytest.raises(UserError, match=f"^the grace '{text}' is no time: give a whole number and s, m, h or d"):
+        seconds_of(text)
+
+
+def test_prune_keeps_the_newest_by_their_numbers(output: str) -> None:
+    assert prune(output, keep=1).removed == {}  # they were live a moment ago
+    trial = prune(output, keep=2, grace_seconds=0, dry_run=True)
+    assert there(output) == sorted(NAMES)
+    done = prune(output, keep=2, grace_seconds=0)
+    assert done == trial
+    assert set(done.removed) == {f"versions/{NAMES[0]}"}
+    assert done.removed[f"versions/{NAMES[0]}"] > 0
+    assert there(output) == sorted(NAMES[1:])
+    assert live(output) == Latest(NAMES[2], 3, {NAMES[1]: live(output).retired[NAMES[1]]})
+    assert open_store(output).children("") == ["LATEST", "versions"]
+
+
+def test_a_prune_that_was_killed_is_gone_on_with(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = type(open_store(output))
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "remove", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            prune(output, keep=2, grace_seconds=0)
+    assert [one.version for one in storage.published(open_store(output))] == NAMES[1:]  # it is none any more
+    for command in (pin, rollback):
+        with pytest.raises(DatasetError, match="has no version"):
+            command(output, NAMES[0])
+    assert storage.find_version(output, "0" * 64) is None
+    assert set(prune(output, keep=9).removed) == {f"versions/{NAMES[0]}"}
+    assert there(output) == sorted(NAMES[1:])
+    assert live(output).removing == ()
+
+
+def test_a_version_that_is_taken_while_it_is_marked_is_spared(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, held = open_store(str(local)), []
+    real = choose
+
+    def choosing(*arguments: Any) -> Any:
+        held.append(leases.take(store, f"{NAMES[0]}+late"))
+        return real(*arguments)
+
+    monkeypatch.setattr("pipeline.output.prune.choose", choosing)
+    done = prune(str(local), keep=1, grace_seconds=0)
+    assert set(done.removed) == {f"versions/{NAMES[1]}"}
+    assert done.kept == {NAMES[0]: "it is held"}
+    assert (live(local).removing, there(local)) == ((), sorted([NAMES[0], NAMES[2]]))
+    held[0].release()
+
+
+def test_the_dead_hold_nothing(local: Path) -> None:
+    store, waited = open_store(str(local)), []
+    put(store, foreign(), f"{NAMES[0]}+elsewhere")
+    put(store, replace(leases.this_process(), started="1"), f"{NAMES[1]}+killed")
+    done = prune(str(local), keep=1, grace_seconds=0, on_wait=lambda holder: waited.append(holder.host))
+    assert set(done.removed) == {f"versions/{name}" for name in NAMES[:2]}
+    assert waited == ["elsewhere"]
+    assert sorted(path.name for path in local.iterdir()) == ["LATEST", "versions"]
+
+
+def test_abandoned_builds_and_temporary_files_go(local: Path) -> None:
+    store = open_store(str(local))
+    for key in ("dead", "alive"):
+        (local / ".building" / key / "run-000000000000").mkdir(parents=True)
+        (local / ".building" / key / "run-000000000000/data").write_bytes(b"1234")
+    (local / "LATEST.new").write_bytes(b"12")
+    (local / ".removing/half").mkdir(parents=True)
+    (local / ".removing/half/data").write_bytes(b"123")
+    with hold(store, "alive"):
+        trial = prune(str(local), keep=3, dry_run=True)
+        done = prune(str(local), keep=3)
+    assert trial.removed == done.removed
+    assert {
+        os.path.relpath(name, local) if name.startswith("/") else name: size for name, size in done.removed.items()
+    } == {
+        ".building/dead": 4,
+        "LATEST.new": 2,
+        next(name for name in done.removed if "half" in name): 3,
+    }
+    assert sorted(path.name for path in local.iterdir()) == [".building", "LATEST", "versions"]
+    assert os.listdir(local / ".building") == ["alive"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["s3", "gcs"])
+def test_partial_uploads_go_when_nobody_is_at_them(tmp_path: Path, name: str) -> None:
+    with STORES[name](tmp_path) as output:
+        publish(output, tmp_path, "v1")
+        store = open_store(output)
+        (tmp_path / "part").mkdir()
+        (tmp_path / "part/data").write_bytes(b"1234")
+        store.stage(str(tmp_path / "part"), "versions/v2", b"dead.1")
+        store.stage(str(tmp_path / "part"), "versions/v3", b"alive.1")
+        store.write_if("versions/v1/.upload", b"dead.2", None)  # killed right after it had published
+        with hold(store, "alive"):
+            trial, done = prune(output, None, dry_run=True), prune(output, keep=None)
+        assert done.removed == trial.removed == {"versions/v2": 4 + len(b"dead.1"), "versions/v1/.upload": 6}
+        assert there(output) == ["v1", "v3"]
+        assert live(output).version == "v1"
+        assert list(storage.uploads(store)) == ["v3"]
+
+
+def test_a_reader_holds_its_version(tmp_path: Path) -> None:
+    hand_made.write_dataset(tmp_path / "out", version="v1")
+    publish(str(tmp_path / "out"), tmp_path, "v2", name="hand")
+    dataset = open_dataset(tmp_path / "out", "v1")
+    with dataset.held(), dataset.held():  # two programs
+        assert len(list_versions(str(tmp_path / "out"))[0].held_by) == 2
+        assert prune(str(tmp_path / "out"), keep=1, grace_seconds=0).kept == {"v1": "it is held"}
+    prune(str(tmp_path / "out"), keep=1, grace_seconds=0)
+    assert there(tmp_path / "out") == ["v2"]
+    with pytest.raises(DatasetError, match="v1 was removed from .*: open the dataset again"), dataset.held():
+        pytest.fail("holds what is gone")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["LATEST", "versions"]
+
+
+def test_a_copied_version_cannot_be_held(tmp_path: Path) -> None:
+    folder = hand_made.write_dataset(tmp_path / "out")
+    shutil.copytree(folder, tmp_path / "copy")
+    with (
+        pytest.raises(DatasetError, match="copy is no version in a dataset's folder"),
+        open_dataset(tmp_path / "copy").held(),
+    ):
+        pytest.fail("holds a copy")
+
+
+def test_two_at_once_prune_and_publish(local: Path, tmp_path: Path) -> None:
+    threads = [
+        threading.Thread(target=lambda: [publish(str(local), tmp_path, f"new{n}", f"{n}e" * 32) for n in range(5)]),
+        threading.Thread(target=lambda: [prune(str(local), keep=1, grace_seconds=0) for _ in range(5)]),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    prune(str(local), keep=1, grace_seconds=0)
+    assert there(local) == ["new4"] == [live(local).version]
+    assert (live(local).removing, live(local).retired) == ((), {})
+
+
+def test_the_commands_say_what_they_did(
+    local: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    run("pin", local, "1")
+    run("versions", local)
+    said = capsys.readouterr().out
+    assert f"{NAMES[0]} is pinned: `recordmill prune` keeps it" in said
+    lines = [" ".join(line.split()) for line in said.splitlines()[1:]]
+    assert lines[0] == "# version built at records bytes retired"
+    assert lines[1].startswith(f"1 {NAMES[0]} pinned 1 7 20")
+    assert lines[3] == f"3 {NAMES[2]} live 1 7"
+    run("rollback", local)
+    assert capsys.readouterr().out.strip() == (
+        f"{NAMES[1]} is live now; {NAMES[2]} was, and stays: `recordmill rollback {local} {NAMES[2]}` takes this back"
+    )
+    run("rollback", local, "2")
+    assert capsys.readouterr().out.strip() == f"{NAMES[1]} is live already"
+    run("unpin", local, "1")
+    run("prune", local, "--keep", "1", "--dry-run", "--grace", "0")
+    said = capsys.readouterr().out
+    assert f"{NAMES[0]} is not pinned" in said
+    assert f"kept {NAMES[1]}: it is live" in said
+    assert re.search(rf"would remove versions/{NAMES[0]}, [\d,]+ bytes\nwould free [\d,]+ bytes: nothing was", said)
+    run("prune", local, "--keep", "1", "--grace", "0")
+    assert re.search(rf"^removed versions/{NAMES[0]}, [\d,]+ bytes\nfreed [\d,]+ bytes$", capsys.readouterr().out, re.M)
+    assert there(local) == sorted(NAMES[1:])
+
+
+def test_show_takes_a_part_of_a_name_and_lists_by_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = hand_made.write_dataset(tmp_path / "out", version="v1")
+    text = json.loads((folder / "dataset.json").read_text()) | {"rows": {"read": 1, "written": 1, "rejected": 0}}
+    (folder / "dataset.json").write_text(json.dumps(text))
+    publish(str(tmp_path / "out"), tmp_path, "a2", name="hand")
+    run("show", tmp_path / "out", "--version", "v")
+    said = capsys.readouterr().out
+    assert said.startswith("hand  v1\n")
+    assert said.rindex("v1") < said.rindex("a2")
+    with pytest.raises(DatasetError, match="has no version 'v3'"):
+        run("show", tmp_path / "out", "--version", "v3")
