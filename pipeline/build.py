@@ -4,6 +4,7 @@ A build may end at any moment, and the same build again goes on: `pipeline.runs`
 """
 
 import os
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ from pipeline.publish import SERVING_FOLDER, publish
 from pipeline.rejects.reasons import Reject
 from pipeline.results import Results, collect
 from pipeline.runners import make_runner, worker_threads
+from pipeline.sources.user import UserRows
 from pipeline.spec import Spec
 from pipeline.work import Work
 from transforms.serving import export_serving
@@ -134,8 +136,11 @@ def _sweep(output: str, building: str) -> None:
     for name, holder in leases.holders(store).items():
         if holder.is_dead() and (lease := leases.take_over(store, name, holder)) is not None:
             lease.release()
-    held = leases.holders(store)
-    runs.sweep(building, lambda key: key in held)
+    for key in runs.keys(building) - leases.holders(store).keys():
+        lease = leases.take_over(store, key)  # a build that begins now waits for a moment
+        if lease is not None:
+            runs.sweep(building, key.__ne__)
+            lease.release()
     store.strays(remove=True)
 
 
@@ -169,6 +174,8 @@ class _Attempt:
 
     def _begin(self) -> runs.Run:
         pieces = [(chunk.source, chunk.file, chunk.bytes) for chunk in self.plan.chunks]
+        if any(isinstance(source, UserRows) and not source.inputs for source in self.plan.spec.source):
+            pieces.append((-1, uuid.uuid4().hex, 0))  # nobody knows what it reads, and whether it changed: nothing fits
         try:
             run = runs.begin(self.building, self.plan.build_key, pieces, self._is_doubtful)
         except OSError as error:
@@ -182,7 +189,16 @@ class _Attempt:
     def _is_doubtful(self, reject: Reject) -> bool:
         """Whether a row was rejected for a file that is there: it may only have been away."""
         path = reject.message.removeprefix("the file ").rpartition(": ")[0]
-        return reject.reason == "unreadable" and any(self.files.has(f"{root}/{path}") for root in self.plan.roots)
+        return reject.reason == "unreadable" and any(self._is_back(f"{root}/{path}") for root in self.plan.roots)
+
+    def _is_back(self, path: str) -> bool:
+        if not self.files.has(path):
+            return False
+        try:
+            self.files.open(path).close()
+        except OSError:
+            return False
+        return True
 
     def _results(self, run: runs.Run) -> Results:
         plan, kept, chunks = self.plan, run.kept, self.plan.chunks

@@ -64,7 +64,7 @@ def main() -> None:
     except UserError as error:
         fail(str(error))
     except OSError as error:
-        fail(f"{error.filename}: {error.strerror}")
+        fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
     except Exception as error:
         fail(f"failed unexpectedly: {told_of(error)}\n{frames_of(error)}")
     sys.exit(status or 0)

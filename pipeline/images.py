@@ -74,7 +74,7 @@ class Pictures:
             return self._read(full, found, most)
         except OSError as error:
             why = why_absent(error, full, self.files)
-            if why is None:
+            if why is None or found.in_scratch:
                 raise
             raise ImageError("unreadable", f"the file {found.path}: {why}") from None
 

@@ -30,7 +30,14 @@ WALL = 6  # times as long, where the machine is busy
 START_SECONDS = 120  # to load the decoders
 ANSWER_BYTES = 1 << 31  # of a PNG at most
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
-SETTINGS = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "1"}
+SETTINGS = {
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_NUM_INTRAOP_THREADS": "1",  # threads' stacks count as address space
+    "TF_NUM_INTEROP_THREADS": "1",
+    "PYTHONSAFEPATH": "1",
+    "MALLOC_ARENA_MAX": "1",
+}
 REQUEST = struct.Struct("<QQ")
 """What comes before a picture's bytes: the pixels that it may have, and the CPU seconds that it may take."""
 AS_IS, PNG, REJECT = b"=", b"p", b"r"
@@ -114,7 +121,7 @@ def _result(answer: bytes, data: bytes) -> bytes:
 def _fault(status: int, form: str, seconds: int, is_late: bool) -> ImageError:
     name = signal.Signals(-status).name if -status in set(signal.Signals) else f"status {status}"
     if is_late or name == "SIGXCPU":
-        return ImageError("too_slow", f"the {form} was not decoded in {seconds} s of CPU time")
+        return UndecodableError("too_slow", f"the {form} was not decoded in {seconds} s of CPU time")
     return UndecodableError("undecodable_image", f"the {form} made its decoder crash ({name}), or memory was short")
 
 

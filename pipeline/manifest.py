@@ -194,9 +194,17 @@ class Latest:
             _take(latest, "version", str),
             _take(latest, "sequence", int),
             _take(latest, "retired", dict, default={}),
-            tuple(_take(latest, "pinned", list, default=[])),
-            tuple(_take(latest, "removing", list, default=[])),
+            _versions(latest, "pinned"),
+            _versions(latest, "removing"),
         )
+
+
+def _versions(latest: Any, name: str) -> tuple[str, ...]:
+    found = _take(latest, name, list, default=[])
+    for version in found:
+        if not isinstance(version, str) or "/" in version or not _is_inner(version):
+            raise DatasetError(f"'{name}' should hold names of versions, got {version!r:.80}")
+    return tuple(found)
 
 
 @overload

@@ -17,7 +17,7 @@ SHORTEST = 4  # characters: what is shorter is also found in words that are no s
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s'\"`<>]*)")
 WHOLE_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(.*)", re.DOTALL)
 # The second form has a slash in the password, as keys of AWS do; a port is none.
-USER = re.compile(r"(?:[^/@]*:(?!\d+/)[^@]*|[^/]*)@")
+USER = re.compile(r"(?:[^/@]*:(?!\d+/)[^@]*|[^/]*)@(?:[^/]*@)?")
 WEB_QUERY = re.compile(r"[?#].*", re.DOTALL)
 QUERY = re.compile(r"[?#&;][\w.~-]+=.*", re.DOTALL)
 LATE_QUERY = re.compile(r"(?<=\S)\?[\w.~-]+=[^\s'\"`<>]*[^\s'\"`<>:,]")  # behind a blank in a URL's path

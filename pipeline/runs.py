@@ -141,6 +141,11 @@ def remove(folder: str | Path) -> None:
         os.rmdir(gone.parent.parent)
 
 
+def keys(building: str) -> set[str]:
+    """The builds that have a folder, by the first 16 digits of their keys."""
+    return {folder.name for folder in _folders(Path(building))}
+
+
 def sweep(building: str, is_alive: Callable[[str], bool]) -> int:
     """Removes all runs but those of builds that somebody is at; gives how many.
 
@@ -149,7 +154,7 @@ def sweep(building: str, is_alive: Callable[[str], bool]) -> int:
         is_alive: whether a process works at the build of this name, the first 16 digits of its key.
     """
     keys = [key for key in _folders(Path(building)) if not is_alive(key.name)]
-    runs = [run for key in keys for run in _folders(key)]
+    runs = [run for key in keys for run in _folders(key) if run.name.startswith(("run-", "gone-"))]
     for run in runs:
         remove(run)
     for key in keys:
@@ -170,11 +175,12 @@ def clear(folder: Path, but: Collection[str] = ()) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    """What lies in a folder; nothing of one that is a link: it is none of ours."""
+    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
 
 
 def _folders(folder: Path) -> list[Path]:
-    return [entry for entry in _entries(folder) if entry.is_dir()]
+    return [entry for entry in _entries(folder) if entry.is_dir() and not entry.is_symlink()]
 
 
 def _runs(key: Path) -> list[Path]:

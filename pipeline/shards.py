@@ -192,7 +192,7 @@ class ShardBuilder:
         loaded, size = list[Loaded](), 0
         for reference in kept(references, options):
             loaded.append(self._pictures.load(source, reference, options))
-            size += len(loaded[-1].data)
+            size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].transcoded else 0)
             if len(loaded) > 1 and size > ROW_BYTES:
                 raise ImageError("too_large", f"the row's pictures have more than {ROW_BYTES >> 20} MiB together")
         return loaded

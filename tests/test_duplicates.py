@@ -344,3 +344,22 @@ def test_a_source_of_one_split_contradicts_same_split() -> None:
 def test_a_distance_without_near_is_refused() -> None:
     with pytest.raises(ValidationError, match="`distance` belongs to `near: true`"):
         Duplicates(distance=3)
+
+
+BY_COLUMN = RowFormat(
+    columns=COLUMNS, features={"text": "text"}, key=None, label=None, classes=None, split_by=SplitBy(column="who")
+)
+TWICE: list[Row] = [("a", "one text", "train"), ("b", "another", "train"), ("a", "one text", "test")]
+
+
+def test_one_key_in_two_splits_is_a_duplicate_too(tmp_path: Path) -> None:
+    with pytest.raises(DuplicatesError, match="rows are equal to another one, in 1 groups"):
+        choose(
+            work(tmp_path, "fail", BY_COLUMN),
+            [Chunk(0, 0, "0.jsonl", 0)],
+            contents(tmp_path, [TWICE], BY_COLUMN),
+            str(tmp_path),
+        )
+    dropped = chosen(tmp_path, "drop", [TWICE], BY_COLUMN)
+    left = leave_out(str(dropped.dropped), read([TWICE], BY_COLUMN)[0], 0)
+    assert (left.rows.num_rows, left.dropped, left.rejects) == (2, 1, [])

@@ -168,3 +168,9 @@ def test_hostile_bytes_raise_nothing_else(start, data):
         check_header(start + data, 1_000_000)
     except ImageError as error:
         assert error.reason in ("unsupported_format", "too_many_pixels")  # noqa: PT017 - passing is allowed too
+
+
+def test_markers_without_end_are_not_walked_to_their_end() -> None:
+    data = b"\xff\xd8" + b"\xff\xe0\0\x02" * (1 << 20) + b"\xff\xc0" + bytes(20)
+    with pytest.raises(ImageError, match="more than 10,000 markers before its pixels"):
+        read_header(data)

@@ -1,5 +1,7 @@
 """Copies of a picture look like it, other pictures do not; flat and hostile ones have no look."""
 
+import struct
+import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -143,3 +145,11 @@ def test_a_look_is_16_bytes() -> None:
     found = look(data, MAX_PIXELS)
     assert found is not None
     assert look_bytes(data, MAX_PIXELS) == found.shape.to_bytes(8, "little") + found.colours.to_bytes(8, "little")
+
+
+def test_a_png_of_two_sizes_has_no_look() -> None:
+    """Pillow takes the last header's size, and makes room for it before it tells."""
+    size = struct.pack(">II5B", 60_000, 60_000, 8, 2, 0, 0, 0)
+    chunk = struct.pack(">I", len(size)) + b"IHDR" + size + struct.pack(">I", zlib.crc32(b"IHDR" + size))
+    data = saved(photo(1, (40, 30)), "PNG")
+    assert look(data[:33] + chunk + data[33:], MAX_PIXELS) is None

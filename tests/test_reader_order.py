@@ -59,7 +59,7 @@ def test_any_positions_may_be_asked_for(name: str) -> None:
     assert order.records(2, positions).tolist() == [whole[place] for place in positions]
 
 
-@pytest.mark.parametrize("name", set(ORDERS) - {"in order"})
+@pytest.mark.parametrize("name", sorted(set(ORDERS) - {"in order"}))
 def test_seed_and_epoch_make_the_order(name: str) -> None:
     epochs = [epoch_of(ORDERS[name](97, seed), epoch) for seed in (1, 2) for epoch in (0, 1)]
     assert len({tuple(epoch) for epoch in epochs}) == 4

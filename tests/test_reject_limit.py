@@ -1,5 +1,6 @@
 """A build with more rejects than the spec allows ends as soon as that is certain, publishes nothing, and says why."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -161,3 +162,13 @@ def test_a_limit_is_no_part_of_a_builds_key_and_the_payload_is(tmp_path: Path) -
         for rejects in ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}", "{payload: true}")
     ]
     assert keys[0] == keys[1] == keys[2] != keys[3]
+
+
+@pytest.mark.parametrize(("bad", "outcome"), [(4, nullcontext()), (5, pytest.raises(TooManyRejectsError))])
+def test_exactly_the_share_that_is_allowed_is_taken(tmp_path: Path, bad: int, outcome: Any) -> None:
+    """0.29 * 100 is less than 29 in floating point."""
+    job = Job(tmp_path, rows=100, max_share=0.29)
+    for number in range(4):
+        job.chunk(number, 25, (25, bad, 0, 0)[number])
+    with outcome:
+        job.check()

@@ -191,3 +191,18 @@ def test_where_builds_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert building_folder("gs://bucket/d").startswith(f"{tmp_path}/.cache/recordmill/")
     with pytest.raises(UserError, match="--work is for outputs at a URL: a build for out works in out/.building"):
         building_folder("out", "work")
+
+
+def test_a_link_is_no_folder_of_builds(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "docs/run-1").mkdir(parents=True)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/.building").symlink_to(home)
+    assert sweep(str(tmp_path / "out/.building"), lambda key: False) == 0
+    assert (home / "docs/run-1").is_dir()
+
+
+def test_what_is_no_run_is_left(tmp_path: Path) -> None:
+    (tmp_path / ".building/mine/notes").mkdir(parents=True)
+    assert sweep(str(tmp_path / ".building"), lambda key: False) == 0
+    assert (tmp_path / ".building/mine/notes").is_dir()

@@ -32,6 +32,7 @@ URLS = {
     "https://u:p@h:80/a?C4nary": ("https://***@h:80/a?***", "https://h:80/a"),
     "https://h/a#C4nary": ("https://h/a?***", "https://h/a"),
     "HTTP://u:C4nary@h/a": ("HTTP://***@h/a", "HTTP://h/a"),
+    "https://u:p@C4nary@h/a": ("https://***@h/a", "https://h/a"),
     "hdfs://name:8020/a": ("hdfs://name:8020/a", "hdfs://name:8020/a"),
     "http://localhost:9000/a@b/c": ("http://localhost:9000/a@b/c", "http://localhost:9000/a@b/c"),
     "gs://bucket/part-?-of-*.csv": ("gs://bucket/part-?-of-*.csv", "gs://bucket/part-?-of-*.csv"),

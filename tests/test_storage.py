@@ -17,7 +17,7 @@ from pipeline.manifest import DatasetError, Latest, Manifest, Shard, Split, read
 from pipeline.output import pointer, storage
 from pipeline.output.leases import LeaseLostError, hold
 from pipeline.output.storage import OutputError
-from pipeline.output.stores import Store, location, open_location, open_store
+from pipeline.output.stores import Store, is_local, location, open_location, open_store
 from pipeline.output.stores.posix import PosixStore
 from tests import emulators
 
@@ -410,3 +410,40 @@ def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:
     assert location(open_store(str(tmp_path))) == tmp_path
+
+
+@pytest.mark.parametrize("key", ["pinned", "removing"])
+@pytest.mark.parametrize("name", ["", "..", "../../victim", "/etc", {}, None])
+def test_a_pointer_names_versions_alone(tmp_path: Path, key: str, name: object) -> None:
+    publish(str(tmp_path), tmp_path, "v1")
+    (tmp_path / "LATEST").write_text(json.dumps({"version": "v1", "sequence": 1, key: [name]}))
+    with pytest.raises(OutputError, match=f"'{key}' should hold names of versions"):
+        pointer.read(open_store(str(tmp_path)))
+
+
+def test_what_was_removed_meanwhile_is_not_made_live(tmp_path: Path) -> None:
+    output = str(tmp_path)
+    publish(output, tmp_path, "v1")
+    with pytest.raises(OutputError, match="the version v2 was removed meanwhile: run the same command again"):
+        storage.make_live(output, "v2")
+    assert live(output) == Latest("v1", 1)
+
+
+def test_who_is_refused_after_all_was_uploaded_leaves_no_version(output: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """Of two first publishers of other names, to whom the other came between manifest and pointer."""
+    store, real = open_store(output), pointer.moved
+
+    def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
+        monkeypatch.setattr(pointer, "moved", real)
+        if output.startswith(("s3", "gs")):
+            publish(output, tmp_path / "other", "v1", "0" * 64, name="pets")
+        return real(latest, version, sequence)
+
+    monkeypatch.setattr(pointer, "moved", moved)
+    if is_local(output):  # a lock keeps all others out
+        publish(output, tmp_path, "v2", name="toys")
+        return
+    with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
+        publish(output, tmp_path, "v2", name="toys")
+    assert [one.version for one in storage.published(store)] == ["v1"]
+    assert not store.sizes("versions/v2")

@@ -171,10 +171,11 @@ def test_a_removal_that_was_cut_off_is_out_of_sight(tmp_path: Path, monkeypatch:
     (tmp_path / ("LATEST." + "0a" * 16)).write_bytes(b"12")
     (tmp_path / "LATEST.new").write_bytes(b"1")
     (tmp_path / "LATEST.mine").write_bytes(b"1")
+    (tmp_path / "notes.new").write_bytes(b"1")
     found = store.strays(remove=False)
     assert sorted(found.values()) == [1, 2, 3]
     assert store.strays(remove=True) == found
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST.mine", "versions"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["LATEST.mine", "notes.new", "versions"]
 
 
 def test_a_killed_writer_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,8 @@ OTHER_FORMATS = {
 LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg refuses
 PROGRESSIVE = (0xC2, 0xCA)
 END, SCAN = 0xD9, 0xDA  # markers of JPEG
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # not those that stand alone, nor bytes that fill
+MAX_MARKERS = 10_000  # before a JPEG's first scan; real files have some hundreds
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
 MAX_SCANS = 100  # of any JPEG: each costs about a nanosecond a pixel, and the time that its bytes take
@@ -140,23 +142,26 @@ def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
             frame, size = marker, (width, height)
         elif marker == SCAN:
             several = frame in PROGRESSIVE or data[at + 4] != components
-            return frame, size, len(re.findall(rb"\xff\xda", data[at:])) if several else 1  # `count` is thrice as slow
+            return frame, size, data.count(b"\xff\xda", at) if several else 1
     return frame, size, 1
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Walks over a JPEG's markers to its first scan: each and where it stands, 10 bytes before the end or more."""
-    at = data.find(b"\xff", 2)
-    while 0 <= at < len(data) - 9:
-        marker = data[at + 1]
-        if marker == 0xFF:
-            at += 1
-            continue
-        yield marker, at
-        if marker in (END, SCAN):
+    """Walks over a JPEG's markers to its first scan: each and where it stands, 10 bytes before the end or more.
+
+    Raises:
+        ImageError: `unsupported_format`, of markers without end.
+    """
+    match = MARKER.search(data, 2)
+    for _ in range(MAX_MARKERS):
+        if match is None or match.start() >= len(data) - 9:
             return
-        alone = marker in (0x00, 0x01) or 0xD0 <= marker <= 0xD8
-        at = data.find(b"\xff", at + 2 if alone else at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"))
+        at = match.start()
+        yield data[at + 1], at
+        if data[at + 1] in (END, SCAN):
+            return
+        match = MARKER.search(data, at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"))
+    raise ImageError("unsupported_format", f"the JPEG has more than {MAX_MARKERS:,} markers before its pixels")
 
 
 def _webp_size(data: bytes) -> Size:

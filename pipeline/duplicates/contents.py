@@ -135,6 +135,13 @@ class Contents:
         for table in self._tables(column):
             yield as_numbers(table[column])
 
+    def places_in_splits(self) -> Iterator[Numbers]:
+        """The keys' hashes, others in each split, since a key is one inside a split alone: as `numbers`."""
+        for numbers, table in zip(self.numbers("place"), self._tables("split"), strict=True):
+            places = numbers.copy()
+            places[:, 0] ^= table["split"].to_numpy().astype(np.uint64) << np.uint64(48)
+            yield places
+
     def take(self, column: str, rows: Rows) -> pa.ChunkedArray:
         """A column's values in some rows, in their order."""
         order = np.argsort(rows)

@@ -101,8 +101,8 @@ def _parts(contents: Contents, column: str, left_out: Rows | None) -> Iterator[N
 
 
 def repeated_keys(contents: Contents) -> Clusters:
-    """The rows with one key: all but the first as they were read become rejects, and none of these takes part."""
-    return find_equal(lambda: contents.numbers("place"), contents.rows)
+    """The rows of one key in one split: all but the first as read become rejects, and none of these takes part."""
+    return find_equal(contents.places_in_splits, contents.rows)
 
 
 def moved_splits(found: Found, units: Numbers) -> Splits:

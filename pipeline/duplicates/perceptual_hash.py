@@ -60,6 +60,8 @@ def look(data: bytes, max_pixels: int) -> Look | None:
     """
     try:
         header = check_header(data, max_pixels)
+        if header.format == "PNG" and data.count(b"IHDR") > 1:
+            return None  # Pillow takes the last one's size, and fills an animation's canvas before it tells
         pixels = _small(data, FORMATS[header.format], max_pixels)
     except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
         if is_machine_fault(error):

@@ -15,9 +15,15 @@ from pipeline.duplicates.choice import choose
 from pipeline.duplicates.contents import Contents, content_features, content_table, digest_rows, file_digests
 from pipeline.first_pass import FIRST, leave, left_files, rows_of
 from pipeline.images import Loaded, kept, look_of, pictures_of
+from pipeline.rejects.files import write_rejects
+from pipeline.rejects.reasons import Reject
+from pipeline.reports import write_report
 from pipeline.sources.base import Chunk
+from pipeline.steps import chunk_step
 from pipeline.work import Work
 from transforms.image_header import ImageError, check_header
+
+PLACE = ("@source", "@chunk", "@position")
 
 
 class Row(NamedTuple):
@@ -38,16 +44,22 @@ class ContentReader:
         self._images = {name: options for name, options in work.images().items() if name in self._names}
         self._looks = work.compared_looks()
         self._pictures = pictures_of(work)
+        self._unreadable: list[Reject] = []
 
     def read(self, chunk: Chunk) -> None:
         """Leaves their table; without rows whose pictures cannot be read, which will be rejects."""
+        self._unreadable = list[Reject]()
         leave(self._work, self.what, chunk, [self._contents(rows) for rows in rows_of(self._work, chunk)])
+        if self._unreadable:  # they may only be away: the next attempt looks whether they are back
+            step = f"first-{chunk_step(chunk.index)}"
+            name = write_rejects(self._work.path("rejects"), step, self._unreadable)
+            write_report(self._work.path("reports"), step, {"rejects": name})
 
     def _contents(self, rows: pa.Table) -> pa.Table:
         loaded: list[Row] = [Row({}, {})] * rows.num_rows
         if self._images:
             with ThreadPoolExecutor(self._work.threads) as pool:
-                read = list(pool.map(self._row, rows.select(["@source", *self._images]).to_pylist()))
+                read = list(pool.map(self._row, rows.select([*PLACE, *self._images]).to_pylist()))
             rows = rows.filter(pa.array([row is not None for row in read], pa.bool_()))
             loaded = [row for row in read if row is not None]
         files = {name: [row.files[name] for row in loaded] for name in self._images}
@@ -59,15 +71,21 @@ class ContentReader:
 
     def _row(self, row: Mapping[str, Any]) -> Row | None:
         """What is found of a row's pictures; None where it will be a reject."""
+        files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
-            loaded = {
-                name: [self._load(row["@source"], reference, options) for reference in kept(row[name], options)]
-                for name, options in self._images.items()
-            }
-        except ImageError:
+            for name, options in self._images.items():
+                references = kept(row[name], options)
+                several = (self._load(row["@source"], reference, options) for reference in references)
+                if name in self._looks:  # of one picture; those of a list are read one after another
+                    loaded = list(several)
+                    looks[name] = look_of(loaded, options["max_pixels"])
+                    several = (one for one in loaded)
+                files[name] = file_digests(one.source for one in several)
+        except ImageError as error:
+            if error.reason == "unreadable":
+                self._unreadable.append(Reject(row["@chunk"], row["@position"], error.reason, error.message))
             return None
-        looks = {name: look_of(loaded[name], self._images[name]["max_pixels"]) for name in self._looks}
-        return Row({name: file_digests(one.source for one in some) for name, some in loaded.items()}, looks)
+        return Row(files, looks)
 
     def _load(self, source: int, reference: bytes, options: Mapping[str, Any]) -> Loaded:
         """A picture as its shard will load it; where looks do not matter, nothing is decoded."""

@@ -140,9 +140,22 @@ class Lease:
                 self._tag = self._store.write_if(_path(self.name), _text(next_beat), self._tag)
                 self._holder = next_beat
             except Conflict:
-                return  # lost, as `check` will say
+                if not self._is_still_held():
+                    return  # lost, as `check` will say
             except UserError:
                 continue  # a full disk, a network that is away: the next beat may come through
+
+    def _is_still_held(self) -> bool:
+        """Whether a conflict was none, but a write of one's own whose answer was lost."""
+        try:
+            content = self._store.read(_path(self.name))
+        except UserError:
+            return True  # the next beat will tell
+        holder = _holder(content)
+        if content is None or holder is None or holder.token != self._holder.token:
+            return False
+        self._tag, self._holder = content.tag, holder
+        return True
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 
+from pipeline.errors import UserError
 from pipeline.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
@@ -173,13 +174,21 @@ def _publish(store: Store, assembled: str, manifest: Manifest, lease: Lease | No
     folder = f"{VERSIONS_FOLDER}/{manifest.version}"
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
 
+    is_shown = False
+
     def reveal(latest: Latest | None) -> Latest:
-        nonlocal manifest
-        if lease is not None:
-            lease.check()
-        _check_name(store, latest, manifest.name)
-        manifest = replace(manifest, sequence=next_sequence(store, latest))
+        nonlocal manifest, is_shown
+        try:
+            if lease is not None:
+                lease.check()
+            _check_name(store, latest, manifest.name)
+            manifest = replace(manifest, sequence=next_sequence(store, latest))
+        except UserError:
+            if is_shown or not is_local(store.url):  # staged or shown by this process alone, and never live
+                store.remove(folder, MANIFEST_FILE)
+            raise
         store.reveal(assembled, folder, MANIFEST_FILE, manifest.to_text().encode())
+        is_shown = True
         return pointer.moved(latest, manifest.version, manifest.sequence)
 
     pointer.change(store, reveal)
@@ -194,7 +203,13 @@ def next_sequence(store: Store, latest: Latest | None) -> int:
 def make_live(output: str, version: str) -> None:
     """Points `LATEST` to a version, by one atomic replacement."""
     store = open_store(output)
-    pointer.change(store, lambda latest: pointer.moved(latest, version, next_sequence(store, latest)))
+
+    def edit(latest: Latest | None) -> Latest:
+        if not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
+            raise OutputError(f"the version {version} was removed meanwhile: run the same command again")
+        return pointer.moved(latest, version, next_sequence(store, latest))
+
+    pointer.change(store, edit)
 
 
 def uploads(store: Store) -> dict[str, str]:

@@ -110,7 +110,7 @@ class RejectLimits:
 
     def _compare(self, count: Count, limit: float | None, option: str, of_what: str) -> None:
         most = self._most_rows(count)
-        if limit is None or most is None or count.rejected <= limit * most:
+        if limit is None or most is None or not count.rejected or (most and count.rejected / most <= limit):
             return
         rows = f"{count.read:,} rows{of_what}{' read so far' if count.chunks_left else ''}"
         share = f"{count.rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"

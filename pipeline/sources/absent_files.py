@@ -3,6 +3,7 @@
 import errno
 import os
 
+from pipeline.globs import escape
 from pipeline.sources.base import Files
 
 MISSING = {
@@ -15,6 +16,6 @@ def why_absent(error: OSError, full: str, files: Files) -> str | None:
     """Says why a file could not be read, if it is the file; `full` is its path. None if it is the machine."""
     if error.errno in MISSING:
         return os.strerror(error.errno or 0)
-    if error.errno is None and not files.match(full):  # of a URL
+    if error.errno is None and not files.match(escape(full)):  # of a URL
         return os.strerror(errno.ENOENT)
     return None

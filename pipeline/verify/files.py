@@ -54,7 +54,10 @@ class VersionFiles:
         """Gives a whole file. Raises: DatasetError as `open`."""
         file, _ = self.open(path)
         with file:
-            return file.read()
+            try:
+                return file.read()
+            except OSError as error:
+                raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
 
     def listing(self) -> list[str]:
         """Gives all files by their paths in the folder, in order. Raises: DatasetError."""

@@ -61,7 +61,11 @@ def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: Work, 
 
 
 def _compare(found: Findings, folder: Path, manifest: Manifest, work: Work, batch: RawRows) -> None:
-    stored = _stored(found, folder, manifest, batch.keys)
+    try:
+        stored = _stored(found, folder, manifest, batch.keys)
+    except (DatasetError, OSError, ValueError, AttributeError):  # named by the check of the file
+        found.unchecked.append(f"{NOT_CHECKED}the file of rejects is damaged")
+        return
     places = [place for place, row in enumerate(stored) if row is not None]
     rows = [row for row in stored if row is not None]
     if not rows:

@@ -22,7 +22,7 @@ from pipeline.files import BeamFiles
 from pipeline.job import run_job
 from pipeline.listings import Listings, check_unchanged
 from pipeline.manifest import VERSIONS_FOLDER, Manifest, Shard
-from pipeline.output import leases
+from pipeline.output import leases, pointer
 from pipeline.output.leases import Holder, Lease
 from pipeline.output.stores import open_store
 from pipeline.plan import BuildPlan, make_plan, make_work
@@ -85,6 +85,8 @@ def repair(folder: Path, manifest: Manifest, found: Findings, spec: Spec | None)
                 repaired += _rebuild(folder, manifest, spec, shards, lease)
     except UserError as error:
         lost.append(str(error))
+    except OSError as error:
+        lost.append(f"{error.filename}: {error.strerror}: nothing more was replaced")
     return Repaired(tuple(repaired), tuple(lost))
 
 
@@ -115,6 +117,9 @@ def _held(folder: Path, manifest: Manifest) -> Iterator[Lease]:
     with ExitStack() as held:
         lease = held.enter_context(leases.hold(store, manifest.version, _busy))
         held.enter_context(leases.hold(store, manifest.build_key[:16], _busy))
+        latest = pointer.read(store)  # only now: a prune marks first, and looks who holds what after it
+        if latest is not None and manifest.version in latest.removing:
+            raise RepairError(f"the version {manifest.version} is being removed: nothing was replaced")
         yield lease
 
 

@@ -23,7 +23,13 @@ LOCK_FILE = ".lock"
 REMOVING_FOLDER = ".removing"
 """Where a folder goes before it is deleted, by one rename."""
 _TEMPORARY = "{}.new"  # one name, since only who holds the lock writes it: a killed writer's is written over
-_STRAYS = ("*.new", ".leases/*.new", "versions/*/*.new", f"{REMOVING_FOLDER}/*", "LATEST." + "[0-9a-f]" * 32)
+_STRAYS = (
+    "LATEST.new",
+    ".leases/*.json.new",
+    "versions/*/dataset.json.new",
+    f"{REMOVING_FOLDER}/*",
+    "LATEST." + "[0-9a-f]" * 32,
+)
 
 
 @dataclass
@@ -152,17 +158,18 @@ class PosixStore:
         """As `Store.remove`: it is renamed away, then deleted."""
         path, away = self._root / folder, self._root / REMOVING_FOLDER / attempt_name(Path(folder).name)
         with self._refusals("written"):
-            away.parent.mkdir(exist_ok=True)
-            with suppress(FileNotFoundError):
-                os.rename(path, away)
-                sync(path.parent)
+            while os.path.lexists(path):  # another removal may take `.removing` away in between
+                away.parent.mkdir(exist_ok=True)
+                with suppress(FileNotFoundError):
+                    os.rename(path, away)
+                    sync(path.parent)
             _delete(away)
             _remove_empty(path.parent)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
         """As `Store.strays`: temporary files, which nobody has open under the lock, and folders renamed away."""
         with self._refusals("written"), self.locked() if remove else nullcontext():
-            found = [path for pattern in _STRAYS for path in self._root.glob(pattern)]
+            found = [path for pattern in _STRAYS for path in self._root.glob(pattern) if not path.parent.is_symlink()]
             sizes = {path.relative_to(self._root).as_posix(): folder_bytes(path) for path in found}
             for path in found if remove else []:
                 _delete(path)
