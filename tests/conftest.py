@@ -1,5 +1,6 @@
-"""What several test modules look at: built once a session."""
+"""What several test modules look at, built once; and which files begin first."""
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -7,14 +8,23 @@ import pytest
 from hypothesis import settings
 
 from pipeline.build import Published, build
+from pipeline.manifest import read_manifest
+from pipeline.output import storage
 from tests.every_kind import make
 
 ROWS = 1_100
+LONGEST = ["test_same_bytes", "test_kills", "test_examples", "test_object_stores", "test_command_line", "test_build"]
 
 # A loaded machine is no failure; and CI tries the same examples each time, people new ones.
 settings.register_profile("people", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "people")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets the files that take longest begin first, so that several processes end together."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 def build_every_kind(folder: Path) -> Published:
@@ -23,7 +33,15 @@ def build_every_kind(folder: Path) -> Published:
 
 
 @pytest.fixture(scope="session")
-def every_kind(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Published]:
-    """The folder of inputs and dataset, and what was published."""
-    folder = tmp_path_factory.mktemp("every_kind")
-    return folder, build_every_kind(folder)
+def every_kind(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path, Published]:
+    """The folder of inputs and dataset, and what was published: by the first of several test processes."""
+    alone = worker_id == "master"
+    folder = (tmp_path_factory.getbasetemp() if alone else tmp_path_factory.getbasetemp().parent) / "every_kind"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        version = storage.live_version(str(folder / "out"))
+        if version is None:
+            return folder, build_every_kind(folder)
+    published = storage.place(str(folder / "out"), version)
+    return folder, Published(published, read_manifest(published), is_new=True)

@@ -94,7 +94,7 @@ def build_at(spec: Path, output: Path, rows: int, broken: int) -> None:
     from pipeline.build import build
 
     published = build(load_spec(str(spec)), str(output))
-    assert published.manifest.rows == {"read": rows, "written": rows - broken, "rejected": broken}
+    assert published.manifest.rows == {"read": rows, "written": rows - broken, "rejected": broken, "duplicates": 0}
 
 
 def run_untrained(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ def sources() -> dict[str, Path]:
 
 
 STDLIB = """
-    pipeline pipeline.__main__ pipeline.checks pipeline.disk_failures pipeline.duplicates.words pipeline.errors
+    pipeline pipeline.duplicates pipeline.output pipeline.rejects
+    pipeline.__main__ pipeline.checks pipeline.disk_failures pipeline.duplicates.words pipeline.errors
     pipeline.globs pipeline.image_refs pipeline.in_order pipeline.inner_paths pipeline.installed pipeline.keys
     pipeline.manifest pipeline.names pipeline.output.inventory pipeline.output.leases pipeline.output.pointer
     pipeline.output.prune pipeline.output.storage pipeline.output.stores pipeline.output.stores.base
@@ -38,7 +39,7 @@ NUMPY = """
     transforms.augment_numpy transforms.augment_places transforms.color_matrix transforms.luma transforms.pixels
 """.split()
 NUMPY += [name for name in sources() if name.startswith("pipeline.reader") and name not in TF_READER]
-WITH_SOURCES = ["pipeline.verify.parity", "pipeline.verify.raw_rows", "pipeline.verify.with_sources"]
+WITH_SOURCES = [f"pipeline.verify.{name}" for name in ("parity", "raw_rows", "repair", "with_sources")]
 NUMPY += [name for name in sources() if name.startswith("pipeline.verify") and name not in WITH_SOURCES]
 LIGHT_PACKAGES = ("pipeline.kinds", "pipeline.sources", "pipeline.starter")
 LIGHT = """

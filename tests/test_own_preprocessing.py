@@ -13,6 +13,7 @@ from pipeline.errors import UserError
 from pipeline.own_preprocessing import OwnPreprocessing
 from pipeline.reader import open_dataset
 from pipeline.spec import load_spec
+from pipeline.user_code import UserCode
 
 MODULE = """
 import tensorflow as tf
@@ -113,9 +114,9 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("code", MISTAKES)
-def test_a_mistake_is_told(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     name = f"mistake_{list(MISTAKES).index(code)}"
     (tmp_path / f"{name}.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    found = UserCode.of([f"{name}:f"], str(tmp_path))
     with pytest.raises(UserError, match=MISTAKES[code]):
-        OwnPreprocessing(f"{name}:f", "label")({}, {"label": tf.constant(["a"])})
+        OwnPreprocessing(f"{name}:f", "label", found)({}, {"label": tf.constant(["a"])})

@@ -101,8 +101,8 @@ def test_one_thread_and_every_bundle_twice(
     assert _build(inputs, tmp_path, options) == expected
 
 
-def test_three_processes(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
-    assert _build(inputs, tmp_path, RunOptions(processes=3, chunk_bytes=1 << 20)) == expected
+def test_two_processes(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
+    assert _build(inputs, tmp_path, RunOptions(processes=2, chunk_bytes=1 << 20)) == expected
 
 
 def test_a_portable_runner(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_padding_is_shown(
     statistics = {"x": {"lengths": MEASURED | found}, "y": {"lengths": MEASURED}}
     rows = {"read": 4, "written": 4, "rejected": 0}
     split = Split((Shard("f", 9, 3, "00", "i"),), documents=4 if "packed" in description else None)
-    print_dataset(Manifest("d", "v", "00", None, features, {"train": split}, statistics, rows), tmp_path, None)
+    print_dataset(Manifest("d", "v", "00", None, features, {"train": split}, statistics, rows), tmp_path, [])
     printed = capsys.readouterr().out
     assert f"\nx: {line}\n" in printed
     assert "\ny: " not in printed
@@ -308,7 +308,7 @@ def test_a_build_holds_every_document(published: Published) -> None:
     pieces = [document[start : start + 64] for document in wanted for start in range(0, len(document), 64)]
     found = read(published)
     assert sorted(documents_of(found)) == sorted(pieces)
-    assert manifest.rows == {"read": DOCUMENTS, "written": DOCUMENTS, "rejected": 0}
+    assert manifest.rows == {"read": DOCUMENTS, "written": DOCUMENTS, "rejected": 0, "duplicates": 0}
     assert sum(split.documents or 0 for split in manifest.splits.values()) == DOCUMENTS
     assert len(found["key"]) == sum(split.records for split in manifest.splits.values()) < DOCUMENTS
     lengths, train = manifest.statistics["body"]["lengths"], manifest.splits["train"]
