@@ -136,6 +136,7 @@ def test_a_bomb_beside_the_pixels_is_not_blown_up(graph: Graph, pictures: Pictur
     head = {b"zTXt": b"k\0\0", b"iTXt": b"k\0\1\0\0\0", b"iCCP": b"k\0\0"}[name]
     good = saved(form="PNG")
     data = good[:AFTER_HEAD] + chunk(name, head + BOMB) + good[AFTER_HEAD:]
+    outcome(graph, pictures, good)  # what the first picture takes stays
     before = peak()
     assert outcome(graph, pictures, data) == "accepted"
     assert peak() - before < 15_000_000
@@ -145,6 +146,7 @@ def test_more_pixels_than_the_header_says_are_left(graph: Graph, pictures: Pictu
     good = saved(form="PNG")
     start = good.index(b"IDAT") - 4
     data = good[:start] + chunk(b"IDAT", BOMB) + chunk(b"IEND", b"")
+    outcome(graph, pictures, good)  # what the first picture takes stays
     before = peak()
     assert outcome(graph, pictures, data) in ("accepted", "undecodable_image")
     assert peak() - before < 15_000_000
