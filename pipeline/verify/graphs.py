@@ -53,7 +53,7 @@ def check_digests(files: VersionFiles, manifest: Manifest, graph: str) -> Findin
 
 
 def check_operations(files: VersionFiles, graph: str) -> Findings:
-    """Checks a graph's operations, and that its tables are filled from files of its own."""
+    """Checks a graph's operations, and that the files it lists for its tables are its own."""
     found, path = Findings(), f"{graph}/{MODEL_FILE}"
     try:
         data = files.read(path)
