@@ -36,6 +36,7 @@ TENSORFLOW = {
 BEAMS_WORD = re.compile(r" \[while running '.*'\]$")
 WORKERS_WORD = re.compile(r"^pipeline\.[\w.]*Error: (.*)")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command begins anew"
 NOISE_BYTES = 16 << 20  # 16 MiB: the last of what was printed, which is looked through for tracebacks
 
 
@@ -51,7 +52,7 @@ class BuildSession:
         self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
         self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
-        self._watch = Watch(lambda error: self._end(1, str(error), *self._kept()))
+        self._watch = Watch(lambda error: self._end(1, str(error), *(self._kept() or [NOTHING_KEPT])))
         self._publishing = False
         self._ending = threading.Lock()
         self._noise = self._divert_noise()

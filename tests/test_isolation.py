@@ -1,6 +1,7 @@
 """A decoder that crashes, hangs, or eats memory costs one picture; the others are what they are without it."""
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -77,6 +78,18 @@ def test_threads_have_decoders_of_their_own(isolation: Isolation) -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(one, range(40)))
     assert found == ["crashed" if number % 5 == 0 else saved() for number in range(40)]
+
+
+@pytest.mark.slow
+def test_a_default_timeout_of_the_program_changes_nothing() -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(60)
+    isolation = Isolation(DECODER)
+    try:
+        assert isolation.decodable(saved(), OPTIONS) == saved()
+    finally:
+        socket.setdefaulttimeout(before)
+        isolation.close()
 
 
 @pytest.mark.slow
