@@ -111,12 +111,12 @@ def _plain(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
 
 def _without_ink(picture: Image.Image) -> Image.Image:
     """CMYK as the graph's libjpeg makes RGB of it; some rows at a time, since the numbers between are of 16 bits."""
-    inks = np.asarray(picture)
-    rgb = np.empty((*inks.shape[:2], 3), np.uint8)
-    for start in range(0, len(inks), ROWS):
-        rest = 255 - inks[start : start + ROWS].astype(np.uint16)
-        rgb[start : start + ROWS] = rest[..., :3] * rest[..., 3:] // 255
-    return Image.fromarray(rgb)
+    made = Image.new("RGB", picture.size)
+    for top in range(0, picture.height, ROWS):
+        inks = np.asarray(picture.crop((0, top, picture.width, min(top + ROWS, picture.height))))
+        rest = 255 - inks.astype(np.uint16)
+        made.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
+    return made
 
 
 def _high_bits(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:

@@ -13,8 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.every_kind import make
-
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "pipeline"]
 SPEC = """
@@ -141,19 +139,3 @@ def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
     assert re.search(rb"(reading|building shards)", seen)
     assert re.search(rb"[1-9][\d,]* records", seen)
     assert b"Published" in seen
-
-
-def test_worker_processes_build_the_same(tmp_path: Path) -> None:
-    spec = make(tmp_path, 60)
-    text = (
-        f"name: {spec.name}\nsource: {{format: jsonl, path: .}}\nkey: id\n"
-        "features: {image: {kind: image, size: [8, 8]}, number: {kind: number}}\n"
-    )
-    (tmp_path / "dataset.yaml").write_text(text)
-    sums = []
-    for name, options in (("one", []), ("two", ["--processes", "2"])):
-        assert _run("build", "dataset.yaml", "-o", name, "-q", *options, cwd=tmp_path).returncode == 0
-        (manifest,) = (tmp_path / name / "versions").glob("*/dataset.json")
-        splits = json.loads(manifest.read_text())["splits"]
-        sums.append([shard["sha256"] for split in splits.values() for shard in split["shards"]])
-    assert sums[0] == sums[1]

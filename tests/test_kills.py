@@ -41,7 +41,6 @@ label: label
 rejects: {max_share: 0.5, max_share_per_file: 0.5}
 features:
   number: {kind: number}
-  text: {kind: text, vocabulary: 20}
   pieces: {kind: text, column: text, tokenizer: sentencepiece, vocabulary: 40}
   label: {kind: category}
 """
