@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from PIL import Image
+from PIL import Image as PillowImage
 
 from pipeline.build import Published, RunOptions, build
 from pipeline.checks import ReconcileError
 from pipeline.errors import UserError
 from pipeline.files import BeamFiles
+from pipeline.kinds.image import Image
 from pipeline.layout import Layout, hash_keys
 from pipeline.output.storage import OutputError
 from pipeline.reader import open_dataset
@@ -28,13 +29,13 @@ source: {{format: jsonl, path: {folder}/rows.jsonl}}
 key: id
 splits: {{train: 60, validation: 20, test: 20}}
 features:
-  photo: {{kind: image, size: [8, 8]}}
   caption: {{kind: text, vocabulary: 50}}
   weight: {{kind: number}}
   label: {{kind: category{classes}}}
 label: label
-rejects: {{max_share: {max_share}, payload: {payload}}}
+rejects: {{max_share: 1, payload: {payload}}}
 """
+PHOTO = {"photo": Image(kind="image", size=(8, 8))}
 GOOD = 40
 pytestmark = pytest.mark.slow
 
@@ -60,8 +61,8 @@ BAD: list[tuple[str | bytes, str, str | None]] = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    Image.new("RGB", (9, 7), (200, 30, 90)).save(tmp_path / "good.png")
-    Image.effect_noise((64, 64), 90).save(tmp_path / "cut.jpg")
+    PillowImage.new("RGB", (9, 7), (200, 30, 90)).save(tmp_path / "good.png")
+    PillowImage.effect_noise((64, 64), 90).save(tmp_path / "cut.jpg")
     (tmp_path / "cut.jpg").write_bytes((tmp_path / "cut.jpg").read_bytes()[:900])
     (tmp_path / "text.png").write_text("no picture")
     return tmp_path
@@ -72,13 +73,18 @@ def _write(folder: Path, lines: list[str | bytes]) -> None:
     (folder / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in data))
 
 
-def _spec(folder: Path, classes: str = "", max_share: float = 1, payload: str = "false") -> Spec:
-    return parse_spec(SPEC.format(folder=folder, classes=classes, max_share=max_share, payload=payload))
+def _spec(folder: Path, classes: str = "", payload: str = "false", photos: bool = False) -> Spec:
+    spec = parse_spec(SPEC.format(folder=folder, classes=classes, payload=payload))
+    return spec.model_copy(update={"features": PHOTO | spec.features}) if photos else spec
 
 
 def _build(folder: Path, classes: str = "", spec: Spec | None = None, **options: Any) -> Published:
     spec = spec or _spec(folder, classes)
     return build(spec, str(folder / "out"), RunOptions(**options))
+
+
+def _build_photos(folder: Path) -> Published:
+    return _build(folder, spec=_spec(folder, photos=True))
 
 
 def _good() -> list[str | bytes]:
@@ -87,7 +93,7 @@ def _good() -> list[str | bytes]:
 
 def test_every_bad_row_is_a_reject_with_its_reason_and_place(folder: Path) -> None:
     _write(folder, [*_good(), "", *(line for line, _, _ in BAD)])
-    manifest = _build(folder).manifest
+    manifest = _build_photos(folder).manifest
     assert manifest.rows == {"read": GOOD + len(BAD), "written": GOOD, "rejected": len(BAD), "duplicates": 0}
     assert manifest.rejects["by_reason"] == dict(Counter(reason for _, reason, _ in BAD))
     (file,) = (folder / "out/versions").glob("*/rejects/*.jsonl")
@@ -118,7 +124,7 @@ def test_an_unknown_label_is_a_reject_and_never_a_class(folder: Path) -> None:
 
 def test_the_lines_of_rejects_are_published_where_that_is_asked(folder: Path) -> None:
     _write(folder, [*_good(), *(line for line, _, _ in BAD)])
-    _build(folder, spec=_spec(folder, payload="true"))
+    _build(folder, spec=_spec(folder, payload="true", photos=True))
     (file,) = (folder / "out/versions").glob("*/rejects/*.jsonl")
     payloads = [json.loads(line)["payload"] for line in file.read_text().splitlines()]
     lines = [line.decode("utf-8", "backslashreplace") if isinstance(line, bytes) else line for line, _, _ in BAD]
@@ -177,7 +183,7 @@ def test_nothing_to_publish_is_one_clear_line(
     live = _build(folder).manifest.version
     _write(folder, lines)
     with pytest.raises(error, match=message) as raised:
-        _build(folder)
+        _build_photos(folder)
     assert "\n" not in str(raised.value)
     assert open_dataset(folder / "out").version == live
 
@@ -211,14 +217,14 @@ def test_what_the_analysis_saw_is_reconciled_too(folder: Path, monkeypatch: pyte
 
 def test_a_changed_picture_is_a_changed_input_and_a_damaged_version_is_built_anew(folder: Path) -> None:
     _write(folder, _good())
-    first = _build(folder)
-    Image.new("RGB", (9, 7), (1, 2, 3)).save(folder / "good.png")
-    second = _build(folder)
+    first = _build_photos(folder)
+    PillowImage.new("RGB", (9, 7), (1, 2, 3)).save(folder / "good.png")
+    second = _build_photos(folder)
     assert second.is_new
     shard = Path(second.folder, second.manifest.splits["train"].shards[0].file)
     shard.write_bytes(shard.read_bytes()[:-1])
     time.sleep(1.1)  # a version's name holds the second of its publishing
-    third = _build(folder)
+    third = _build_photos(folder)
     assert third.is_new
     digests = [[s.sha256 for s in one.manifest.splits["train"].shards] for one in (first, second, third)]
     assert digests[0] != digests[1] == digests[2]
@@ -235,7 +241,7 @@ def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monk
 
     monkeypatch.setattr(BeamFiles, "open", failing)
     with pytest.raises(Exception, match="Too many open files"):
-        _build(folder)
+        _build_photos(folder)
     assert not (folder / "out/LATEST").exists()
 
 
