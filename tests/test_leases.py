@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 from pipeline.output import leases
 from pipeline.output.leases import Holder, LeaseLostError, census, hold, is_alive, take, take_over, this_process
-from pipeline.output.stores import Content, OutputError, Store, open_store
+from pipeline.output.stores import Conflict, Content, OutputError, Store, open_store
 from tests import emulators
 
 NAME = "4f1c9a2e00000000"
@@ -38,8 +39,12 @@ def store(tmp_path: Path) -> Store:
 
 
 def put(store: Store, holder: Holder, name: str = NAME) -> None:
-    found = store.read(f".leases/{name}.json")
-    store.write_if(f".leases/{name}.json", json.dumps(asdict(holder)).encode(), found.tag if found else None)
+    """Writes a lease, also where another thread writes it at the same moment."""
+    while True:
+        found = store.read(f".leases/{name}.json")
+        with suppress(Conflict):
+            store.write_if(f".leases/{name}.json", json.dumps(asdict(holder)).encode(), found.tag if found else None)
+            return
 
 
 def foreign(**changes: Any) -> Holder:

@@ -14,7 +14,8 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from moto.server import ThreadedMotoServer
 
-from pipeline.build import RunOptions, build
+from pipeline.build import Published, RunOptions, build
+from pipeline.manifest import Manifest
 from pipeline.output.stores import open_store
 from pipeline.reader import open_dataset
 from pipeline.spec import Spec, parse_spec
@@ -33,12 +34,24 @@ features:
 ROWS = 12
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> dict[str, bytes]:
-    write_pictures(tmp_path / "pictures")
-    pictures = {path.name: path.read_bytes() for path in sorted((tmp_path / "pictures").iterdir())[:ROWS]}
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("pictures")
+    write_pictures(folder)
+    pictures = {path.name: path.read_bytes() for path in sorted(folder.iterdir())[:ROWS]}
     rows = [json.dumps({"file_name": name, "text": f"picture {name}"}) + "\n" for name in pictures]
     return pictures | {"metadata.jsonl": "".join(rows).encode()}
+
+
+@pytest.fixture(scope="module")
+def local(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> tuple[Spec, Published]:
+    """The spec of these files in a folder, and what was built of it, into another."""
+    folder = tmp_path_factory.mktemp("local")
+    (folder / "set").mkdir()
+    for name, data in files.items():
+        (folder / "set" / name).write_bytes(data)
+    spec = parse_spec(SPEC.format(path=folder / "set"))
+    return spec, build(spec, str(folder / "out"))
 
 
 def _free_port() -> int:
@@ -78,39 +91,35 @@ def gcs(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[st
     server.stop()
 
 
-def _local(files: dict[str, bytes], folder: Path) -> Spec:
-    (folder / "set").mkdir()
-    for name, data in files.items():
-        (folder / "set" / name).write_bytes(data)
-    return parse_spec(SPEC.format(path=folder / "set"))
+@pytest.mark.parametrize(
+    ("store", "path", "option"),
+    [("s3", "s3://pictures/set", "--s3_endpoint_url={}"), ("gcs", "gs://pictures/set", "--no_auth")],
+)
+def test_a_source(
+    store: str, path: str, option: str, local: tuple[Spec, Published], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    endpoint = request.getfixturevalue(store)
+    options = RunOptions(beam_options=(option.format(endpoint),))
+    stored = build(parse_spec(SPEC.format(path=path)), str(tmp_path), options).manifest
+    assert stored.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}
+    assert _sums(stored) == _sums(local[1].manifest)
 
 
-def _sums(spec: Spec, output: Path, *beam_options: str) -> list[str]:
-    manifest = build(spec, str(output), RunOptions(beam_options=beam_options)).manifest
-    assert manifest.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}
+def _sums(manifest: Manifest) -> list[str]:
     return [shard.sha256 for split in manifest.splits.values() for shard in split.shards]
 
 
-def test_s3(s3: str, files: dict[str, bytes], tmp_path: Path) -> None:
-    stored = _sums(parse_spec(SPEC.format(path="s3://pictures/set")), tmp_path / "a", f"--s3_endpoint_url={s3}")
-    assert stored == _sums(_local(files, tmp_path), tmp_path / "b")
-
-
-def test_gcs(gcs: str, files: dict[str, bytes], tmp_path: Path) -> None:
-    stored = _sums(parse_spec(SPEC.format(path="gs://pictures/set")), tmp_path / "a", "--no_auth")
-    assert stored == _sums(_local(files, tmp_path), tmp_path / "b")
-
-
 @pytest.mark.parametrize("start", [emulators.s3, lambda: emulators.gcs(conditions=True)], ids=["s3", "gcs"])
-def test_an_output(start: Callable[[], AbstractContextManager[str]], files: dict[str, bytes], tmp_path: Path) -> None:
-    spec, options = _local(files, tmp_path), RunOptions(work=str(tmp_path / "work"))
-    here = build(spec, str(tmp_path / "out"))
+def test_an_output(
+    start: Callable[[], AbstractContextManager[str]], local: tuple[Spec, Published], tmp_path: Path
+) -> None:
+    (spec, here), options = local, RunOptions(work=str(tmp_path / "work"))
     with start() as output:
         there, again = build(spec, output, options), build(spec, output, options)
         assert (there.is_new, again.is_new, again.folder) == (True, False, there.folder)
         assert there.manifest.splits == here.manifest.splits
         assert there.folder == f"{output}/versions/{there.manifest.version}"
         assert open_store(output).children("") == ["LATEST", "versions"]
-        mine, other = (open_dataset(one).evaluation_input("train", batch_size=4) for one in (tmp_path / "out", output))
+        mine, other = (open_dataset(one).evaluation_input("train", batch_size=4) for one in (here.folder, output))
         assert_equal(tuple(other), tuple(mine))
         assert not list((tmp_path / "work").rglob("run-*"))

@@ -71,7 +71,9 @@ def test_no_artifact_is_a_pickle(tmp_path: Path) -> None:
                 bad = path.suffix in (".pkl", ".pickle", ".npy", ".npz", ".pt") or is_pickled(path.read_bytes())
                 scanned[str(path.relative_to(tmp_path / "out"))] = bad
 
-    builds.build(make(tmp_path / "in", 200, only=ANALYZED), str(tmp_path / "out"), listener=builds.Listener(on_publish=scan))
+    builds.build(
+        make(tmp_path / "in", 200, only=ANALYZED), str(tmp_path / "out"), listener=builds.Listener(on_publish=scan)
+    )
     at_work = len(scanned)
     scan()
     assert [path for path, bad in scanned.items() if bad] == []
