@@ -9,6 +9,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+from apache_beam.internal.gcp import auth
 from gcp_storage_emulator.server import create_server
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
@@ -81,6 +82,9 @@ def s3(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str
 def gcs(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     port = _free_port()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
+    monkeypatch.setattr(
+        auth._Credentials, "_credentials_init", True
+    )  # Beam looks for some for 20 s, also with --no_auth
     server = create_server("127.0.0.1", port, in_memory=True)
     server.start()
     client = storage.Client(project="test", credentials=AnonymousCredentials())
