@@ -33,6 +33,7 @@ INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 SETTINGS = {
     "CUDA_VISIBLE_DEVICES": "-1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # as in `pipeline.session`
     "TF_NUM_INTRAOP_THREADS": "1",  # threads' stacks count as address space
     "TF_NUM_INTEROP_THREADS": "1",
     "PYTHONSAFEPATH": "1",

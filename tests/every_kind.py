@@ -61,7 +61,7 @@ MORE = """
   shared: {kind: text, column: text, vocabulary: {shared_with: open}}
   missing: {kind: image, column: photo, optional: true, size: 7, fit: crop, resize: bicubic, channels: 1}
 """
-ANALYZED = "image text category number label frames hot triple gap bucket maybe pieces".split()
+ANALYZED = "image text category number label hot triple gap bucket maybe pieces".split()
 """A feature of each way to look at all rows: what the others store depends on their own row, or is found likewise."""
 ABSENT = {"gap": float("nan"), "maybe": "", "photo": ""}
 MORE_IMAGES = """

@@ -24,7 +24,7 @@ GOOD += [turned("TIFF", 6), saved()[:-200], saved(form="PNG")[:-80]]
 
 @pytest.fixture(scope="module")
 def isolation() -> Iterator[Isolation]:
-    made = Isolation(DECODER, seconds=1, wall=4)
+    made = Isolation(DECODER, seconds=1, wall=2)
     yield made
     made.close()
 
@@ -116,7 +116,7 @@ name: hostile
 source: {{format: jsonl, path: {folder}/rows.jsonl}}
 splits: {{train: 100}}
 rejects: {{max_share: 0.5}}
-features: {{image: {{kind: image, size: 8, normalize: dataset}}}}
+features: {{image: {{kind: image, size: 8}}}}
 """
 
 
@@ -131,7 +131,7 @@ def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     rows = "".join(json.dumps({"image": f"{number}.jpg"}) + "\n" for number in range(len(pictures)))
     (tmp_path / "rows.jsonl").write_text(rows)
     spec = parse_spec(SPEC.format(folder=tmp_path))
-    monkeypatch.setattr("pipeline.images.shared_isolation", lambda: Isolation(DECODER, seconds=1, wall=4))
+    monkeypatch.setattr("pipeline.images.shared_isolation", lambda: Isolation(DECODER, seconds=1, wall=2))
     manifest = build(spec, str(tmp_path / "out"), RunOptions(isolated=True)).manifest
     assert manifest.rows["written"] == 3
     assert manifest.rejects["by_reason"] == {"too_slow": 1, "undecodable_image": 1}

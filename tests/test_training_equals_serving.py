@@ -28,26 +28,32 @@ sys.meta_path.insert(0, Blocker())
 import tensorflow as tf
 import tensorflow_text  # the spec asks for its operations
 
-serving, rows_file, batch_size, signature, out = sys.argv[1:]
-rows = np.load(rows_file, allow_pickle=True)
-model = tf.saved_model.load(serving).signatures[signature]
-wanted = model.structured_input_signature[1]
-parts = []
-for start in range(0, len(rows["id"]), int(batch_size)):
-    end = start + int(batch_size)
-    batch = {}
-    for name, spec in wanted.items():
-        if name + "_lengths" in wanted:
-            lists = rows[name][start:end]
-            batch[name + "_lengths"] = tf.constant([len(one) for one in lists], tf.int64)
-            flat = [value for one in lists for value in one]
-            batch[name] = tf.constant(flat, spec.dtype, shape=[len(flat)])
-        elif not name.endswith("_lengths"):
-            batch[name] = tf.constant(rows[name][start:end], spec.dtype)
-    parts.append({name: list(tensor.numpy()) for name, tensor in model(**batch).items()})
-served = {name: [value for part in parts for value in part[name]] for name in parts[0]}
-np.save(out, served, allow_pickle=True)
+serving, rows_file, cases, out = sys.argv[1:]
+rows = dict(np.load(rows_file, allow_pickle=True))
+signatures = tf.saved_model.load(serving).signatures
+
+def serve(signature, batch_size, count):
+    model = signatures[signature]
+    wanted = model.structured_input_signature[1]
+    parts = []
+    for start in range(0, count, batch_size):
+        end = min(start + batch_size, count)
+        batch = {}
+        for name, spec in wanted.items():
+            if name + "_lengths" in wanted:
+                lists = rows[name][start:end]
+                batch[name + "_lengths"] = tf.constant([len(one) for one in lists], tf.int64)
+                flat = [value for one in lists for value in one]
+                batch[name] = tf.constant(flat, spec.dtype, shape=[len(flat)])
+            elif not name.endswith("_lengths"):
+                batch[name] = tf.constant(rows[name][start:end], spec.dtype)
+        parts.append({name: list(tensor.numpy()) for name, tensor in model(**batch).items()})
+    return {name: [value for part in parts for value in part[name]] for name in parts[0]}
+
+np.save(out, [serve(*case) for case in json.loads(cases)], allow_pickle=True)
 """
+CASES = [("with_label", 1, 150), ("with_label", 7, 500), ("with_label", 1024, ROWS), ("serving_default", 40, 40)]
+"""The signature, the rows in a batch, and how many there are."""
 COLUMNS = {
     "image": ("image", "jpeg", "png", "pixels", "original", "any_size"),
     "photo": ("missing",),
@@ -87,30 +93,21 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _serve(folder: Path, keys: list[str], batch_size: int, signature: str) -> dict[str, Any]:
+@pytest.fixture(scope="module")
+def served(folder: Path, read: dict[str, dict[str, Any]]) -> dict[tuple[str, int, int], dict[str, Any]]:
+    """What a process that has TensorFlow alone serves, by case."""
     rows = raw_rows(folder / "in")
     columns: dict[str, list[Any]] = {name: [] for features in COLUMNS.values() for name in features}
-    for key in keys:
+    for key in sorted(read):
         for column, features in COLUMNS.items():
             value = rows[key][column]
             for name in features:
                 columns[name].append(_raw(value))
-    objects = {name: _objects(values) for name, values in columns.items()}
-    np.savez(folder / "rows.npz", id=np.array(keys), **objects)
+    np.savez(folder / "rows.npz", **{name: _objects(values) for name, values in columns.items()})
     (serving,) = (folder / "out" / "versions").glob("*/serving")
-    out = folder / "served.npy"
-    command = [
-        sys.executable,
-        "-c",
-        SERVE,
-        str(serving),
-        str(folder / "rows.npz"),
-        str(batch_size),
-        signature,
-        str(out),
-    ]
-    subprocess.run(command, check=True, cwd=folder, timeout=200)
-    return np.load(out, allow_pickle=True).item()
+    arguments = [str(serving), str(folder / "rows.npz"), json.dumps(CASES), str(folder / "served.npy")]
+    subprocess.run([sys.executable, "-c", SERVE, *arguments], check=True, cwd=folder, timeout=300)
+    return dict(zip(CASES, np.load(folder / "served.npy", allow_pickle=True), strict=True))
 
 
 def _without_padding(value: Any) -> Any:
@@ -137,12 +134,13 @@ def _objects(values: list[Any]) -> Any:
     return found
 
 
-@pytest.mark.parametrize(("batch_size", "count"), [(1, 150), (7, 500), (1024, ROWS)])
-def test_bit_equal(folder: Path, read: dict[str, dict[str, Any]], batch_size: int, count: int) -> None:
-    keys = sorted(read)[:count]
-    served = _serve(folder, keys, batch_size, "with_label")
-    assert set(served) == {*read[keys[0]]}
-    for name, values in served.items():
+@pytest.mark.parametrize("case", CASES[:3])
+def test_bit_equal(
+    case: tuple[str, int, int], served: dict[tuple[str, int, int], dict[str, Any]], read: dict[str, dict[str, Any]]
+) -> None:
+    keys = sorted(read)[: case[2]]
+    assert set(served[case]) == {*read[keys[0]]}
+    for name, values in served[case].items():
         for key, value in zip(keys, values, strict=True):
             expected = read[key][name]
             if np.shape(value) != np.shape(expected):  # of any length: padded to the longest of its batch
@@ -150,11 +148,10 @@ def test_bit_equal(folder: Path, read: dict[str, dict[str, Any]], batch_size: in
             np.testing.assert_array_equal(value, expected, err_msg=f"{name} of {key}", strict=True)
 
 
-def test_the_default_signature_needs_no_label(folder: Path, read: dict[str, dict[str, Any]]) -> None:
-    keys = sorted(read)[:40]
-    served = _serve(folder, keys, 40, "serving_default")
-    assert "label" not in served
-    assert set(served) == {*read[keys[0]]} - {"label"}
+def test_the_default_signature_needs_no_label(
+    served: dict[tuple[str, int, int], dict[str, Any]], read: dict[str, dict[str, Any]]
+) -> None:
+    assert set(served[CASES[3]]) == {*next(iter(read.values()))} - {"label"}
 
 
 def test_the_vocabulary_is_of_the_train_split_alone(folder: Path) -> None:
