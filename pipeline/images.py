@@ -1,8 +1,11 @@
 """Pictures by reference: read, gated by the header, measured. A bad picture is a reject's reason, never a crash."""
 
+import ctypes
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +29,8 @@ from transforms.image_header import Header, check_header
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
 """What the graph raises of a picture that it cannot decode, and of a good one where memory is short."""
+LARGE_BLOCK = 4 << 20  # 4 MiB
+M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 Result = TypeVar("Result")
 PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
@@ -140,8 +145,19 @@ def look_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
     return surely(lambda: look_bytes(data, max_pixels), what, needs=needs)
 
 
+@functools.cache
+def give_back_large_blocks() -> None:
+    """Lets glibc return what is freed of `LARGE_BLOCK` and more to the system at once, in this process for good.
+
+    By itself it keeps up to 32 MiB of each such block: pictures of 64 million pixels left 0.3 GB behind.
+    """
+    with suppress(AttributeError):  # of another C library
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+
+
 def pictures_of(work: Work) -> Pictures:
     """Where the pictures of a build lie, as its workers see it."""
+    give_back_large_blocks()
     most = max((options["max_bytes"] for options in work.images().values()), default=MAX_BYTES)
     isolation = shared_isolation() if work.isolated else None
     return Pictures(work.files, work.roots, work.path("scratch"), most, isolation)

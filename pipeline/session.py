@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TENSORFLOW = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_NUM_INTRAOP_THREADS": "1",  # our own threads use the cores: pictures cost 8 % less CPU than with TensorFlow's
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest picture; its operations we don't use
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest picture
 }
 BEAMS_WORD = re.compile(r" \[while running '.*'\]$")
 WORKERS_WORD = re.compile(r"^pipeline\.[\w.]*Error: (.*)")
