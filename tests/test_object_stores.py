@@ -82,9 +82,8 @@ def s3(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str
 def gcs(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     port = _free_port()
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    monkeypatch.setattr(
-        auth._Credentials, "_credentials_init", True
-    )  # Beam looks for some for 20 s, also with --no_auth
+    # Beam looks for credentials for 20 seconds, also with --no_auth; here it has done so.
+    monkeypatch.setattr(auth._Credentials, "_credentials_init", True)
     server = create_server("127.0.0.1", port, in_memory=True)
     server.start()
     client = storage.Client(project="test", credentials=AnonymousCredentials())
