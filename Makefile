@@ -25,7 +25,7 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
 test: $(READY)  ## Run the whole test suite
-	$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
 	$(BIN)/python -m pytest -m "not slow"
