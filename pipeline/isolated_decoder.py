@@ -98,17 +98,10 @@ def end(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def _blocking(descriptor: int) -> socket.socket:
-    """A socket that waits, also where it was made under a default timeout, as Beam sets one when it logs in to GCP."""
-    made = socket.socket(fileno=descriptor)
-    made.setblocking(True)
-    return made
-
-
 def main(descriptor: int, decoder: Decode) -> None:
     """Forks and ends processes as it is told, until its socket is closed; then it ends them all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's
-    control, forked = _blocking(descriptor), set[int]()
+    control, forked = socket.socket(fileno=descriptor), set[int]()
     control.sendall(b"+")
     while True:
         command, sockets, _, _ = socket.recv_fds(control, COMMAND.size, 1)
@@ -116,7 +109,7 @@ def main(descriptor: int, decoder: Decode) -> None:
             break
         (number,) = COMMAND.unpack(command)
         if number == FORK:
-            with _blocking(sockets[0]) as channel:
+            with socket.socket(fileno=sockets[0]) as channel:
                 result = fork(control, channel, decoder)
             forked.add(result)
         else:

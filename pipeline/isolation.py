@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.sockets import waiting_pair
 from pipeline.transcode import UndecodableError
 from transforms.image_header import ImageError, check_header
 
@@ -160,7 +161,7 @@ class _Zygote:
             IsolationError: it does not start.
         """
         self._lock = threading.Lock()
-        self._control, theirs = socket.socketpair()
+        self._control, theirs = waiting_pair()
         command = [sys.executable, "-m", "pipeline.isolated_decoder", str(theirs.fileno()), decoder]
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | SETTINGS
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
@@ -181,7 +182,7 @@ class _Zygote:
 
     def fork(self) -> _Decoder:
         """Starts a decoder. Raises: OSError: the process has ended."""
-        ours, theirs = socket.socketpair()
+        ours, theirs = waiting_pair()
         with theirs, self._lock:
             socket.send_fds(self._control, [COMMAND.pack(FORK)], [theirs.fileno()])
             return _Decoder(self, self._answer(), ours)

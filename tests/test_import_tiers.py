@@ -29,9 +29,9 @@ STDLIB = """
     pipeline.output.stores.buckets pipeline.output.stores.gcs pipeline.output.stores.posix pipeline.output.stores.s3
     pipeline.output.versions pipeline.own_preprocessing pipeline.printable pipeline.progress pipeline.redaction
     pipeline.rejects.files pipeline.rejects.machine_faults pipeline.rejects.reasons pipeline.rejects.second_try
-    pipeline.reports pipeline.runs pipeline.steps pipeline.tracebacks pipeline.user_code pipeline.version
-    pipeline.watch pipeline.worker_process transforms transforms.finish_options transforms.graph_ops
-    transforms.image_header transforms.stored transforms.text_options
+    pipeline.reports pipeline.runs pipeline.sockets pipeline.steps pipeline.tracebacks pipeline.user_code
+    pipeline.version pipeline.watch pipeline.worker_process transforms transforms.finish_options
+    transforms.graph_ops transforms.image_header transforms.stored transforms.text_options
 """.split()
 TF_READER = ["pipeline.reader.keras_callback", "pipeline.reader.tf_input", "pipeline.reader.tf_records"]
 NUMPY = """

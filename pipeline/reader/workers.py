@@ -12,7 +12,6 @@ so it is simply killed in the end, and ends by itself when its parent is killed.
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import weakref
@@ -28,6 +27,7 @@ from pipeline.reader.batch_pickles import pickled_task
 from pipeline.reader.shared_memory import SharedMemory, new_file
 from pipeline.reader.tally import tally_of
 from pipeline.reader.worker_main import Answer
+from pipeline.sockets import waiting_pair
 
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
@@ -100,9 +100,7 @@ class _Worker:
     def __init__(self, number: int) -> None:
         self._number = number
         self._dropped: deque[int] = deque()  # numbers of arrays whose memory the worker may use again
-        mine, its = socket.socketpair()
-        for end in (mine, its):  # a program may have set a default timeout, with which reading does not wait
-            end.setblocking(True)
+        mine, its = waiting_pair()
         file = new_file()
         try:
             self._memory = SharedMemory(file)
