@@ -58,8 +58,8 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11,<3.12",
-    packages=find_packages(include=["pipeline", "pipeline.*", "transforms", "transforms.*"]),
-    package_data={"pipeline": ["py.typed"], "transforms": ["py.typed"]},
+    packages=find_packages(include=["recordmill", "recordmill.*"]),
+    package_data={"recordmill": ["py.typed"]},
     install_requires=BASE,
     extras_require={
         "fast": FAST,
@@ -70,5 +70,5 @@ setup(
         "s3": AWS,  # as it was called first
         "dev": [*FAST, *BUILD, *GCP, *AWS, *TOOLS],
     },
-    entry_points={"console_scripts": ["recordmill = pipeline.__main__:main"]},
+    entry_points={"console_scripts": ["recordmill = recordmill.__main__:main"]},
 )

@@ -19,8 +19,8 @@ import tensorflow as tf
 from photos import photo
 from PIL import Image as Picture
 
-from pipeline.kinds.image import Image
-from transforms.image import decode, resize, stored_picture
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.transforms.tensorflow.image import decode, resize, stored_picture
 
 SIZE = (224, 224)
 RUNS = 5

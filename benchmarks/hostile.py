@@ -50,9 +50,9 @@ features:
 ALONE = """
 import json, sys, time
 import tensorflow as tf
-from pipeline.kinds.image import Image
-from pipeline.transcode import decodable
-from transforms.image import ImageError, stored_picture
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.transforms.tensorflow.image import ImageError, stored_picture
 options = Image(kind="image", size=64).model_dump()
 graph = tf.function(lambda data: stored_picture(data, options)[""], autograph=False,
                     input_signature=[tf.TensorSpec([], tf.string)])
@@ -89,7 +89,17 @@ def build(spec: str, folder: Path, *options: str) -> Outcome:
     """Builds a spec into a new folder."""
     folder.mkdir()
     (folder / "dataset.yaml").write_text(spec)
-    command = [sys.executable, "-m", "pipeline", "build", folder / "dataset.yaml", "-o", folder / "out", "-q", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "recordmill",
+        "build",
+        folder / "dataset.yaml",
+        "-o",
+        folder / "out",
+        "-q",
+        *options,
+    ]
     started = time.perf_counter()
     process = subprocess.Popen(  # noqa: S603 - our own command
         list(map(str, command)),

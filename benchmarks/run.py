@@ -40,7 +40,7 @@ Subject = Callable[[Path], Command]
 
 def recordmill(spec: Path) -> Command:
     """A build in the default local mode."""
-    return [sys.executable, "-m", "pipeline", "build", spec, "--quiet", "--output"]
+    return [sys.executable, "-m", "recordmill", "build", spec, "--quiet", "--output"]
 
 
 def anchor(name: str) -> Subject:

@@ -31,14 +31,14 @@ from measure import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from pipeline.session import TENSORFLOW
+from recordmill.pipeline.cli.session import TENSORFLOW
 
 os.environ |= TENSORFLOW
 
-from pipeline.build import RunOptions, build
-from pipeline.isolation import shared_isolation
-from pipeline.spec import load_spec
-from transforms.image_header import Header
+from recordmill.pipeline.build.driver import RunOptions, build
+from recordmill.pipeline.build.images.isolation import shared_isolation
+from recordmill.pipeline.spec.model import load_spec
+from recordmill.transforms.contract.image_header import Header
 
 DIGEST = bytes(32)
 
@@ -86,12 +86,34 @@ def no_second_try(action: Callable[[], Any], *_: Any) -> Any:
 
 
 SAFETIES = [
-    Safety("header gate", "pipeline.images", "check_header", lambda data, most: Header("JPEG", 500, 375, True)),
-    Safety("bytes of a picture checked", "pipeline.images", "_check_bytes", lambda size, most: None),
-    Safety("CRC-32C of records", "pipeline.tfrecord", "masked_crc", lambda data: 0),
-    Safety("SHA-256 of pictures' files", "pipeline.shards", "file_digests", lambda files: DIGEST),
-    Safety("digests of contents", "pipeline.shards", "digest_rows", lambda rows, *_: [DIGEST[:16]] * rows.num_rows),
-    Safety("digest of a batch's inputs", "pipeline.shards", "Batch.digest", lambda self, keys: DIGEST),
+    Safety(
+        "header gate",
+        "recordmill.pipeline.build.images.read",
+        "check_header",
+        lambda data, most: Header("JPEG", 500, 375, True),
+    ),
+    Safety(
+        "bytes of a picture checked", "recordmill.pipeline.build.images.read", "_check_bytes", lambda size, most: None
+    ),
+    Safety("CRC-32C of records", "recordmill.pipeline.dataset.tfrecord", "masked_crc", lambda data: 0),
+    Safety(
+        "SHA-256 of pictures' files",
+        "recordmill.pipeline.build.worker.build_shard",
+        "file_digests",
+        lambda files: DIGEST,
+    ),
+    Safety(
+        "digests of contents",
+        "recordmill.pipeline.build.worker.build_shard",
+        "digest_rows",
+        lambda rows, *_: [DIGEST[:16]] * rows.num_rows,
+    ),
+    Safety(
+        "digest of a batch's inputs",
+        "recordmill.pipeline.build.worker.build_shard",
+        "Batch.digest",
+        lambda self, keys: DIGEST,
+    ),
     Safety("fsync", "os", "fsync", lambda descriptor: None),
 ]
 """Those that are functions; the second try, the shards' SHA-256 and the lease are patched by themselves."""
@@ -137,7 +159,7 @@ def measured(meter: Meter) -> Iterator[None]:
     with ExitStack() as stack:
         for one in SAFETIES:
             stack.enter_context(patch(one.place, meter.timed(one.name, one.original())))
-        stack.enter_context(patch("pipeline.tfrecord.hashlib", _hashlib(meter.digest)))
+        stack.enter_context(patch("recordmill.pipeline.dataset.tfrecord.hashlib", _hashlib(meter.digest)))
         yield
 
 
@@ -147,8 +169,10 @@ def without() -> Iterator[None]:
     with ExitStack() as stack:
         for one in SAFETIES:
             stack.enter_context(patch(one.place, one.nothing))
-        stack.enter_context(patch("pipeline.tfrecord.hashlib", _hashlib(lambda *_: NoDigest())))
-        stack.enter_context(patch("pipeline.images.second_try", lambda action, *_, **__: action()))
+        stack.enter_context(patch("recordmill.pipeline.dataset.tfrecord.hashlib", _hashlib(lambda *_: NoDigest())))
+        stack.enter_context(
+            patch("recordmill.pipeline.build.images.read.second_try", lambda action, *_, **__: action())
+        )
         yield
 
 

@@ -28,11 +28,11 @@ import pyarrow.parquet
 import tensorflow as tf
 from run import machine, table
 
-from pipeline.files import BeamFiles
-from pipeline.packing import pack
-from pipeline.plan import CHUNK_BYTES, make_plan, make_work
-from pipeline.rows import key_rows
-from pipeline.spec import parse_spec
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.plan import CHUNK_BYTES, make_plan, make_work
+from recordmill.pipeline.build.worker.keyed_rows import key_rows
+from recordmill.pipeline.build.worker.packing import pack
+from recordmill.pipeline.spec.model import parse_spec
 
 Row = dict[str, Any]
 WORDS = [f"word{number:03d}" for number in range(1000)]

@@ -1,1 +1,1 @@
-"""Recordmill: raw images and text in; a versioned, training-ready TFRecord dataset out."""
+"""The job around the graphs: from raw rows to a published version, and from a version to batches."""

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable
 
-from pipeline.redaction import redacted
+from recordmill.pipeline.redaction import redacted
 
 
 class UserError(Exception):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from pipeline.build import Published, build
-from pipeline.manifest import read_manifest
-from pipeline.output import storage
+from recordmill.pipeline.build.driver import Published, build
+from recordmill.pipeline.dataset.manifest import read_manifest
+from recordmill.pipeline.versions import publishing
 from tests.every_kind import make
 
 ROWS = 1_100
@@ -40,8 +40,8 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tupl
     folder.mkdir(exist_ok=True)
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        version = storage.live_version(str(folder / "out"))
+        version = publishing.live_version(str(folder / "out"))
         if version is None:
             return folder, build_every_kind(folder)
-    published = storage.place(str(folder / "out"), version)
+    published = publishing.place(str(folder / "out"), version)
     return folder, Published(published, read_manifest(published), is_new=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pipeline.spec import Spec, parse_spec
+from recordmill.pipeline.spec.model import Spec, parse_spec
 
 PICTURES = 24
 WORDS = "der die das und ναι όχι да нет 是 否 हिन्दी مرحبا naïve CAFÉ Straße don't x_1 42 🙂 foo bar".split()

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from pipeline.manifest import LATEST_FILE, MANIFEST_FILE, Latest, Manifest, Shard, Split, version_folder
+from recordmill.pipeline.dataset.manifest import (
+    LATEST_FILE,
+    MANIFEST_FILE,
+    Latest,
+    Manifest,
+    Shard,
+    Split,
+    version_folder,
+)
 
 VERSION = "20261120T120000Z-4f1c9a2e"
 SHARDS = {"train": [range(0, 4), range(4, 7), range(0), range(7, 10)], "validation": [range(10, 13), range(13, 15)]}

@@ -19,6 +19,8 @@ def decode(data: bytes, max_pixels: int) -> bytes:
         return bytes(1 << 40)
     if QUIT in data:
         os._exit(3)
-    from pipeline.isolated_decoder import decode as really  # TensorFlow, which who reads the names does not need
+    from recordmill.pipeline.build.images.isolated_decoder import (
+        decode as really,  # TensorFlow, which who reads the names does not need
+    )
 
     return really(data, max_pixels)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from pipeline.kinds.image import Image
-from transforms.image_header import PNG
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.transforms.contract.image_header import PNG
 
 RANDOM = np.random.default_rng(0)
 PIXELS = np.kron(RANDOM.integers(0, 256, (6, 9, 3)), np.ones((3, 3, 1))).astype(np.uint8)  # 18 x 27

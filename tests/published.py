@@ -14,12 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.keys import hash_key
-from pipeline.layout import Layout, hash_keys
-from pipeline.manifest import LATEST_FILE, MANIFEST_FILE, Latest, Manifest, Shard, Split, read_manifest, version_folder
-from pipeline.names import index_name, shard_name
-from pipeline.output.inventory import inventory
-from pipeline.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.file_names import index_name, shard_name
+from recordmill.pipeline.dataset.key_hash import hash_key
+from recordmill.pipeline.dataset.layout import Layout, hash_keys
+from recordmill.pipeline.dataset.manifest import (
+    LATEST_FILE,
+    MANIFEST_FILE,
+    Latest,
+    Manifest,
+    Shard,
+    Split,
+    read_manifest,
+    version_folder,
+)
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.versions.inventory import inventory
 
 VERSION = "20261120T120000Z-4f1c9a2e"
 LAYOUT = Layout({"train": 60.0, "test": 40.0}, {"train": 4, "test": 2})

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from pipeline.columns import Column, Columns, ColumnType
-from pipeline.files import BeamFiles
-from pipeline.rejects.reasons import Reject
-from pipeline.sources.base import FileInfo, Files, Plan, Source
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.sources.base import FileInfo, Files, Plan, Source
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.rejects import Reject
 
 FILES = BeamFiles()
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)

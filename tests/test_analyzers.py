@@ -15,15 +15,21 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
-from pipeline.analyzers import BeamAnalyzers
-from pipeline.kinds.category import Category
-from pipeline.kinds.image import Image
-from pipeline.kinds.number import Number
-from pipeline.kinds.numbers import Numbers
-from pipeline.kinds.text import Text
-from pipeline.reports import read_report
-from pipeline.vocabularies import BUCKETS, CountWords, VocabularyOptions, merge_bucket, write_vocabularies
-from transforms.preprocessing import PIXEL_COLUMNS, Preprocessing
+from recordmill.pipeline.build.beam.analyzers import BeamAnalyzers
+from recordmill.pipeline.build.beam.vocabularies import (
+    BUCKETS,
+    CountWords,
+    VocabularyOptions,
+    merge_bucket,
+    write_vocabularies,
+)
+from recordmill.pipeline.dataset.atomic_files import read_report
+from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.number import Number
+from recordmill.pipeline.spec.features.numbers import Numbers
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.tensorflow.preprocessing import PIXEL_COLUMNS, Preprocessing
 
 WORDS = ["the"] * 50 + ["b", "a", "ü", "鳥", "", "a b", "naïve", "na", "🙂"] * 3 + ["x\ny", "z\r", "\n", "Z", "~"]
 Rows = list[dict[str, Any]]
@@ -180,7 +186,9 @@ def batch(rows: int, *words: str) -> tuple[Any, ...]:
 
 
 def test_bundles_are_merged_by_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.vocabularies.FLUSH_WORDS", 3)  # the second batch makes a bundle of its own
+    monkeypatch.setattr(
+        "recordmill.pipeline.build.beam.vocabularies.FLUSH_WORDS", 3
+    )  # the second batch makes a bundle of its own
     elements = flushed(CountWords(1), [batch(2, "a", "b"), batch(1, "a", "c", "d"), batch(4, "d")])
     options = [VocabularyOptions("v", top_k=3)]
     groups = {bucket: [value for of, value in elements if of == bucket] for bucket in range(BUCKETS)}

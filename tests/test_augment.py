@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms import augment, pixels
-from transforms.augment import (
+from recordmill.transforms.contract import augment
+from recordmill.transforms.contract.augment import (
     Augmentation,
     CenterCrop,
     ColorJitter,
@@ -19,9 +19,10 @@ from transforms.augment import (
     RandomRotation90,
     Resize,
 )
-from transforms.augment_batches import CutMix, MixUp
-from transforms.augment_numpy import apply
-from transforms.augment_places import PYTHON
+from recordmill.transforms.contract.augment_batches import CutMix, MixUp
+from recordmill.transforms.contract.augment_places import PYTHON
+from recordmill.transforms.numpy import pixels
+from recordmill.transforms.numpy.augment import apply
 
 ALMOST_1 = 1 - 2.0**-53
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from recordmill.transforms.contract.augment_batches import CutMix, MixUp, symmetric_beta
+from recordmill.transforms.contract.augment_places import PYTHON
 from tests.test_augment import ALMOST_1, _library, picture, uniforms, with_each_library  # noqa: F401 - a fixture
-from transforms.augment_batches import CutMix, MixUp, symmetric_beta
-from transforms.augment_places import PYTHON
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 0.5, 1.0, 4.0])

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.test_augment import ALMOST_1, noisy, uniforms
-from transforms import augment, augment_batches_tensorflow, augment_numpy, augment_tensorflow
-from transforms.augment import (
+from recordmill.transforms.contract import augment
+from recordmill.transforms.contract.augment import (
     Augmentation,
     CenterCrop,
     ColorJitter,
@@ -20,7 +19,15 @@ from transforms.augment import (
     RandomRotation90,
     Resize,
 )
-from transforms.augment_batches import BatchAugmentation, CutMix, MixUp
+from recordmill.transforms.contract.augment_batches import BatchAugmentation, CutMix, MixUp
+from recordmill.transforms.numpy import augment as augment_numpy
+from recordmill.transforms.tensorflow import (
+    augment as augment_tensorflow,
+)
+from recordmill.transforms.tensorflow import (
+    augment_batches as augment_batches_tensorflow,
+)
+from tests.test_augment import ALMOST_1, noisy, uniforms
 
 SIDES = [(1, 1), (1, 9), (9, 1), (6, 6), (13, 8)]
 SCALED = [

@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from pipeline.columns import Column, ColumnType
-from pipeline.examples import encode
-from pipeline.kinds.base import Feature
-from pipeline.kinds.boxes import Boxes
-from pipeline.kinds.category import Category
-from pipeline.kinds.image import Image
-from pipeline.spec_errors import WrongValueError
+from recordmill.pipeline.build.worker.examples import encode
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Feature
+from recordmill.pipeline.spec.features.boxes import Boxes
+from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.messages import WrongValueError
+from recordmill.transforms.tensorflow import boxes, image
+from recordmill.transforms.tensorflow.features import parse_spec
+from recordmill.transforms.tensorflow.geometry import placement
+from recordmill.transforms.tensorflow.kind import Context, Found
 from tests.running import BOTH_WAYS, Run
-from transforms import boxes, image
-from transforms.finish import parse_spec
-from transforms.geometry import placement
-from transforms.kind import Context, Found
 
 SIDES = (48, 64)
 THING = (16, 24, 40, 56)

@@ -11,17 +11,17 @@ from typing import Any, BinaryIO
 import pytest
 from PIL import Image as PillowImage
 
-from pipeline.build import Published, RunOptions, build
-from pipeline.checks import ReconcileError
-from pipeline.errors import UserError
-from pipeline.files import BeamFiles
-from pipeline.kinds.image import Image
-from pipeline.layout import Layout, hash_keys
-from pipeline.output.storage import OutputError
-from pipeline.reader import open_dataset
-from pipeline.results import NothingToPublishError
-from pipeline.runners import RunnerError
-from pipeline.spec import Spec, parse_spec
+from recordmill import open_dataset
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.beam.runners import RunnerError
+from recordmill.pipeline.build.driver import Published, RunOptions, build
+from recordmill.pipeline.build.reconcile import ReconcileError
+from recordmill.pipeline.build.results import NothingToPublishError
+from recordmill.pipeline.dataset.layout import Layout, hash_keys
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.versions.publishing import OutputError
 
 SPEC = """
 name: pets

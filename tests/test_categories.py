@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 from pydantic import ValidationError
 
-from pipeline.columns import Column, ColumnType
-from pipeline.kinds.categories import Categories
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.categories import Categories
+from recordmill.transforms.tensorflow import categories
+from recordmill.transforms.tensorflow.kind import Context, Found, Prepared
 from tests.running import BOTH_WAYS, Run, lookup_of
-from transforms import categories
-from transforms.kind import Context, Found, Prepared
 
 NAMES = tf.constant(["b", "new", "a", "b", "c", "newer"])
 ROWS = tf.RaggedTensor.from_row_lengths(NAMES, tf.constant([4, 0, 1, 1], tf.int64))

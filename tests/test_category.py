@@ -7,14 +7,14 @@ import pytest
 import tensorflow as tf
 from pydantic import ValidationError
 
-from pipeline.columns import Column, ColumnType
-from pipeline.kinds.category import Category, check_not_crossed
-from pipeline.kinds.classes import read_classes
-from pipeline.kinds.raw import Raw
-from pipeline.spec_errors import WrongValueError
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.category import Category, check_not_crossed
+from recordmill.pipeline.spec.features.classes import read_classes
+from recordmill.pipeline.spec.features.raw import Raw
+from recordmill.pipeline.spec.messages import WrongValueError
+from recordmill.transforms.tensorflow import category
+from recordmill.transforms.tensorflow.kind import Context, Found, Prepared
 from tests.running import BOTH_WAYS, Run, lookup_of
-from transforms import category
-from transforms.kind import Context, Found, Prepared
 
 NAMES = tf.constant(["cat", "dög", "with space", "never seen", ""])
 TRAIN = tf.constant([True, False, True, False, True])

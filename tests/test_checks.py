@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.checks import ReconcileError, check_analysis, check_shards, check_sources, expected_rows
+from recordmill.pipeline.build.reconcile import (
+    ReconcileError,
+    check_analysis,
+    check_shards,
+    check_sources,
+    expected_rows,
+)
 
 CHUNKS = [{"groups": {"0": 3, "4": 1}}, {"groups": {}}, {"groups": {"0": 2}}]
 

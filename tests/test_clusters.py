@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.duplicates.clusters import COLOUR_DISTANCE, Clusters, Components, find_equal, find_near
+from recordmill.pipeline.build.duplicates.clusters import COLOUR_DISTANCE, Clusters, Components, find_equal, find_near
 
 NONE = Clusters(np.empty(0, np.int64), np.empty(0, np.int64))
 SMALL = st.integers(0, 3)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recordmill.transforms.contract import augment
+from recordmill.transforms.contract.augment import ColorJitter
+from recordmill.transforms.contract.color_matrix import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
+from recordmill.transforms.numpy.augment import apply
 from tests.test_augment import ALMOST_1, _library, drawn, picture, uniforms, with_each_library  # noqa: F401 - a fixture
-from transforms import augment
-from transforms.augment import ColorJitter
-from transforms.augment_numpy import apply
-from transforms.color_matrix import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
 
 
 def matrix(row: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 pytestmark = pytest.mark.slow
-COMMAND = [sys.executable, "-m", "pipeline"]
+COMMAND = [sys.executable, "-m", "recordmill"]
 SPEC = """
 name: numbers
 source: {format: jsonl, path: rows.jsonl}

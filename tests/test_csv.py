@@ -16,15 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.columns import Column, Columns, ColumnType
-from pipeline.files import BeamFiles
-from pipeline.image_refs import inline, to_file
-from pipeline.rejects.reasons import Reject
-from pipeline.sources import cells, csv_records, csv_rows
-from pipeline.sources.base import Plan, SourceError
-from pipeline.sources.csv_cells import CellReader
-from pipeline.sources.delimited import Csv, Tsv
-from pipeline.sources.encoded import open_utf8
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.sources.base import Plan, SourceError
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.csv import records as csv_records
+from recordmill.pipeline.sources.csv import rows as csv_rows
+from recordmill.pipeline.sources.csv.cells import CellReader
+from recordmill.pipeline.sources.csv.source import Csv, Tsv
+from recordmill.pipeline.sources.encoded import open_utf8
+from recordmill.pipeline.sources.image_refs import inline, to_file
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing import string_cells
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -124,8 +126,8 @@ def test_rows_are_what_python_reads_however_the_file_is_cut(
 )
 def test_a_number_is_what_python_reads_whatever_stands_beside_it(text: str, column: Column) -> None:
     alone, faults = dict[int, Any](), dict[int, Any]()
-    [value] = cells.typed_column("n", column, [text], alone).to_pylist()
-    beside = cells.typed_column("n", column, [text, "1_0"], faults).to_pylist()
+    [value] = string_cells.typed_column("n", column, [text], alone).to_pylist()
+    beside = string_cells.typed_column("n", column, [text, "1_0"], faults).to_pylist()
     assert repr(beside) == repr([value, None])
     assert {1: "wrong_type"} | {row: fault.reason for row, fault in alone.items()} == {
         row: fault.reason for row, fault in faults.items()

@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.errors import UserError
-from pipeline.watch import Watch
+from recordmill.pipeline.build.watchdog import Watch
+from recordmill.pipeline.errors import UserError
 
-COMMAND = [sys.executable, "-m", "pipeline", "build", "dataset.yaml", "--output", "out", "--processes", "2"]
+COMMAND = [sys.executable, "-m", "recordmill", "build", "dataset.yaml", "--output", "out", "--processes", "2"]
 SPEC = """
 name: numbers
 source: {format: jsonl, path: rows.jsonl}

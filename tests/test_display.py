@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import display as module
-from pipeline.display import Display, State, print_published
-from pipeline.manifest import Manifest, Shard, Split
-from pipeline.progress import Progress
-from pipeline.screen import Screen
+from recordmill.pipeline.build.context.progress import Progress
+from recordmill.pipeline.cli import display as module
+from recordmill.pipeline.cli.display import Display, State, print_published
+from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 
 # seconds, counters, whether the analysis is done; what is seen: 100 rows are expected, 110 are there
 LIFE = [

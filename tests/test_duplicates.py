@@ -13,22 +13,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.arrow_files import write_table
-from pipeline.columns import Column, ColumnType
-from pipeline.duplicates.choice import choose
-from pipeline.duplicates.contents import Contents, content_features, content_table, digest_rows, file_digests
-from pipeline.duplicates.counts import count_duplicates, count_keys_across
-from pipeline.duplicates.files import leave_out
-from pipeline.duplicates.options import Duplicates, DuplicatesError, find
-from pipeline.duplicates.words import leaks, summary, warnings
-from pipeline.keys import hash_key
-from pipeline.layout import Layout
-from pipeline.rows import RowFormat, key_rows
-from pipeline.sources.base import Block, Chunk
-from pipeline.spec import parse_spec
-from pipeline.spec_yaml import SpecError
-from pipeline.split_by import SplitBy
-from pipeline.work import Work
+from recordmill.pipeline.build.context.arrow_files import write_table
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.duplicates.choice import choose
+from recordmill.pipeline.build.duplicates.contents import (
+    Contents,
+    content_features,
+    content_table,
+    digest_rows,
+    file_digests,
+)
+from recordmill.pipeline.build.duplicates.counts import count_duplicates, count_keys_across
+from recordmill.pipeline.build.duplicates.decisions import leave_out
+from recordmill.pipeline.build.worker.keyed_rows import RowFormat, key_rows
+from recordmill.pipeline.cli.duplicate_messages import leaks, summary, warnings
+from recordmill.pipeline.dataset.key_hash import hash_key
+from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.sources.base import Block, Chunk
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.duplicates import Duplicates, DuplicatesError, find
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.spec.split_by import SplitBy
+from recordmill.pipeline.spec.yaml_document import SpecError
 
 LAYOUT = Layout({"train": 60, "validation": 20, "test": 20}, {"train": 2, "validation": 1, "test": 1})
 COLUMNS = {"text": Column(ColumnType.TEXT), "who": Column(ColumnType.CATEGORY)}

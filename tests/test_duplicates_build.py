@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pipeline import build as build_module
-from pipeline.build import Published, RunOptions, build
-from pipeline.display import print_published
-from pipeline.duplicates.options import DuplicatesError
-from pipeline.reader import open_dataset
-from pipeline.screen import Screen
-from pipeline.shards import ShardBuilder
-from pipeline.spec import Spec, parse_spec
+from recordmill import open_dataset
+from recordmill.pipeline.build import driver as build_module
+from recordmill.pipeline.build.driver import Published, RunOptions, build
+from recordmill.pipeline.build.worker.build_shard import ShardBuilder
+from recordmill.pipeline.cli.display import print_published
+from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.spec.duplicates import DuplicatesError
+from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests.pictures import photo, saved
 
 EQUAL = {f"equal{number:02}.png": f"p{number:02}.png" for number in range(8)}

@@ -15,12 +15,12 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from pipeline.build import build
-from pipeline.files import BeamFiles
-from pipeline.images import Pictures
-from pipeline.plan import make_plan, make_work
-from pipeline.rows import key_rows
-from pipeline.spec import parse_spec
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.images.read import Pictures
+from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.build.worker.keyed_rows import key_rows
+from recordmill.pipeline.spec.model import parse_spec
 from tests.every_kind import make, spec_text
 
 ROWS = 60

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipeline.spec import load_spec
+from recordmill.pipeline.spec.model import load_spec
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 Generate = Callable[[Path, int, int], Counter[str]]
@@ -91,7 +91,7 @@ def run(script: Path, as_module: str = "example") -> dict[str, Any]:
 
 
 def build_at(spec: Path, output: Path, rows: int, broken: int) -> None:
-    from pipeline.build import build
+    from recordmill.pipeline.build.driver import build
 
     published = build(load_spec(str(spec)), str(output))
     assert published.manifest.rows == {"read": rows, "written": rows - broken, "rejected": broken, "duplicates": 0}

@@ -13,12 +13,12 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.columns import Column, ColumnType
-from pipeline.files import BeamFiles
-from pipeline.globs import escape, folder_prefix, glob_pattern, is_glob, literal_prefix
-from pipeline.sources.base import FileInfo
-from pipeline.sources.image_folder import ImageFolder
-from pipeline.sources.jsonl import JsonLines
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.sources.base import FileInfo
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, literal_prefix
+from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.jsonl.source import JsonLines
 
 TREE = ("a.jsonl", "b.txt", ".hidden.jsonl", "x/a.jsonl", "x/y/c.jsonl", "x/.git/d.jsonl", "[v2]/e.jsonl", "é/f.jsonl")
 BUCKET = {f"fake://bucket/{name}": name.encode() for name in TREE} | {"fake://bucket/x/": b""}

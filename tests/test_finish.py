@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from recordmill.transforms.tensorflow.features import finish, parse, parse_spec
 from tests import hand_made
-from transforms.finish import finish, parse, parse_spec
 
 ROWS = [3, 0, 5, 1]
 ENCODINGS = [("png", "float32"), ("jpeg", "float32"), ("raw", "float32"), ("png", "uint8"), ("raw", "uint8")]

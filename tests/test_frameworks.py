@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.build import build
-from pipeline.spec import load_spec
+from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.spec.model import load_spec
 
 ROOT = Path(__file__).parents[1]
 IMAGES = 900

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from pipeline import build as build_module
-from pipeline import free_space
-from pipeline.build import Listener, Published, build
-from pipeline.disk_failures import DiskError, disk_error
-from pipeline.errors import UserError
-from pipeline.files import BeamFiles
-from pipeline.free_space import NoSpaceError, check_free_space, size
-from pipeline.listings import InputsChangedError, Listings, check_unchanged
-from pipeline.output.stores import OutputError
-from pipeline.plan import BuildPlan, make_plan, make_work
-from pipeline.spec import parse_spec
-from pipeline.tfrecord import ShardWriter
-from pipeline.work import Work
+from recordmill.pipeline.build import driver as build_module
+from recordmill.pipeline.build import free_space
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.disk_failures import DiskError, disk_error
+from recordmill.pipeline.build.driver import Listener, Published, build
+from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, size
+from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, make_work
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.stores.open_store import OutputError
 
 Usage = namedtuple("Usage", "total used free")
 MIB = 1 << 20

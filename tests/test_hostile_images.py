@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from pipeline.files import BeamFiles
-from pipeline.image_refs import inline, to_file, to_piece
-from pipeline.images import Pictures
-from pipeline.rejects.reasons import REASONS
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.images.read import Pictures
+from recordmill.pipeline.sources.image_refs import inline, to_file, to_piece
+from recordmill.pipeline.sources.rejects import REASONS
+from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.tensorflow.image import ImageError, stored_picture
 from tests.pictures import PIXELS, animated, bmp, chunk, opened, options, png, saved, turned
 from tests.test_image_header import by_component, more_scans
-from transforms.image import ImageError, stored_picture
-from transforms.image_header import PNG
 
 OPTIONS = options(max_pixels=1_000_000, max_bytes=1 << 20)
 ALPHA = Picture.fromarray(PIXELS).convert("RGBA")

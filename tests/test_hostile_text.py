@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.rejects.reasons import REASONS
-from pipeline.sources.base import Source, SourceError
-from pipeline.sources.delimited import Csv
-from pipeline.sources.jsonl import JsonLines
-from pipeline.sources.text_files import TextFiles
+from recordmill.pipeline.sources.base import Source, SourceError
+from recordmill.pipeline.sources.csv.source import Csv
+from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.sources.rejects import REASONS
+from recordmill.pipeline.sources.text.source import TextFiles
 from tests.read_source import TEXT, Read, read
 
 NAUGHTY = [

@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.kinds.image import Image
-from pipeline.spec import SpecError, parse_spec
-from pipeline.transcode import decodable
+from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.model import SpecError, parse_spec
+from recordmill.transforms.contract.stored import part_name
+from recordmill.transforms.tensorflow import features as finish
+from recordmill.transforms.tensorflow import image
+from recordmill.transforms.tensorflow.kind import Context, Found
 from tests.pictures import BACKGROUND, PIXELS, opened, options, saved, turned
-from transforms import finish, image
-from transforms.kind import Context, Found
-from transforms.stored import part_name
 
 CONTEXT = Context(tf.constant([True]))
 

@@ -11,6 +11,11 @@ import tensorflow as tf
 from PIL import Image as Picture
 from PIL import ImageOps
 
+from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.tensorflow.image import prepare
+from recordmill.transforms.tensorflow.image_decode import decode
+from recordmill.transforms.tensorflow.image_resize import resize
+from recordmill.transforms.tensorflow.kind import Context, Found
 from tests.pictures import (
     BACKGROUND,
     PIXELS,
@@ -27,11 +32,6 @@ from tests.pictures import (
     saved,
     turned,
 )
-from transforms.image import prepare
-from transforms.image_decode import decode
-from transforms.image_header import PNG
-from transforms.image_resize import resize
-from transforms.kind import Context, Found
 
 
 def decoded(data: bytes, **keys) -> np.ndarray:

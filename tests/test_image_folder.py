@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.columns import Column, Columns, ColumnType
-from pipeline.files import BeamFiles
-from pipeline.rejects.reasons import Reject
-from pipeline.sources import captions, csv_rows
-from pipeline.sources.base import Plan, SourceError
-from pipeline.sources.image_folder import ImageFolder
-from pipeline.sources.image_listing import even_parts
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.sources.base import Plan, SourceError
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.csv import rows as csv_rows
+from recordmill.pipeline.sources.image_folder import captions
+from recordmill.pipeline.sources.image_folder.listing import even_parts
+from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.rejects import Reject
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
 FILES = BeamFiles()

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
+from recordmill.transforms.tensorflow.geometry import MAX_SIDE, placement, upright
+from recordmill.transforms.tensorflow.image_resize import resize
 from tests.pictures import BACKGROUND, PIXELS, luma, options
-from transforms.geometry import MAX_SIDE, placement, upright
-from transforms.image_resize import resize
 
 
 def area(pixels, size):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
+from recordmill.transforms.contract.image_header import JPEG, PNG, TIFFS, ImageError, check_header, read_header
 from tests.pictures import PIXELS, animated, bmp, chunk, saved
-from transforms.image_header import JPEG, PNG, TIFFS, ImageError, check_header, read_header
 
 HEIGHT, WIDTH = PIXELS.shape[:2]
 ALPHA = Picture.fromarray(PIXELS).convert("RGBA")

@@ -11,14 +11,14 @@ import tensorflow as tf
 from PIL import Image as Picture
 from pydantic import ValidationError
 
-from pipeline.columns import Column, ColumnType
-from pipeline.examples import encode
-from pipeline.kinds.image import Image
-from pipeline.kinds.image_sequence import ImageSequence
+from recordmill.pipeline.build.worker.examples import encode
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.image_sequence import ImageSequence
+from recordmill.transforms.tensorflow import image, image_sequence
+from recordmill.transforms.tensorflow.features import parse_spec
+from recordmill.transforms.tensorflow.kind import Context, Found
 from tests.running import BOTH_WAYS, Run
-from transforms import image, image_sequence
-from transforms.finish import parse_spec
-from transforms.kind import Context, Found
 
 
 def feature(**keys: Any) -> ImageSequence:

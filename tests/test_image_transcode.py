@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 from PIL import ImageOps
 
-from pipeline.transcode import decodable
+from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.transforms.contract.image_header import ImageError, read_header
+from recordmill.transforms.tensorflow.image import geometry
+from recordmill.transforms.tensorflow.image_decode import decode
 from tests.pictures import PIXELS, RANDOM, animated, bmp, composited, opened, options, saved, turned
-from transforms.image import geometry
-from transforms.image_decode import decode
-from transforms.image_header import ImageError, read_header
 
 LOSSLESS_JPEG = base64.b85decode(
     "|JeWT01iQ9Z(?NtWB>pF0095P01*fP1ONpCQV{@05dcCF0RO}Q7XSeP0RaF20000000000000CA2MGV#01N|C07n2q00961"

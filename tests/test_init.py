@@ -19,18 +19,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pipeline.errors import UserError
-from pipeline.plan import make_plan
-from pipeline.sources.delimited import Csv
-from pipeline.sources.jsonl import JsonLines
-from pipeline.spec import Spec, load_spec, parse_spec
-from pipeline.starter.boxes import CORNERS, USUAL
-from pipeline.starter.choices import dataset_name, feature_names, valid_name
-from pipeline.starter.dialects import guess_dialect
-from pipeline.starter.guess import ID, share_of
-from pipeline.starter.page import Page
-from pipeline.starter.sampling import PIECE_BYTES, SAMPLED_FILES, SampledFiles
-from pipeline.starter.starter import starter, write_new
+from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.choose import dataset_name, feature_names, valid_name
+from recordmill.pipeline.init.guess_boxes import CORNERS, USUAL
+from recordmill.pipeline.init.guess_dialect import guess_dialect
+from recordmill.pipeline.init.guess_kind import ID, share_of
+from recordmill.pipeline.init.sampling import PIECE_BYTES, SAMPLED_FILES, SampledFiles
+from recordmill.pipeline.init.starter import starter, write_new
+from recordmill.pipeline.init.yaml_page import Page
+from recordmill.pipeline.sources.csv.source import Csv
+from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests.read_source import FILES, TEXT, read
 
 WORDS = ("a cat sat on the mat", "two dogs", "one bird sings a song")
@@ -410,7 +410,7 @@ def test_names() -> None:
 @pytest.mark.slow
 def test_the_command_prints_what_builds(tmp_path: Path) -> None:
     metadata(tmp_path)
-    command = [sys.executable, "-m", "pipeline"]
+    command = [sys.executable, "-m", "recordmill"]
     with (tmp_path / "dataset.yaml").open("w") as file:
         subprocess.run([*command, "init", "data/images"], stdout=file, cwd=tmp_path, check=True, timeout=120)
     built = subprocess.run([*command, "build", "dataset.yaml", "--output", "out"], cwd=tmp_path, timeout=240,

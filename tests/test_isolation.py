@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.isolation import Isolation, IsolationError
-from pipeline.transcode import UndecodableError, decodable
+from recordmill.pipeline.build.images.isolation import Isolation, IsolationError
+from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
+from recordmill.transforms.contract.image_header import ImageError
 from tests.hostile_decoder import CRASH, EAT, HANG, QUIT, SPIN
 from tests.pictures import animated, saved, turned
-from transforms.image_header import ImageError
 
 DECODER = "tests.hostile_decoder:decode"
 OPTIONS = {"max_pixels": 1_000}
@@ -122,8 +122,8 @@ features: {{image: {{kind: image, size: 8}}}}
 
 @pytest.mark.slow
 def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipeline.build import RunOptions, build
-    from pipeline.spec import parse_spec
+    from recordmill.pipeline.build.driver import RunOptions, build
+    from recordmill.pipeline.spec.model import parse_spec
 
     pictures = [saved(), bad(CRASH), animated("GIF"), bad(HANG), saved(form="PNG")]
     for number, data in enumerate(pictures):
@@ -131,7 +131,9 @@ def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     rows = "".join(json.dumps({"image": f"{number}.jpg"}) + "\n" for number in range(len(pictures)))
     (tmp_path / "rows.jsonl").write_text(rows)
     spec = parse_spec(SPEC.format(folder=tmp_path))
-    monkeypatch.setattr("pipeline.images.shared_isolation", lambda: Isolation(DECODER, seconds=1, wall=2))
+    monkeypatch.setattr(
+        "recordmill.pipeline.build.images.read.shared_isolation", lambda: Isolation(DECODER, seconds=1, wall=2)
+    )
     manifest = build(spec, str(tmp_path / "out"), RunOptions(isolated=True)).manifest
     assert manifest.rows["written"] == 3
     assert manifest.rejects["by_reason"] == {"too_slow": 1, "undecodable_image": 1}

@@ -15,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from pipeline.columns import Column, Columns, ColumnType
-from pipeline.files import BeamFiles
-from pipeline.rejects.reasons import REASONS, Reject
-from pipeline.sources import AnySource, lines
-from pipeline.sources.base import Plan, SourceError
-from pipeline.sources.jsonl import JsonLines
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.sources import lines
+from recordmill.pipeline.sources.base import Plan, SourceError
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.sources.rejects import REASONS, Reject
+from recordmill.pipeline.spec.sources import AnySource
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
 TEXTS, CATEGORIES, NUMBERS, INTEGERS, PATHS = (Column(kind, many=True) for kind in ColumnType)

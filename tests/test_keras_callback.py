@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from pipeline.manifest import DatasetError
-from pipeline.reader import Input, open_dataset
-from pipeline.reader.keras_callback import FILE, InputSpeed, TrainingCheckpoint, load_state, restore_training
+from recordmill import Input, open_dataset
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.keras_callback import FILE, InputSpeed, TrainingCheckpoint, load_state, restore_training
 from tests import hand_made
 
 EPOCHS = 3

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.keys import KeyHash, digest, hash_key, join_key, shard_count, shard_of, split_bounds
+from recordmill.pipeline.dataset.key_hash import (
+    KeyHash,
+    digest,
+    hash_key,
+    join_key,
+    shard_count,
+    shard_of,
+    split_bounds,
+)
 
 HASHES = st.integers(0, 2**64 - 1)
 SHARDS = st.integers(0, 16).map(lambda power: 1 << power)

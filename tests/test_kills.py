@@ -22,12 +22,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.manifest import Manifest, read_latest, read_manifest, version_folder
-from pipeline.reader import open_dataset
+from recordmill import open_dataset
+from recordmill.pipeline.dataset.manifest import Manifest, read_latest, read_manifest, version_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["pipeline.build", "tests.test_kills"])
+CHILDREN.set_forkserver_preload(["recordmill.pipeline.build.driver", "tests.test_kills"])
 ROWS = 240
 SHARDS = 5
 LOOK_SECONDS = 0.7
@@ -60,27 +60,29 @@ class Step:
 
 
 STEPS = {
-    "reading": Step("pipeline.reading", "write_report"),
-    "first pass": Step("pipeline.preparation", "trained_models"),
-    "analysis": Step("pipeline.analysis", "sync_tree"),
-    "analysis reported": Step("pipeline.analysis", "write_report", when="after"),
-    "shard: opened": Step("pipeline.tfrecord", "ShardWriter.__enter__", 2, "after"),
-    "shard: half written": Step("pipeline.tfrecord", "ShardWriter.write", 2, "half"),
-    "shard: index renamed": Step("pipeline.tfrecord", "write_atomically", 2, "after"),
-    "shard: renamed": Step("pipeline.shards", "write_report", 2),
-    "shard: reported": Step("pipeline.shards", "write_report", 2, "after"),
-    "publishing: serving": Step("pipeline.build", "export_serving", when="after"),
-    "publishing: assembling": Step("pipeline.publish", "_list_shards", when="after"),
-    "publishing: export copied": Step("pipeline.publish", "shutil.copytree", when="after"),
+    "reading": Step("recordmill.pipeline.build.worker.read_chunk", "write_report"),
+    "first pass": Step("recordmill.pipeline.build.beam.pre_passes", "trained_models"),
+    "analysis": Step("recordmill.pipeline.build.analysis.inputs", "sync_tree"),
+    "analysis reported": Step("recordmill.pipeline.build.analysis.inputs", "write_report", when="after"),
+    "shard: opened": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter.__enter__", 2, "after"),
+    "shard: half written": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter.write", 2, "half"),
+    "shard: index renamed": Step("recordmill.pipeline.dataset.tfrecord", "write_atomically", 2, "after"),
+    "shard: renamed": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2),
+    "shard: reported": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2, "after"),
+    "publishing: serving": Step("recordmill.pipeline.build.driver", "export_serving", when="after"),
+    "publishing: assembling": Step("recordmill.pipeline.build.publish", "_list_shards", when="after"),
+    "publishing: export copied": Step("recordmill.pipeline.build.publish", "shutil.copytree", when="after"),
     "publishing: manifest written": Step(
-        "pipeline.output.stores.posix", "_replace", when="after", argument="dataset.json"
+        "recordmill.pipeline.versions.stores.local", "_replace", when="after", argument="dataset.json"
     ),
     "publishing: version renamed": Step(
-        "pipeline.output.stores.posix", "os.rename", when="after", argument="/versions/"
+        "recordmill.pipeline.versions.stores.local", "os.rename", when="after", argument="/versions/"
     ),
-    "publishing: before LATEST": Step("pipeline.output.stores.posix", "_replace", argument="LATEST"),
-    "publishing: after LATEST": Step("pipeline.output.stores.posix", "_replace", when="after", argument="LATEST"),
-    "publishing: before the sweep": Step("pipeline.build", "runs.remove"),
+    "publishing: before LATEST": Step("recordmill.pipeline.versions.stores.local", "_replace", argument="LATEST"),
+    "publishing: after LATEST": Step(
+        "recordmill.pipeline.versions.stores.local", "_replace", when="after", argument="LATEST"
+    ),
+    "publishing: before the sweep": Step("recordmill.pipeline.build.driver", "runs.remove"),
 }
 RANDOM = [f"random moment {number}" for number in range(10)]
 PUBLISHED = list(STEPS)[-4:]
@@ -117,8 +119,8 @@ def build_in_child(folder: Path, step: Step | None) -> None:
     log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    build = importlib.import_module("pipeline.build")
-    spec = importlib.import_module("pipeline.spec").parse_spec(SPEC.replace("FOLDER", str(folder)))
+    build = importlib.import_module("recordmill.pipeline.build.driver")
+    spec = importlib.import_module("recordmill.pipeline.spec.model").parse_spec(SPEC.replace("FOLDER", str(folder)))
     notes: list[str] = []
     jobs = count_calls(build, "run_job")
     if step is not None:

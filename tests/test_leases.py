@@ -17,9 +17,18 @@ from typing import Any
 
 import pytest
 
-from pipeline.output import leases
-from pipeline.output.leases import Holder, LeaseLostError, census, hold, is_alive, take, take_over, this_process
-from pipeline.output.stores import Conflict, Content, OutputError, Store, open_store
+from recordmill.pipeline.versions import leases
+from recordmill.pipeline.versions.leases import (
+    Holder,
+    LeaseLostError,
+    census,
+    hold,
+    is_alive,
+    take,
+    take_over,
+    this_process,
+)
+from recordmill.pipeline.versions.stores.open_store import Conflict, Content, OutputError, Store, open_store
 from tests import emulators
 
 NAME = "4f1c9a2e00000000"
@@ -256,7 +265,8 @@ def test_the_living_and_the_dead_are_told_apart_together(store: Store) -> None:
 def test_many_who_want_one_have_it_one_after_another(store: Store, tmp_path: Path) -> None:
     log = tmp_path / "log"
     program = (
-        "import sys\nfrom pipeline.output.leases import hold\nfrom pipeline.output.stores import open_store\n"
+        "import sys\nfrom recordmill.pipeline.versions.leases import hold\n"
+        "from recordmill.pipeline.versions.stores.open_store import open_store\n"
         "with hold(open_store(sys.argv[1]), 'x'), open(sys.argv[2], 'a') as log:\n"
         "    print('begin', file=log, flush=True)\n    print('end', file=log, flush=True)\n"
     )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from recordmill.transforms.tensorflow.logarithm import log, log1p
 from tests.running import BOTH_WAYS, Run
-from transforms.logarithm import log, log1p
 
 RANDOM = np.random.default_rng(5)
 BITS = RANDOM.integers(0x0080_0000, 0x7F7F_FFFF, 30_000).astype(np.int32).view(np.float32)

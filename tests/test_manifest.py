@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.manifest import (
+from recordmill.pipeline.dataset.manifest import (
     DatasetError,
     Latest,
     Manifest,

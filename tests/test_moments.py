@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.moments import MomentsSeen, SumMoments, report_moments, width
-from pipeline.reports import read_report
-from transforms.kind import Wanted
+from recordmill.pipeline.build.beam.moments import MomentsSeen, SumMoments, report_moments, width
+from recordmill.pipeline.dataset.atomic_files import read_report
+from recordmill.transforms.tensorflow.kind import Wanted
 
 FEATURES = {
     "plain": Wanted(),

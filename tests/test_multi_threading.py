@@ -25,4 +25,6 @@ def test_multi_threading_loses_what_is_written_while_its_buffer_is_flushed() -> 
         stream.maybe_flush()
         time.sleep(0.0001)
     stream.close()
-    assert len(b"".join(received)) < 4 * ELEMENTS, "nothing was lost: `pipeline.job` may allow multi_threading again"
+    assert len(b"".join(received)) < 4 * ELEMENTS, (
+        "nothing was lost: `pipeline.build.beam.graph` may allow multi_threading again"
+    )

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.kinds.number import Number
+from recordmill.pipeline.spec.features.number import Number
+from recordmill.transforms.contract.stored import stored_parts
+from recordmill.transforms.tensorflow import number
+from recordmill.transforms.tensorflow.kind import Context, Found, Parts, Prepared, Wanted
 from tests.running import BOTH_WAYS, Run
-from transforms import number
-from transforms.kind import Context, Found, Parts, Prepared, Wanted
-from transforms.stored import stored_parts
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
 EDGES = [0.0, -0.0, 1.0, 0.1, -3.4028235e38, 3.4028235e38, 1.17549435e-38, 16777217.0]

@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 from pydantic import ValidationError
 
-from pipeline.columns import Column, ColumnType
-from pipeline.kinds.numbers import Numbers
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.numbers import Numbers
+from recordmill.transforms.contract.stored import stored_parts
+from recordmill.transforms.tensorflow import numbers
+from recordmill.transforms.tensorflow.kind import Context, Found, Prepared, Wanted
 from tests.running import BOTH_WAYS, Run
-from transforms import numbers
-from transforms.kind import Context, Found, Prepared, Wanted
-from transforms.stored import stored_parts
 
 ROWS = tf.RaggedTensor.from_row_lengths(
     tf.constant([1, 2, 3, 4, 6, 8], tf.float32), tf.constant([3, 0, 1, 2], tf.int64)

@@ -15,11 +15,11 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from moto.server import ThreadedMotoServer
 
-from pipeline.build import Published, RunOptions, build
-from pipeline.manifest import Manifest
-from pipeline.output.stores import open_store
-from pipeline.reader import open_dataset
-from pipeline.spec import Spec, parse_spec
+from recordmill import open_dataset
+from recordmill.pipeline.build.driver import Published, RunOptions, build
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.every_kind import write_pictures
 from tests.test_reader_input import assert_equal

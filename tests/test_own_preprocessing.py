@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.build import RunOptions, build
-from pipeline.errors import UserError
-from pipeline.own_preprocessing import OwnPreprocessing
-from pipeline.reader import open_dataset
-from pipeline.spec import load_spec
-from pipeline.user_code import UserCode
+from recordmill import open_dataset
+from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing
+from recordmill.pipeline.build.driver import RunOptions, build
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.python.user_code import UserCode
+from recordmill.pipeline.spec.model import load_spec
 
 MODULE = """
 import tensorflow as tf

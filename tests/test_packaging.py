@@ -16,8 +16,8 @@ import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pipeline.__main__ import NEEDED
-from pipeline.version import VERSION
+from recordmill.__main__ import NEEDED
+from recordmill.pipeline.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = {"fast", "tf", "build", "gcp", "aws", "s3", "dev"}
@@ -59,7 +59,9 @@ def distributions(package: str) -> set[str]:
 def sources() -> dict[str, Path]:
     """The modules of the two packages by name."""
     files = [file for package in ("pipeline", "transforms") for file in (ROOT / package).rglob("*.py")]
-    return {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    own = {f"recordmill.{file.relative_to(ROOT).with_suffix('').as_posix()}".replace("/", "."): file for file in files}
+    own |= {f"recordmill.{file.stem}": file for file in (ROOT / "recordmill").glob("*.py")}
+    return {name.removesuffix(".__init__"): file for name, file in own.items()}
 
 
 def statements(file: Path) -> Iterator[ast.AST]:
@@ -115,7 +117,7 @@ def needs(*modules: str) -> tuple[set[str], set[str]]:
 
 def third_party(modules: Iterable[str]) -> set[str]:
     packages = {module.partition(".")[0] for module in modules}
-    return packages - sys.stdlib_module_names - {"pipeline", "transforms", ""}
+    return packages - sys.stdlib_module_names - {"recordmill", ""}
 
 
 def unprovided(packages: Iterable[str], given: set[str]) -> list[str]:
@@ -127,7 +129,11 @@ def is_tensorflow(module: str) -> bool:
     return any(word in module for word in ("tf_", "tensorflow", "keras"))
 
 
-READER = [name for name in sources() if name.startswith(("pipeline.reader", "transforms.augment"))]
+READER = [
+    name
+    for name in sources()
+    if name.startswith(("recordmill.pipeline.reader", "recordmill.transforms.contract.augment"))
+]
 
 
 def test_the_base_is_three_packages() -> None:
@@ -191,7 +197,7 @@ def test_the_command_checks_for_what_every_build_needs() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["build", "dataset.yaml"]])
 def test_the_command_without_its_packages_is_one_line(arguments: list[str]) -> None:
-    command = [sys.executable, "-S", "-m", "pipeline", *arguments]  # without site-packages
+    command = [sys.executable, "-S", "-m", "recordmill", *arguments]  # without site-packages
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     line = f'needs the packages of a build: pip install "recordmill[build]" (missing: {", ".join(NEEDED)})'
@@ -199,4 +205,4 @@ def test_the_command_without_its_packages_is_one_line(arguments: list[str]) -> N
 
 
 def test_the_installed_command_is_the_one_that_checks() -> None:
-    assert packaging()["entry_points"] == {"console_scripts": ["recordmill = pipeline.__main__:main"]}
+    assert packaging()["entry_points"] == {"console_scripts": ["recordmill = recordmill.__main__:main"]}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.packing import Packed, cut, pack, unpack
+from recordmill.pipeline.build.worker.packing import Packed, cut, pack, unpack
 
 ROWS = st.lists(st.tuples(st.integers(0, 5) | st.just(70_000), st.binary(max_size=20)), max_size=40)
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.sources import parquet
-from pipeline.sources.base import SourceError
-from pipeline.sources.parquet import Parquet
+from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.parquet import source as parquet
+from recordmill.pipeline.sources.parquet.source import Parquet
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}

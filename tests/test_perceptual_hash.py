@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
-from pipeline.duplicates.clusters import COLOUR_DISTANCE
-from pipeline.duplicates.options import DISTANCE
-from pipeline.duplicates.perceptual_hash import NONE, Look, look, look_bytes
+from recordmill.pipeline.build.duplicates.clusters import COLOUR_DISTANCE
+from recordmill.pipeline.build.images.perceptual_hash import NONE, Look, look, look_bytes
+from recordmill.pipeline.spec.duplicates import DISTANCE
 from tests.pictures import photo, saved
 
 MAX_PIXELS = 1_000_000

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.files import BeamFiles
-from pipeline.image_refs import Reference, inline, parse, to_file, to_piece, to_scratch
-from pipeline.images import Pictures
-from pipeline.sources.checks import Faults
-from pipeline.sources.pictures import inlined, references
-from pipeline.spill import PictureSpill
-from transforms.image import ImageError
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.images.read import Pictures
+from recordmill.pipeline.build.worker.spill import PictureSpill
+from recordmill.pipeline.sources.image_refs import Reference, inline, parse, to_file, to_piece, to_scratch
+from recordmill.pipeline.sources.typing.checks import Faults
+from recordmill.pipeline.sources.typing.image_cells import inlined, references
+from recordmill.transforms.tensorflow.image import ImageError
 
 OUTSIDE = "the path is absolute, is a URL, or leaves the source's folder"
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipeline import plan as module
-from pipeline.files import BeamFiles
-from pipeline.plan import BuildPlan, make_plan
-from pipeline.sources.base import SourceError
-from pipeline.spec import Spec, parse_spec
+from recordmill.pipeline.build import plan as module
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.plan import BuildPlan, make_plan
+from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.spec.model import Spec, parse_spec
 
 FEATURES = "n: {kind: number}"
 LINES = "".join(f'{{"n": {number}, "i": "a.png"}}\n' for number in range(100))

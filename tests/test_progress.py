@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import progress as module
-from pipeline.progress import Progress, ProgressReader
+from recordmill.pipeline.build.context import progress as module
+from recordmill.pipeline.build.context.progress import Progress, ProgressReader
 
 
 @pytest.fixture

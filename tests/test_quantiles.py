@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import quantiles
-from pipeline.quantiles import Histogram
+from recordmill.pipeline.build.analysis import quantiles
+from recordmill.pipeline.build.analysis.quantiles import Histogram
 
 FLOAT = st.floats(width=32, allow_nan=False, allow_infinity=False)
 FLOATS = st.lists(FLOAT | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5]), min_size=1, max_size=60)

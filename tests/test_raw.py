@@ -7,12 +7,12 @@ import pytest
 import tensorflow as tf
 from pydantic import ValidationError
 
-from pipeline.columns import Column, ColumnType
-from pipeline.kinds.raw import Raw
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.raw import Raw
+from recordmill.transforms.tensorflow import raw
+from recordmill.transforms.tensorflow.features import TYPES, parse_spec
+from recordmill.transforms.tensorflow.kind import Context, Found
 from tests.running import BOTH_WAYS, Run
-from transforms import raw
-from transforms.finish import TYPES, parse_spec
-from transforms.kind import Context, Found
 
 VALUES: list[Any] = [
     ("bytes", [b"a", b"", b"\xff"], b"", ColumnType.TEXT),

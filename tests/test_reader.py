@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.manifest import Latest
-from pipeline.reader import Dataset, DatasetError, open_dataset
-from pipeline.reader.input import Input
-from pipeline.reader.words import read_vocabulary
+from recordmill import Dataset, DatasetError, open_dataset
+from recordmill.pipeline.dataset.manifest import Latest
+from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.reader.input import Input
 from tests import hand_made
 
 TRAIN = [f"row/{number}" for number in range(10)]

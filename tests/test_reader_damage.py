@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.reader import DamagedRecordError, Dataset, DatasetError, open_dataset
-from pipeline.reader.input import Input
+from recordmill import DamagedRecordError, Dataset, DatasetError, open_dataset
+from recordmill.pipeline.reader.input import Input
 from tests import hand_made
 
 SHARD = "hand-train.tfrecord-00001-of-00004"  # rows 4, 5 and 6

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.build import Published
-from pipeline.reader import Dataset, Ragged, open_dataset
-from pipeline.reader.input import Input
-from pipeline.reader.specs import ArraySpec
-from transforms.augment import ColorJitter, RandomFlip, RandomResizedCrop, RandomRotation90
+from recordmill import Dataset, Ragged, open_dataset
+from recordmill.pipeline.build.driver import Published
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.options.element_spec import ArraySpec
+from recordmill.transforms.contract.augment import ColorJitter, RandomFlip, RandomResizedCrop, RandomRotation90
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "as the spec says": {},

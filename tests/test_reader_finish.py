@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.manifest import DatasetError
-from pipeline.reader import normalize
-from pipeline.reader.columns import Ragged, RowError
-from pipeline.reader.finish import finish
-from pipeline.reader.memory import BatchMemory
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.transforms.contract.augment import RandomFlip, check
+from recordmill.transforms.contract.finish_options import Augment, FinishOptions
+from recordmill.transforms.contract.ragged import Ragged, RowError
+from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.numpy import normalize
+from recordmill.transforms.numpy.buffers import BatchMemory
+from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.tensorflow.features import finish as finish_in_tensorflow
+from recordmill.transforms.tensorflow.features import unpacked
 from tests.hand_made import encoded
-from transforms.augment import RandomFlip, check
-from transforms.finish import finish as finish_in_tensorflow
-from transforms.finish import unpacked
-from transforms.finish_options import Augment, FinishOptions
-from transforms.stored import stored_features
 
 DTYPES = {"bytes": object, "int64": np.int64, "float32": np.float32}
 RANDOM = np.random.default_rng(0)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.reader import Dataset, DatasetError, open_dataset
-from pipeline.reader.columns import Ragged
-from pipeline.reader.input import Input
-from pipeline.reader.specs import ArraySpec
+from recordmill import Dataset, DatasetError, open_dataset
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.options.element_spec import ArraySpec
+from recordmill.transforms.contract.augment import ColorJitter, Mask, RandomCrop, RandomFlip, RandomResizedCrop
+from recordmill.transforms.contract.augment_batches import CutMix, MixUp
+from recordmill.transforms.contract.ragged import Ragged
 from tests import hand_made
-from transforms.augment import ColorJitter, Mask, RandomCrop, RandomFlip, RandomResizedCrop
-from transforms.augment_batches import CutMix, MixUp
 
 TRAIN = [f"row/{number}" for number in range(10)]
 FORMS: dict[str, Callable[[Input], Iterator[Any]]] = {

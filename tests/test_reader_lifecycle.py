@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.reader import Dataset, open_dataset
-from pipeline.reader.input import Input
+from recordmill import Dataset, open_dataset
+from recordmill.pipeline.reader.input import Input
 from tests import hand_made
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.reader.memory import SMALL, SPARE, BatchMemory
+from recordmill.transforms.numpy.buffers import SMALL, SPARE, BatchMemory
 
 SHAPE = (64, 1024)  # of uint8: as much as is not small
 

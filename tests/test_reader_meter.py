@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.reader.bottleneck import Makers, advice
-from pipeline.reader.columns import Ragged
-from pipeline.reader.meter import Meter, Progress, with_progress
-from pipeline.reader.tally import Tally
+from recordmill.pipeline.reader.metrics.advice import Makers, advice
+from recordmill.pipeline.reader.metrics.stages import Tally
+from recordmill.pipeline.reader.metrics.throughput import Meter, Progress, with_progress
+from recordmill.transforms.contract.ragged import Ragged
 
 
 class Clock:

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.reader import Dataset, DatasetError, mix, open_dataset
-from pipeline.reader.input import Input
-from pipeline.reader.mix import drawn, quotas
+from recordmill import Dataset, DatasetError, mix, open_dataset
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.mix import drawn, quotas
 from tests import hand_made
 
 FEATURES = ["text", "price"]

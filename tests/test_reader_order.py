@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.reader.counter import Permutation, combine, uniform
-from pipeline.reader.order import (
+from recordmill.pipeline.reader.order.orders import (
     Ahead,
     Balanced,
     BlockShuffle,
@@ -20,6 +19,7 @@ from pipeline.reader.order import (
     Selected,
     block_shuffle,
 )
+from recordmill.pipeline.reader.order.permutation import Permutation, combine, uniform
 
 SIZES = [0, 1, 2, 3, 7, 64, 65, 997]
 

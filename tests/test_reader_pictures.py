@@ -12,19 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from pipeline.reader import picture_decode, picture_resize
-from pipeline.reader.columns import RowError
-from pipeline.reader.memory import BatchMemory
-from pipeline.reader.picture_decode import LARGE, SPARE, PictureError, decode, decode_original, jpeg
-from pipeline.reader.picture_resize import MAX_SIDE, MAX_STRIP, placement, resize
-from pipeline.reader.pictures import PictureReader
+from recordmill.transforms.contract.augment import CenterCrop, RandomFlip, Resize
+from recordmill.transforms.contract.finish_options import Augment
+from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.numpy import image_decode as picture_decode
+from recordmill.transforms.numpy import image_resize as picture_resize
+from recordmill.transforms.numpy.augment import apply
+from recordmill.transforms.numpy.buffers import BatchMemory
+from recordmill.transforms.numpy.image_decode import LARGE, SPARE, PictureError, decode, decode_original, jpeg
+from recordmill.transforms.numpy.image_resize import MAX_SIDE, MAX_STRIP, placement, resize
+from recordmill.transforms.numpy.images import PictureReader
+from recordmill.transforms.tensorflow import geometry, image_decode, image_resize
+from recordmill.transforms.tensorflow.exif import orientation
 from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, png, saved, turned
 from tests.test_image_decode import EVERY_RGBA, PALETTE, PALETTE_ALPHA, SAMPLES, TYPES
-from transforms import geometry, image_decode, image_resize
-from transforms.augment import CenterCrop, RandomFlip, Resize
-from transforms.augment_numpy import apply
-from transforms.exif import orientation
-from transforms.finish_options import Augment
 
 SMOOTH = np.clip(np.cumsum(np.cumsum(RANDOM.normal(0, 3, (47, 66, 3)), 0), 1) / 6 + 128, 0, 255).astype(np.uint8)
 NOISE = RANDOM.integers(0, 256, (37, 53, 3)).astype(np.uint8)

@@ -21,14 +21,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from pipeline.manifest import DatasetError
-from pipeline.reader import remote_path, shard_files
-from pipeline.reader.columns import RowError
-from pipeline.reader.records import Place, Records, ShardFile
-from pipeline.reader.remote_blocks import Range
-from pipeline.reader.remote_shards import GAP, merge
-from pipeline.reader.shard_files import COPIED
-from pipeline.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.reader.records import local_shards, remote_path
+from recordmill.pipeline.reader.records.local_shards import COPIED
+from recordmill.pipeline.reader.records.random_access import Place, Records, ShardFile
+from recordmill.pipeline.reader.records.remote_blocks import Range
+from recordmill.pipeline.reader.records.remote_shards import GAP, merge
+from recordmill.transforms.contract.ragged import RowError
 
 SHARDS = [[b"zero", b"", b"two"], [], [b"three"], [bytes(COPIED + 1), b"five" * 100], []]
 ALL = [record for records in SHARDS for record in records]
@@ -243,7 +243,7 @@ def test_maps_are_made_when_they_are_needed_and_let_go(shards: list[ShardFile], 
 
 
 def test_few_maps_at_once(shards: list[ShardFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_files, "MOST_OPEN", 1)
+    monkeypatch.setattr(local_shards, "MOST_OPEN", 1)
     records = Records(shards)
     assert read(records, [0, 4, 3, 1, 5]) == [ALL[number] for number in (0, 4, 3, 1, 5)]
     assert len(maps(tmp_path)) == 2

@@ -17,13 +17,13 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from moto.server import ThreadedMotoServer
 
-from pipeline.manifest import Latest
-from pipeline.reader import Dataset, DatasetError, open_dataset
-from pipeline.reader.order import BlockShuffle
-from pipeline.reader.records import Records, ShardFile
-from pipeline.reader.remote_blocks import Range, RecentBlocks
-from pipeline.reader.remote_path import RemotePath
-from pipeline.tfrecord import ShardWriter
+from recordmill import Dataset, DatasetError, open_dataset
+from recordmill.pipeline.dataset.manifest import Latest
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.reader.order.orders import BlockShuffle
+from recordmill.pipeline.reader.records.random_access import Records, ShardFile
+from recordmill.pipeline.reader.records.remote_blocks import Range, RecentBlocks
+from recordmill.pipeline.reader.records.remote_path import RemotePath
 from tests import hand_made
 from tests.test_reader_input import assert_equal
 

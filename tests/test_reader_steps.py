@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.manifest import DatasetError
-from pipeline.reader.splits import ranges
-from pipeline.reader.state import make_state, step_of
-from pipeline.reader.steps import Passes, Steps
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.options.split_expressions import ranges
+from recordmill.pipeline.reader.order.steps import Passes, Steps
+from recordmill.pipeline.reader.state import make_state, step_of
 
 
 @given(st.integers(0, 60), st.integers(1, 7), st.integers(1, 5), st.booleans())

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.reader.columns import Ragged, RowError
-from pipeline.reader.texts import cut, first_fit, padded, strings, texts
-from transforms.finish_options import FinishOptions
+from recordmill.transforms.contract.finish_options import FinishOptions
+from recordmill.transforms.contract.ragged import Ragged, RowError
+from recordmill.transforms.numpy.texts import cut, first_fit, padded, strings, texts
 
 LISTS = st.lists(st.lists(st.integers(1, 1 << 40), max_size=9), max_size=12)
 DESCRIPTION = {"kind": "text", "padding_id": 0, "max_length": None}

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.manifest import DatasetError
-from pipeline.reader import open_dataset
-from pipeline.reader.batch_pickles import pickled_task
-from pipeline.reader.columns import Ragged
-from pipeline.reader.shared_memory import SharedMemory, new_file
-from pipeline.reader.worker_main import Maker
-from pipeline.reader.workers import in_processes
+from recordmill import open_dataset
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.workers.batch_pickles import pickled_task
+from recordmill.pipeline.reader.workers.pool import in_processes
+from recordmill.pipeline.reader.workers.shared_memory import SharedMemory, new_file
+from recordmill.pipeline.reader.workers.worker import Maker
+from recordmill.transforms.contract.ragged import Ragged
 from tests import hand_made
 from tests.worker_batches import LARGE, Damaged, Each, ManyThings
 
@@ -165,7 +165,7 @@ def test_nothing_is_left_when_the_iterator_ends(end: Callable[[Any], Any]) -> No
 
 SCRIPT = """
 import sys
-from pipeline.reader.workers import in_processes
+from recordmill.pipeline.reader.workers.pool import in_processes
 from tests.worker_batches import Each
 
 class Mine:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.reader import open_dataset
+from recordmill import open_dataset
 from tests import hand_made
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +28,7 @@ class Blocked(MetaPathFinder):
             raise ModuleNotFoundError(f"blocked: {name}", name=name)
 
 sys.meta_path.insert(0, Blocked())
-from pipeline.reader import open_dataset
+from recordmill import open_dataset
 
 dataset = open_dataset(sys.argv[1])
 dataset.classes, dataset.to_words("text", [[2, 0]]), dataset.label_counts("train")

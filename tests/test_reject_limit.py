@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.plan import _build_key
-from pipeline.rejects.files import write_rejects
-from pipeline.rejects.limits import RejectLimits, TooManyRejectsError
-from pipeline.rejects.reasons import Reject
-from pipeline.reports import write_report
-from pipeline.sources.base import Chunk
-from pipeline.spec import Rejects, parse_spec
-from pipeline.steps import chunk_step, shard_step
+from recordmill.pipeline.build.context.reject_files import write_rejects
+from recordmill.pipeline.build.context.steps import chunk_step, shard_step
+from recordmill.pipeline.build.plan import _build_key
+from recordmill.pipeline.build.reject_limits import RejectLimits, TooManyRejectsError
+from recordmill.pipeline.dataset.atomic_files import write_report
+from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.spec.model import Rejects, parse_spec
 
 SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"
 CHUNKS = [Chunk(0, 0, "a.jsonl", 1), Chunk(1, 0, "a.jsonl", 1), Chunk(2, 0, "b.jsonl", 1), Chunk(3, 0, "", 1)]

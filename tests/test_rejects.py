@@ -14,25 +14,26 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipeline.files import BeamFiles
-from pipeline.image_refs import inline
-from pipeline.images import Pictures, PixelMeter, surely
-from pipeline.plan import make_plan, make_work
-from pipeline.rejects.machine_faults import OutOfMemoryError, is_machine_fault
-from pipeline.rejects.payloads import MAX_CHARACTERS, pick_lines, with_payloads
-from pipeline.rejects.reasons import REASONS, Reject
-from pipeline.rejects.second_try import Gate, second_try
-from pipeline.results import Results
-from pipeline.rows import key_rows
-from pipeline.shards import Batch, ShardBuilder
-from pipeline.sources import inflate, text_rows
-from pipeline.sources.encoded import EncodedFile
-from pipeline.sources.tar_members import Tar
-from pipeline.spec import parse_spec
-from pipeline.transcode import decodable
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.images.memory_gate import Gate, second_try
+from recordmill.pipeline.build.images.read import Pictures, PixelMeter, surely
+from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.build.reject_payloads import MAX_CHARACTERS, pick_lines, with_payloads
+from recordmill.pipeline.build.results import Results
+from recordmill.pipeline.build.worker.build_shard import Batch, ShardBuilder
+from recordmill.pipeline.build.worker.keyed_rows import key_rows
+from recordmill.pipeline.sources import inflate
+from recordmill.pipeline.sources.encoded import EncodedFile
+from recordmill.pipeline.sources.image_refs import inline
+from recordmill.pipeline.sources.machine_faults import OutOfMemoryError, is_machine_fault
+from recordmill.pipeline.sources.rejects import REASONS, Reject
+from recordmill.pipeline.sources.text import rows as text_rows
+from recordmill.pipeline.sources.webdataset.tar_members import Tar
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.transforms.contract.image_header import read_header
+from recordmill.transforms.tensorflow.image import ImageError
 from tests.pictures import options
-from transforms.image import ImageError
-from transforms.image_header import read_header
 
 OPTIONS = options()
 
@@ -280,7 +281,7 @@ def test_lines_are_picked_by_their_numbers(data: bytes, any_break: bool, expecte
 def test_lines_are_picked_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"one\r\ntwo\r\n" + b"x" * 50 + b"\rfour"
     for size in range(1, len(data)):
-        monkeypatch.setattr("pipeline.rejects.payloads.BLOCK_BYTES", size)
+        monkeypatch.setattr("recordmill.pipeline.build.reject_payloads.BLOCK_BYTES", size)
         found = pick_lines(io.BytesIO(data), [2, 3, 4, 9], any_break=True)
         assert found == {2: b"two", 3: b"x" * 50, 4: b"four"}
 

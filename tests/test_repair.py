@@ -14,16 +14,16 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from pipeline.build import build
-from pipeline.manifest import read_manifest
-from pipeline.output.leases import hold
-from pipeline.output.stores import open_store
-from pipeline.spec import Spec, parse_spec
-from pipeline.tfrecord import frame
-from pipeline.verify.command import NO_PARITY, verify
-from pipeline.verify.repair import repair
-from pipeline.verify.report import Report
-from pipeline.verify.with_sources import with_sources
+from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.dataset.manifest import read_manifest
+from recordmill.pipeline.dataset.tfrecord import frame
+from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.verify.repair import repair
+from recordmill.pipeline.verify.report import Report
+from recordmill.pipeline.verify.verify import NO_PARITY, verify
+from recordmill.pipeline.verify.with_sources import with_sources
+from recordmill.pipeline.versions.leases import hold
+from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import published
 
 ROWS = 60
@@ -229,7 +229,7 @@ def test_the_command_says_what_it_repaired_and_nothing_else(tmp_path: Path) -> N
     """Beam and TensorFlow, which it loads, are not heard."""
     folder = published.write_version(tmp_path)
     (folder / "small-test.index-00000-of-00002").unlink()
-    run = [sys.executable, "-m", "pipeline", "verify", str(tmp_path), "--repair"]
+    run = [sys.executable, "-m", "recordmill", "verify", str(tmp_path), "--repair"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=200, check=False)
     lines = [line for line in done.stdout.splitlines() if not line.startswith("checked ")]
     assert (done.returncode, done.stderr) == (0, "")

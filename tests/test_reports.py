@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.rejects.files import read_rejects, write_rejects
-from pipeline.rejects.reasons import Reject
-from pipeline.reports import attempt_name, read_report, write_atomically, write_report
-from pipeline.steps import chunk_step, shard_step
+from recordmill.pipeline.build.context.reject_files import read_rejects, write_rejects
+from recordmill.pipeline.build.context.steps import chunk_step, shard_step
+from recordmill.pipeline.dataset.atomic_files import attempt_name, read_report, write_atomically, write_report
+from recordmill.pipeline.sources.rejects import Reject
 
 REPORT = {"records": 3, "reasons": {"ü": 1}, "mean": 0.1, "none": None}
 REJECTS = [

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pipeline.files import BeamFiles
-from pipeline.manifest import DatasetError, Latest, Manifest, Split
-from pipeline.rejects.retry import Retried, look_again
-from pipeline.spec import Spec, parse_spec
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.retry import Retried, look_again
+from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, Split
+from recordmill.pipeline.spec.model import Spec, parse_spec
 
 SPEC = """
 name: pets
@@ -109,9 +109,9 @@ def test_lines_are_found_in_whatever_pieces_a_file_is_read(
     lines = [row(number, label=None if number % 7 == 0 else "cat") for number in range(1, 401)]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     output = live(tmp_path, *(reject(number, "missing_value") for number in range(1, 401)))
-    monkeypatch.setattr("pipeline.rejects.retry.make_plan.__defaults__", (1000,))
-    monkeypatch.setattr("pipeline.plan.CHUNK_BYTES", 1000)
-    monkeypatch.setattr("pipeline.sources.lines.PIECE_BYTES", 300)
+    monkeypatch.setattr("recordmill.pipeline.build.retry.make_plan.__defaults__", (1000,))
+    monkeypatch.setattr("recordmill.pipeline.build.plan.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("recordmill.pipeline.sources.lines.PIECE_BYTES", 300)
     assert counts(spec, output) == {"missing_value": (400 - 57, 57, 0)}
 
 
@@ -174,7 +174,7 @@ def test_what_is_said() -> None:
 
 
 def run(folder: Path, command: str) -> tuple[int, str]:
-    line = [sys.executable, "-m", "pipeline", command, "dataset.yaml", "--output", "out"]
+    line = [sys.executable, "-m", "recordmill", command, "dataset.yaml", "--output", "out"]
     done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stderr
 

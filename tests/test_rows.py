@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.columns import Column, ColumnType
-from pipeline.image_refs import to_piece
-from pipeline.keys import hash_key, join_key
-from pipeline.layout import Layout
-from pipeline.rejects.reasons import Reject
-from pipeline.rows import RowFormat, key_rows
-from pipeline.sources.base import Block, Chunk
-from pipeline.split_by import SplitBy
-from transforms.image_header import ImageError
+from recordmill.pipeline.build.worker.keyed_rows import RowFormat, key_rows
+from recordmill.pipeline.dataset.key_hash import hash_key, join_key
+from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.sources.base import Block, Chunk
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.image_refs import to_piece
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.spec.split_by import SplitBy
+from recordmill.transforms.contract.image_header import ImageError
 
 COLUMNS = {
     "text": Column(ColumnType.TEXT),

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipeline import runs
-from pipeline.errors import UserError
-from pipeline.reports import write_report
-from pipeline.runs import begin, building_folder, remove, sweep
-from pipeline.steps import FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build import attempts
+from recordmill.pipeline.build.attempts import begin, building_folder, remove, sweep
+from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.dataset.atomic_files import write_report
+from recordmill.pipeline.errors import UserError
 
 KEY = "4f1c9a2e" + "0" * 56
 PIECES = [(0, "a.jsonl", 100), (0, "a.jsonl", 80), (1, "b.jsonl", 7)]
@@ -47,7 +47,7 @@ def shard(run: Path, group: int, rejects: str | None = None) -> None:
     write_report(str(run / "reports"), shard_step(group), report)
 
 
-def again(building: Path, **changes: Any) -> runs.Run:
+def again(building: Path, **changes: Any) -> attempts.Run:
     return begin(str(building), **{"build_key": KEY, "pieces": PIECES, **changes})
 
 

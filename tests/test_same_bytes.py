@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pipeline import build as build_module
-from pipeline import plan as plan_module
-from pipeline.build import RunOptions, build
-from pipeline.manifest import Manifest
+from recordmill.pipeline.build import driver as build_module
+from recordmill.pipeline.build import plan as plan_module
+from recordmill.pipeline.build.driver import RunOptions, build
+from recordmill.pipeline.dataset.manifest import Manifest
 from tests.every_kind import ANALYZED, make
 
 ROWS = 2_000

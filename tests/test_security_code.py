@@ -17,17 +17,21 @@ from typing import Any
 import pytest
 from apache_beam.options.pipeline_options import SetupOptions
 
-from pipeline import build as builds
-from pipeline import installed, user_code
-from pipeline.runners import make_runner
-from pipeline.spec_yaml import SpecError, load_yaml
-from pipeline.user_code import UserCode, UserCodeError, load
+from recordmill.pipeline.build import driver as builds
+from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.sources.python import installed, user_code
+from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
+from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
 from tests.every_kind import ANALYZED, make
 
 ROOT = Path(__file__).parents[1]
 STARTS = [b"\x80" + bytes([protocol]) for protocol in (2, 3, 4, 5)]
 EXTENSION_TYPE = b"arrow.py_extension_type"  # of Arrow: its metadata is a pickle
-MAY_PICKLE = {"pipeline.reader.batch_pickles", "pipeline.reader.worker_main", "pipeline.reader.workers"}
+MAY_PICKLE = {
+    "recordmill.pipeline.reader.workers.batch_pickles",
+    "recordmill.pipeline.reader.workers.worker",
+    "recordmill.pipeline.reader.workers.pool",
+}
 """What the reader's own processes say to each other, through a pipe that nobody else has."""
 
 
@@ -84,7 +88,7 @@ def test_no_artifact_is_a_pickle(tmp_path: Path) -> None:
 
 def test_no_module_reads_a_pickle_or_runs_text() -> None:
     for file in [*(ROOT / "pipeline").rglob("*.py"), *(ROOT / "transforms").rglob("*.py")]:
-        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        name = "recordmill." + ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_bytes())):
             imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             imported += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
@@ -203,7 +207,7 @@ def test_a_package_that_is_edited_where_it_lies_is_installed(
     monkeypatch.setattr(installed.site, "getsitepackages", lambda: [str(tmp_path / "site")])
     monkeypatch.syspath_prepend(str(tmp_path / "project"))
     assert load("strange:rows").__module__ == "strange"
-    assert installed.is_installed("pipeline.build")
+    assert installed.is_installed("recordmill.pipeline.build.driver")
 
 
 def test_what_the_manifest_says_of_code(spec_folder: Path) -> None:

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from pipeline.inner_paths import check_inner, locate, open_file, read_inner
-from pipeline.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
-from pipeline.output.versions import list_versions
-from pipeline.reader import open_dataset
-from pipeline.reader.remote_path import RemotePath
-from pipeline.show import print_dataset
-from pipeline.sources import paths
-from pipeline.sources.jsonl import JsonLines
-from pipeline.sources.webdataset import WebDataset
-from pipeline.verify.command import verify
+from recordmill import open_dataset
+from recordmill.pipeline.cli.show import print_dataset
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
+from recordmill.pipeline.dataset.safe_paths import check_inner, locate, open_file, read_inner
+from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.sources import paths
+from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.sources.webdataset.source import WebDataset
+from recordmill.pipeline.verify.verify import verify
+from recordmill.pipeline.versions.listing import list_versions
 from tests.opened import opened
 from tests.published import REJECTS, VERSION, write_version
 from tests.read_source import FILES, IMAGE, TEXT, read

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import DatasetError, UserError
-from pipeline.files import BeamFiles
-from pipeline.reader import open_dataset, remote_path
-from pipeline.redaction import public_url, redacted
-from pipeline.results import published_path
-from pipeline.runners import RunnerError, make_runner
-from pipeline.tracebacks import frames_of, told_of, without_values
-from pipeline.user_code import blame
+from recordmill import open_dataset
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.beam.runners import RunnerError, make_runner
+from recordmill.pipeline.build.results import published_path
+from recordmill.pipeline.cli.safe_tracebacks import frames_of, told_of, without_values
+from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.reader.records import remote_path
+from recordmill.pipeline.redaction import public_url, redacted
+from recordmill.pipeline.sources.python.user_code import blame
 
 ROOT = Path(__file__).parents[1]
 CANARY = "C4nary"
@@ -122,7 +123,7 @@ def test_an_unforeseen_error_is_told_without_what_it_says() -> None:
 def test_the_place_is_one_of_our_own(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         open_dataset(tmp_path)
-    assert re.fullmatch(r"\w+Error in pipeline/manifest.py, line \d+", told_of(raised.value))
+    assert re.fullmatch(r"\w+Error in pipeline/dataset/manifest.py, line \d+", told_of(raised.value))
 
 
 READER = """
@@ -181,7 +182,7 @@ def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
         "AWS_SECRET_ACCESS_KEY": CANARY,
         "DATABASE_URL": f"postgres://u:{CANARY}@h/db",
     }
-    command = [sys.executable, "-m", "pipeline", "build", "in/dataset.yaml", "-o", "out", "--"]
+    command = [sys.executable, "-m", "recordmill", "build", "in/dataset.yaml", "-o", "out", "--"]
     options = [f"--s3_secret_access_key={CANARY}", f"--s3_session_token={CANARY}"]
     done = subprocess.run(
         [*command, *options], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
@@ -198,7 +199,7 @@ def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
     for log in logs:
         assert f"the log is {log}" in done.stderr
         assert stat.S_IMODE(log.stat().st_mode) == 0o600
-        assert "pipeline/shards.py" in log.read_text()
+        assert "pipeline/build/worker/build_shard.py" in log.read_text()
     if status == 0:
         (manifest,) = (tmp_path / "out/versions").glob("*/dataset.json")
         code = json.loads(manifest.read_text())["provenance"]["user_code"]

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 import pytest
 
-from pipeline.kinds import AnyFeature
-from pipeline.manifest import Manifest, Shard, Split
-from pipeline.output.versions import Version
-from pipeline.show import STORED, print_dataset
-from pipeline.spec_errors import _models
+from recordmill.pipeline.cli.show import STORED, print_dataset
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from recordmill.pipeline.spec.features.registry import AnyFeature
+from recordmill.pipeline.spec.messages import _models
+from recordmill.pipeline.versions.listing import Version
 
 IMAGE = {"kind": "image", "encoding": "auto", "shape": [8, 6, 3]}
 FEATURES: dict[str, dict[str, Any]] = {

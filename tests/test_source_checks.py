@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.columns import ARROW_TYPES, Column, ColumnType
-from pipeline.sources.checks import Faults, check_column
+from recordmill.pipeline.sources.columns import ARROW_TYPES, Column, ColumnType
+from recordmill.pipeline.sources.typing.checks import Faults, check_column
 
 NUMBERS = Column(ColumnType.NUMBER, many=True)
 NAMES = Column(ColumnType.CATEGORY, many=True)

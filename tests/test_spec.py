@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.columns import Column, ColumnType
-from pipeline.kinds.category import Category
-from pipeline.kinds.image import Image
-from pipeline.kinds.number import Number
-from pipeline.kinds.raw import Raw
-from pipeline.kinds.text import Text
-from pipeline.spec import Spec, load_spec, parse_spec
-from pipeline.spec_yaml import SpecError
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.number import Number
+from recordmill.pipeline.spec.features.raw import Raw
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
+from recordmill.pipeline.spec.yaml_document import SpecError
 
 SMALLEST = """
 name: small

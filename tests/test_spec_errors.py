@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.spec import parse_spec
-from pipeline.spec_yaml import SpecError
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.spec.yaml_document import SpecError
 
 RIGHT = """\
 name: emoji

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pipeline.keys import split_bounds
-from pipeline.layout import hash_keys, strata_of
-from pipeline.split_by import SplitBy, instant
-from pipeline.strata import bounds_of, strata
+from recordmill.pipeline.build.worker.stratify import bounds_of, strata
+from recordmill.pipeline.dataset.key_hash import split_bounds
+from recordmill.pipeline.dataset.layout import hash_keys, strata_of
+from recordmill.pipeline.spec.split_by import SplitBy, instant
 
 SPLITS = ["train", "validation", "test"]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.statistics import Moments, PixelSums, add_counts, most_frequent
+from recordmill.pipeline.build.analysis.exact_sums import Moments, PixelSums, add_counts, most_frequent
 
 FLOATS = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=60)
 SPECIAL = {

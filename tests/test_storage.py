@@ -13,12 +13,22 @@ from typing import Any
 
 import pytest
 
-from pipeline.manifest import DatasetError, Latest, Manifest, Shard, Split, read_latest, read_manifest, version_folder
-from pipeline.output import pointer, storage
-from pipeline.output.leases import LeaseLostError, hold
-from pipeline.output.storage import OutputError
-from pipeline.output.stores import Store, is_local, location, open_location, open_store
-from pipeline.output.stores.posix import PosixStore
+from recordmill.pipeline.dataset.manifest import (
+    DatasetError,
+    Latest,
+    Manifest,
+    Shard,
+    Split,
+    read_latest,
+    read_manifest,
+    version_folder,
+)
+from recordmill.pipeline.versions import latest_file as pointer
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.leases import LeaseLostError, hold
+from recordmill.pipeline.versions.publishing import OutputError
+from recordmill.pipeline.versions.stores.local import PosixStore
+from recordmill.pipeline.versions.stores.open_store import Store, is_local, location, open_location, open_store
 from tests import emulators
 
 KEY = "4f1c9a2e" + "0" * 56
@@ -36,7 +46,7 @@ def publish(output: str, folder: Path, version: str, build_key: str = KEY, name:
     (assembled / "inner").mkdir(parents=True)
     (assembled / "data").write_bytes(DATA)
     (assembled / "inner/version").write_text(version)
-    return storage.publish(output, str(assembled), manifest(version, build_key, name), **options)[1]
+    return publishing.publish(output, str(assembled), manifest(version, build_key, name), **options)[1]
 
 
 STORES = {
@@ -70,7 +80,7 @@ def test_a_version_appears_whole_and_live(output: str, tmp_path: Path) -> None:
 def test_numbers_are_the_order(output: str, tmp_path: Path) -> None:
     numbers = [publish(output, tmp_path, version, f"{place}" * 64).sequence for place, version in enumerate("cab")]
     assert numbers == [1, 2, 3]
-    assert [one.version for one in storage.published(open_store(output))] == ["c", "a", "b"]
+    assert [one.version for one in publishing.published(open_store(output))] == ["c", "a", "b"]
     assert live(output).version == "b"
     assert set(live(output).retired) == {"c", "a"}
 
@@ -79,7 +89,7 @@ def test_the_pointer_moves_by_numbers_too(tmp_path: Path) -> None:
     output = str(tmp_path)
     for version in ("v1", "v2"):
         publish(output, tmp_path, version)
-    storage.make_live(output, "v1")
+    publishing.make_live(output, "v1")
     assert (live(output).version, live(output).sequence) == ("v1", 3)
     assert publish(output, tmp_path, "v3").sequence == 4
 
@@ -98,10 +108,10 @@ def test_a_clock_far_off_reorders_nothing(tmp_path: Path, days: int) -> None:
     for number, day in enumerate((0, days, 0)):  # one build in the middle by another clock
         moment = datetime.fromtimestamp(1.8e9 + day * 86400, UTC)
         publish(output, tmp_path, f"{moment:%Y%m%dT%H%M%SZ}-{number}", f"{number}" * 64)
-        found = storage.find_version(output, f"{number}" * 64)
+        found = publishing.find_version(output, f"{number}" * 64)
         assert found is not None
         assert live(output).version == found.version
-    assert [one.version[-1] for one in storage.published(open_store(output))] == ["0", "1", "2"]
+    assert [one.version[-1] for one in publishing.published(open_store(output))] == ["0", "1", "2"]
 
 
 def test_two_of_one_name_are_two(output: str, tmp_path: Path) -> None:
@@ -135,7 +145,7 @@ def test_two_processes_publish_one_after_the_other(tmp_path: Path, first: int) -
 def check_eight(output: str) -> None:
     """Checks that eight versions lie there, none mixed, each with a number of its own."""
     store = open_store(output)
-    published = storage.published(store)
+    published = publishing.published(store)
     numbers = [one.sequence for one in published]
     assert len(set(numbers)) == 8
     assert numbers == list(range(1, 9)) or not isinstance(store, PosixStore)  # who lost a race on a bucket counts on
@@ -165,7 +175,7 @@ def test_two_publish_to_a_bucket_one_after_the_other(tmp_path: Path, name: str) 
 @pytest.mark.parametrize("output", ["s3", "gcs"], indirect=True)
 def test_who_came_between_is_seen(output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other publisher commits right after this one has read `LATEST`: on a bucket nothing holds it back."""
-    real, others = storage.next_sequence, iter(["other"])
+    real, others = publishing.next_sequence, iter(["other"])
 
     def interrupted(store: Store, latest: Latest | None) -> int:
         number = real(store, latest)
@@ -173,11 +183,14 @@ def test_who_came_between_is_seen(output: str, tmp_path: Path, monkeypatch: pyte
             publish(output, tmp_path, version, "ff" * 32)
         return number
 
-    monkeypatch.setattr(storage, "next_sequence", interrupted)
+    monkeypatch.setattr(publishing, "next_sequence", interrupted)
     monkeypatch.setattr(pointer, "PAUSE_SECONDS", 0)
     mine = publish(output, tmp_path, "mine")
     assert mine.sequence == 2
-    assert [(one.version, one.sequence) for one in storage.published(open_store(output))] == [("other", 1), ("mine", 2)]
+    assert [(one.version, one.sequence) for one in publishing.published(open_store(output))] == [
+        ("other", 1),
+        ("mine", 2),
+    ]
     assert live(output).version == "mine"
 
 
@@ -192,7 +205,7 @@ def test_a_lost_lease_publishes_nothing(output: str, tmp_path: Path) -> None:
         with pytest.raises(LeaseLostError, match="took its work over"):
             publish(output, tmp_path, "v2", "00" * 32, lease=lease)
     assert live(output) == Latest("v1", 1)
-    assert [one.version for one in storage.published(store)] == ["v1"]
+    assert [one.version for one in publishing.published(store)] == ["v1"]
 
 
 def test_another_datasets_name_is_refused_at_the_last_moment_too(output: str, tmp_path: Path) -> None:
@@ -223,14 +236,14 @@ def test_what_was_shown_but_not_live_is_found_again(tmp_path: Path, monkeypatch:
     output = str(tmp_path)
     publish(output, tmp_path, "v1", "00" * 32)
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.output.stores.posix.PosixStore.write_if", fails)
+        patch.setattr("recordmill.pipeline.versions.stores.local.PosixStore.write_if", fails)
         with pytest.raises(OSError, match="No space left"):
             publish(output, tmp_path, "v2")
     assert live(output).version == "v1"
-    found = storage.find_version(output, KEY)
+    found = publishing.find_version(output, KEY)
     assert found is not None
     assert (found.version, found.sequence) == ("v2", 2)
-    storage.make_live(output, "v2")
+    publishing.make_live(output, "v2")
     assert (live(output).version, live(output).sequence) == ("v2", 3)
 
 
@@ -246,13 +259,13 @@ def test_an_upload_that_was_cut_off_is_no_version_and_goes(
             with pytest.raises(OSError, match="No space"):
                 publish(output, tmp_path, "v1")
         assert "versions/v1/data" in store.sizes("versions")
-        assert storage.published(store) == []
-        assert storage.find_version(output, KEY) is None
-        assert storage.live_version(output) is None
-        assert storage.uploads(store) == {"v1": KEY[:16]}
+        assert publishing.published(store) == []
+        assert publishing.find_version(output, KEY) is None
+        assert publishing.live_version(output) is None
+        assert publishing.uploads(store) == {"v1": KEY[:16]}
         publish(output, tmp_path, "v2")  # the same build again
         assert store.children("versions") == ["v2"]
-        assert storage.uploads(store) == {}
+        assert publishing.uploads(store) == {}
 
 
 def test_the_newest_version_of_a_build_is_found_whole(output: str, tmp_path: Path) -> None:
@@ -261,18 +274,18 @@ def test_the_newest_version_of_a_build_is_found_whole(output: str, tmp_path: Pat
     for name, key in zip(names, (KEY, KEY, other, KEY), strict=True):
         publish(output, tmp_path, name, key)
     open_store(output).delete("versions/v0/data")
-    found = storage.find_version(output, KEY)
+    found = publishing.find_version(output, KEY)
     assert found is not None
     assert found.version == "v2"
-    assert storage.find_version(output, "00" * 32) is None
+    assert publishing.find_version(output, "00" * 32) is None
 
 
 def test_where_nothing_is_there_is_no_version(output: str) -> None:
-    assert storage.find_version(output, KEY) is None
-    assert storage.live_version(output) is None
-    assert storage.published(open_store(output)) == []
-    storage.check_output(output)
-    storage.check_name(output, "any")
+    assert publishing.find_version(output, KEY) is None
+    assert publishing.live_version(output) is None
+    assert publishing.published(open_store(output)) == []
+    publishing.check_output(output)
+    publishing.check_name(output, "any")
 
 
 def test_a_broken_manifest_is_no_version(tmp_path: Path) -> None:
@@ -281,7 +294,7 @@ def test_a_broken_manifest_is_no_version(tmp_path: Path) -> None:
     for version in ("v1", "v2"):
         publish(str(tmp_path), tmp_path, version)
     (tmp_path / "versions/v2/dataset.json").write_text("{broken")
-    found = storage.find_version(str(tmp_path), KEY)
+    found = publishing.find_version(str(tmp_path), KEY)
     assert found is not None
     assert found.version == "v1"
 
@@ -291,9 +304,9 @@ def test_a_version_that_is_being_deleted_is_none(tmp_path: Path) -> None:
     for version in ("v1", "v2"):
         publish(output, tmp_path, version)
     (tmp_path / "LATEST").write_text(Latest("v2", 2, removing=("v1",)).to_text())
-    assert [one.version for one in storage.published(open_store(output))] == ["v2"]
+    assert [one.version for one in publishing.published(open_store(output))] == ["v2"]
     with pytest.raises(OutputError, match="v1 is being deleted"):
-        storage.make_live(output, "v1")
+        publishing.make_live(output, "v1")
 
 
 def test_old_outputs_are_read(tmp_path: Path) -> None:
@@ -305,7 +318,7 @@ def test_old_outputs_are_read(tmp_path: Path) -> None:
         (tmp_path / "versions" / name / "dataset.json").write_text(json.dumps(text))
     (tmp_path / "LATEST").write_text('{"version": "b", "sequence": 2}')
     publish(str(tmp_path), tmp_path, "0")
-    assert [(one.version, one.sequence) for one in storage.published(open_store(str(tmp_path)))] == [
+    assert [(one.version, one.sequence) for one in publishing.published(open_store(str(tmp_path)))] == [
         ("a", 0),
         ("b", 0),
         ("0", 3),
@@ -337,7 +350,7 @@ def test_an_output_that_is_none_is_one_clear_line_and_not_touched(tmp_path: Path
     put(out)
     before = sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
     with pytest.raises(OutputError, match=message) as raised:
-        storage.check_output(str(out))
+        publishing.check_output(str(out))
     assert "\n" not in str(raised.value)
     assert sorted((path, path.lstat().st_mtime_ns) for path in tmp_path.rglob("*")) == before
 
@@ -356,15 +369,15 @@ def test_an_output_that_may_be_written(tmp_path: Path, put: Place) -> None:
     out = tmp_path / "out"
     out.mkdir()
     put(out)
-    storage.check_output(str(out))
-    storage.check_output(str(out / "inner/more")) if not list(out.glob("*")) else None
+    publishing.check_output(str(out))
+    publishing.check_output(str(out / "inner/more")) if not list(out.glob("*")) else None
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_permission_is_one_clear_line(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="cannot be written: Permission denied: "):
-        storage.check_output(str(tmp_path / "out"))
+        publishing.check_output(str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize(("flags", "reason"), [(os.ST_RDONLY, "Read-only file system"), (0, "Permission denied")])
@@ -375,7 +388,7 @@ def test_a_folder_that_refuses_is_one_clear_line(
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*state[:8], flags, *state[9:])))
     with pytest.raises(OutputError, match=f"^the output {tmp_path}/out cannot be written: {reason}: {tmp_path}$"):
-        storage.check_output(str(tmp_path / "out"))
+        publishing.check_output(str(tmp_path / "out"))
 
 
 @pytest.mark.slow
@@ -384,16 +397,16 @@ def test_a_bucket_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         store = open_store(output)
         store.write_if("photos/1.jpg", b"1", None)
         with pytest.raises(OutputError, match=f"{output} holds no dataset but photos: give"):
-            storage.check_output(output)
+            publishing.check_output(output)
 
 
 def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
     publish(str(tmp_path), tmp_path, "v1")
-    assert storage.live_version(str(tmp_path)) == "v1"
+    assert publishing.live_version(str(tmp_path)) == "v1"
     (tmp_path / "LATEST").write_text("{}")
     with pytest.raises(DatasetError):
         read_latest(tmp_path)
-    assert storage.live_version(str(tmp_path)) is None
+    assert publishing.live_version(str(tmp_path)) is None
 
 
 def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,7 +438,7 @@ def test_what_was_removed_meanwhile_is_not_made_live(tmp_path: Path) -> None:
     output = str(tmp_path)
     publish(output, tmp_path, "v1")
     with pytest.raises(OutputError, match="the version v2 was removed meanwhile: run the same command again"):
-        storage.make_live(output, "v2")
+        publishing.make_live(output, "v2")
     assert live(output) == Latest("v1", 1)
 
 
@@ -445,5 +458,5 @@ def test_who_is_refused_after_all_was_uploaded_leaves_no_version(output: str, tm
         return
     with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
         publish(output, tmp_path, "v2", name="toys")
-    assert [one.version for one in storage.published(store)] == ["v1"]
+    assert [one.version for one in publishing.published(store)] == ["v1"]
     assert not store.sizes("versions/v2")

@@ -14,9 +14,9 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.manifest import MANIFEST_FILE, version_folder
-from pipeline.printable import printable, say
-from pipeline.screen import Screen
+from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, version_folder
+from recordmill.pipeline.terminal_text import printable, say
 from tests.published import VERSION, write_version
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +30,7 @@ def in_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
     """Runs the command with both of its outputs on a terminal; gives its status and what the terminal got."""
     driver, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "300", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "pipeline", *arguments]
+    command = [sys.executable, "-m", "recordmill", *arguments]
     with subprocess.Popen(command, stdout=terminal, stderr=terminal, cwd=cwd, env=environment) as process:
         os.close(terminal)
         seen = b""
@@ -97,7 +97,7 @@ def test_an_unforeseen_error_tells_no_value(hostile: Path) -> None:
     file.write_text(json.dumps({**manifest, "rows": {"read": {HOSTILE: 1}}}))
     status, seen = in_terminal("show", str(hostile), cwd=hostile)
     assert status == 1
-    assert re.search(r"recordmill: failed unexpectedly: \w+Error in pipeline/show.py, line \d+\r\n", seen)
+    assert re.search(r"recordmill: failed unexpectedly: \w+Error in pipeline/cli/show.py, line \d+\r\n", seen)
     assert "owned" not in seen.partition("failed unexpectedly")[2]
 
 
@@ -162,17 +162,17 @@ def test_a_message_is_said_line_by_line() -> None:
     assert out.getvalue() == "recordmill: first\\x85 \\x1b[2J\nrecordmill: second https://***@h/x?***\n"
 
 
-PRINTING = {"pipeline.__main__", "pipeline.cli", "pipeline.printable"}
+PRINTING = {"recordmill.__main__", "recordmill.pipeline.cli.commands", "recordmill.pipeline.terminal_text"}
 
 
 def test_nothing_else_prints() -> None:
     """Nobody can forget it: a module prints through `Screen` and `say`."""
     consoles, printers = set(), set()
     for file in (ROOT / "pipeline").rglob("*.py"):
-        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        name = "recordmill." + ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for node in ast.walk(ast.parse(file.read_bytes())):
             if isinstance(node, ast.ImportFrom) and node.module == "rich.console":
                 consoles |= {name} if "Console" in [alias.name for alias in node.names] else set()
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
                 printers.add(name)
-    assert (consoles, printers) == ({"pipeline.screen"}, PRINTING)
+    assert (consoles, printers) == ({"recordmill.pipeline.cli.screen"}, PRINTING)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from pipeline.kinds.text import Text
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.stored import stored_parts
+from recordmill.transforms.tensorflow import text
+from recordmill.transforms.tensorflow.kind import Context, Found, Parts, Prepared
 from tests.running import BOTH_WAYS, Run, lookup_of
-from transforms import text
-from transforms.kind import Context, Found, Parts, Prepared
-from transforms.stored import stored_parts
 
 TEXTS = ["The cat sat, the", "", "İ"]
 

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from pipeline.kinds.text import Text
-from pipeline.tokenizer_models import read_model
-from pipeline.tokenizer_training import count_words, train
-from pipeline.vocabularies import VocabularyOptions
+from recordmill.pipeline.build.analysis.tokenizer_models import read_model
+from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
+from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.tensorflow import text
+from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.preprocessing import Preprocessing
 from tests.test_analyzers import analyze, analyzers, asset, scalar
-from transforms import text
-from transforms.kind import Context, Found
-from transforms.preprocessing import Preprocessing
 
 TEXTS = ["the cat sat", "The DOG sat, the cat ﬁts", "", "日本 🙂 مَرحبًا", "zebra"]
 SHARED: dict[str, Any] = {"vocabulary": {"shared_with": "words"}, "oov_buckets": 3}

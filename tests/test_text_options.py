@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline.kinds.category import Category
-from pipeline.kinds.text import Text
-from pipeline.manifest import DatasetError
-from pipeline.reader.words import read_vocabulary, to_words
-from pipeline.spec_errors import WrongValueError
-from transforms.text_options import vocabulary_owner
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.dataset.vocabulary import read_vocabulary, to_words
+from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.messages import WrongValueError
+from recordmill.transforms.contract.text_options import vocabulary_owner
 
 WRONG = [
     ({"normalize": "nfc", "case": "fold"}, "normalize", "`case: fold` is NFKC case folding: leave `normalize` out"),

@@ -12,24 +12,24 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import build as build_module
-from pipeline import text_packing
-from pipeline.build import Published, build
-from pipeline.checks import ReconcileError, check_shards
-from pipeline.kinds.text import Text
-from pipeline.manifest import Manifest, Shard, Split
-from pipeline.packed_records import PackedRecords
-from pipeline.results import NothingToPublishError
-from pipeline.show import print_dataset
-from pipeline.spec import parse_spec
-from pipeline.spec_yaml import SpecError
-from pipeline.text_lengths import add_up, describe, measure
-from pipeline.text_packing import RowPacker
+from recordmill.pipeline.build import driver as build_module
+from recordmill.pipeline.build.driver import Published, build
+from recordmill.pipeline.build.reconcile import ReconcileError, check_shards
+from recordmill.pipeline.build.results import NothingToPublishError
+from recordmill.pipeline.build.worker import text_packing
+from recordmill.pipeline.build.worker.packed_records import PackedRecords
+from recordmill.pipeline.build.worker.text_packing import RowPacker
+from recordmill.pipeline.cli.show import print_dataset
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.transforms.contract.stored import Stored, stored_parts
+from recordmill.transforms.tensorflow import text
+from recordmill.transforms.tensorflow.features import parse
+from recordmill.transforms.tensorflow.kind import Context, Found
 from tests.running import BOTH_WAYS, Run
-from transforms import text
-from transforms.finish import parse
-from transforms.kind import Context, Found
-from transforms.stored import Stored, stored_parts
 
 PACKED = {"kind": "text", "max_length": None, "padding_id": 0, "packed": 4}
 

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.columns import Column, Columns, ColumnType
-from pipeline.files import BeamFiles
-from pipeline.image_refs import to_file
-from pipeline.rejects.reasons import Reject
-from pipeline.sources import csv_records, csv_rows, text_rows
-from pipeline.sources.base import SourceError
-from pipeline.sources.text_files import TextFiles
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.csv import records as csv_records
+from recordmill.pipeline.sources.csv import rows as csv_rows
+from recordmill.pipeline.sources.image_refs import to_file
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.text import rows as text_rows
+from recordmill.pipeline.sources.text.source import TextFiles
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 FILES = BeamFiles()

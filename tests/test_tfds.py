@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.build import Published
-from pipeline.reader import open_dataset
+from recordmill import open_dataset
+from recordmill.pipeline.build.driver import Published
 
 pytestmark = pytest.mark.slow
 tfds = pytest.importorskip("tensorflow_datasets")

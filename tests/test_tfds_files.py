@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.kinds.base import Feature
-from pipeline.kinds.category import Category
-from pipeline.kinds.image import Image
-from pipeline.kinds.number import Number
-from pipeline.kinds.raw import Raw
-from pipeline.kinds.text import Text
-from pipeline.manifest import Shard, Split
-from pipeline.tfds_files import write_tfds_files
+from recordmill.pipeline.build.tfds_files import write_tfds_files
+from recordmill.pipeline.dataset.manifest import Shard, Split
+from recordmill.pipeline.spec.features.base import Feature
+from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.number import Number
+from recordmill.pipeline.spec.features.raw import Raw
+from recordmill.pipeline.spec.features.text import Text
 
 CLASSES = "tensorflow_datasets.core.features"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipeline.tfrecord import ShardWriter, frame, masked_crc
+from recordmill.pipeline.dataset.tfrecord import ShardWriter, frame, masked_crc
 
 RECORDS = [b"", b"one", bytes(range(256)) * 300, "ü".encode(), b"\0"]
 

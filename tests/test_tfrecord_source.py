@@ -13,12 +13,12 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.image_refs import parse as parse_reference
-from pipeline.sources import tfrecord_files
-from pipeline.sources.base import SourceError
-from pipeline.sources.tf_example import SEVERAL, parse
-from pipeline.sources.tfrecord_files import TFRecord
-from pipeline.tfrecord import frame, masked_crc
+from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
+from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.image_refs import parse as parse_reference
+from recordmill.pipeline.sources.tfrecord import source as tfrecord_files
+from recordmill.pipeline.sources.tfrecord.examples import SEVERAL, parse
+from recordmill.pipeline.sources.tfrecord.source import TFRecord
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
@@ -147,7 +147,7 @@ def test_compressed_data_that_is_damaged(tmp_path: Path, spoil: Callable[[bytes]
 
 
 def test_a_record_that_is_too_large_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.sources.tfrecord_frames.MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr("recordmill.pipeline.sources.tfrecord.frames.MAX_RECORD_BYTES", 1000)
     records = [*rows(1), example(id=1, text=b"x" * 1000, n=0.0), *rows(1)]
     found = read(source(write(tmp_path / "a.tfrecord", records)), ASKED)
     assert len(found.rows) == 2

@@ -11,13 +11,13 @@ import pytest
 import tensorflow as tf
 from sentencepiece import SentencePieceTrainer
 
-from pipeline.errors import UserError
-from pipeline.kinds.text import Text
-from pipeline.reader.words import read_vocabulary
-from pipeline.tokenizer_models import read_model
-from pipeline.tokenizer_training import count_words, train
-from transforms import text
-from transforms.kind import Context, Found
+from recordmill.pipeline.build.analysis.tokenizer_models import read_model
+from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
+from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.tensorflow import text
+from recordmill.transforms.tensorflow.kind import Context, Found
 
 LETTERS = "eaoiunrtslkmd日本üк🙂"
 

@@ -10,13 +10,13 @@ import tensorflow_text as tf_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.kinds.text import Text
-from pipeline.tokenizer_models import read_model
-from pipeline.tokenizer_training import train
+from recordmill.pipeline.build.analysis.tokenizer_models import read_model
+from recordmill.pipeline.build.analysis.tokenizer_training import train
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.text_options import needs_tensorflow_text
+from recordmill.transforms.tensorflow import tokenizers
+from recordmill.transforms.tensorflow.cleaning import clean
 from tests.running import BOTH_WAYS, Run
-from transforms import tokenizers
-from transforms.cleaning import clean
-from transforms.text_options import needs_tensorflow_text
 
 WORDS = {
     "": [],

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.build import Published
-from pipeline.reader import open_dataset
+from recordmill import open_dataset
+from recordmill.pipeline.build.driver import Published
 from tests.conftest import ROWS
 from tests.every_kind import raw_rows
 
@@ -21,7 +21,7 @@ import numpy as np
 
 class Blocker(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("pipeline", "transforms", "tensorflow_transform", "apache_beam", "tfx_bsl"):
+        if name.split(".")[0] in ("recordmill", "tensorflow_transform", "apache_beam", "tfx_bsl"):
             raise ImportError(f"{name} is blocked")
 
 sys.meta_path.insert(0, Blocker())

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
-from pipeline.image_refs import parse
-from pipeline.sources import user
-from pipeline.sources.base import SourceError
-from pipeline.sources.user import UserRows
-from pipeline.user_code import UserCode, UserCodeError, load
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.python import source as user
+from recordmill.pipeline.sources.python.source import UserRows
+from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
 from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}

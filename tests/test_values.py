@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.columns import Column, ColumnType
-from pipeline.sources.cells import flat_values
-from pipeline.sources.checks import Faults
-from pipeline.sources.python_values import python_field, python_names, typed_objects
-from pipeline.sources.row_digests import row_digests
-from pipeline.sources.values import lookup, misfit, typed_values
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.typing.arrow_values import lookup, misfit, typed_values
+from recordmill.pipeline.sources.typing.checks import Faults
+from recordmill.pipeline.sources.typing.python_values import python_field, python_names, typed_objects
+from recordmill.pipeline.sources.typing.row_digests import row_digests
+from recordmill.pipeline.sources.typing.string_cells import flat_values
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 NUMBERS, TEXTS = replace(NUMBER, many=True), replace(TEXT, many=True)

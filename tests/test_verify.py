@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.manifest import MANIFEST_FILE, DatasetError, read_manifest
-from pipeline.tfrecord import frame
-from pipeline.verify import version as whole
-from pipeline.verify.command import verify
-from pipeline.verify.findings import MOST
-from pipeline.verify.graphs import UnsafeGraphError, serving_model
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_manifest
+from recordmill.pipeline.dataset.tfrecord import frame
+from recordmill.pipeline.verify import version as whole
+from recordmill.pipeline.verify.findings import MOST
+from recordmill.pipeline.verify.graph_safety import UnsafeGraphError, serving_model
+from recordmill.pipeline.verify.verify import verify
 from tests import published
 
 SHARD = "small-train.tfrecord-00001-of-00004"
@@ -270,7 +270,7 @@ def test_records_of_any_size_are_walked(folder: Path, monkeypatch: pytest.Monkey
     change_byte(6, 5)(folder)
     expected = said(folder)
     for size in (1, 7, 50, 1000):
-        monkeypatch.setattr("pipeline.verify.frames.BLOCK", size)
+        monkeypatch.setattr("recordmill.pipeline.verify.frames.BLOCK", size)
         assert said(folder) == expected
 
 
@@ -406,7 +406,7 @@ def test_a_serving_model_is_given_once_it_was_checked(folder: Path) -> None:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    run = [sys.executable, "-m", "pipeline", "verify", *arguments]
+    run = [sys.executable, "-m", "recordmill", "verify", *arguments]
     return subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
 
 

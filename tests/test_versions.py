@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import app
-from pipeline.errors import UserError
-from pipeline.manifest import DatasetError, Latest, read_latest
-from pipeline.output import leases, storage
-from pipeline.output.leases import hold
-from pipeline.output.prune import choose, prune, seconds_of
-from pipeline.output.stores import OutputError, open_location, open_store
-from pipeline.output.versions import find, list_versions, pin, rollback, unpin
-from pipeline.reader import open_dataset
+from recordmill import open_dataset
+from recordmill.pipeline.cli.commands import app
+from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.leases import hold
+from recordmill.pipeline.versions.listing import find, list_versions, pin, rollback, unpin
+from recordmill.pipeline.versions.prune import choose, prune, seconds_of
+from recordmill.pipeline.versions.stores.open_store import OutputError, open_location, open_store
 from tests import hand_made
 from tests.test_leases import foreign, put
 from tests.test_storage import KEY, STORES, manifest, publish
@@ -246,11 +246,11 @@ def test_a_prune_that_was_killed_is_gone_on_with(output: str, monkeypatch: pytes
         patch.setattr(store, "remove", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             prune(output, keep=2, grace_seconds=0)
-    assert [one.version for one in storage.published(open_store(output))] == NAMES[1:]  # it is none any more
+    assert [one.version for one in publishing.published(open_store(output))] == NAMES[1:]  # it is none any more
     for command in (pin, rollback):
         with pytest.raises(DatasetError, match="has no version"):
             command(output, NAMES[0])
-    assert storage.find_version(output, "0" * 64) is None
+    assert publishing.find_version(output, "0" * 64) is None
     assert set(prune(output, keep=9).removed) == {f"versions/{NAMES[0]}"}
     assert there(output) == sorted(NAMES[1:])
     assert live(output).removing == ()
@@ -264,7 +264,7 @@ def test_a_version_that_is_taken_while_it_is_marked_is_spared(local: Path, monke
         held.append(leases.take(store, f"{NAMES[0]}+late"))
         return real(*arguments)
 
-    monkeypatch.setattr("pipeline.output.prune.choose", choosing)
+    monkeypatch.setattr("recordmill.pipeline.versions.prune.choose", choosing)
     done = prune(str(local), keep=1, grace_seconds=0)
     assert set(done.removed) == {f"versions/{NAMES[1]}"}
     assert done.kept == {NAMES[0]: "it is held"}
@@ -321,7 +321,7 @@ def test_partial_uploads_go_when_nobody_is_at_them(tmp_path: Path, name: str) ->
         assert done.removed == trial.removed == {"versions/v2": 4 + len(b"dead.1"), "versions/v1/.upload": 6}
         assert there(output) == ["v1", "v3"]
         assert live(output).version == "v1"
-        assert list(storage.uploads(store)) == ["v3"]
+        assert list(publishing.uploads(store)) == ["v3"]
 
 
 def test_a_reader_holds_its_version(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.reader import wire
-from pipeline.reader.columns import Column, Ragged, RowError
-from pipeline.reader.varints import PADDING, Malformed, decode
-from pipeline.reader.wire_lockstep import walk
-from pipeline.reader.wire_scan import BYTES, FLOATS, INTS
-from transforms.stored import Stored
+from recordmill.pipeline.reader.parsing import examples as wire
+from recordmill.pipeline.reader.parsing.batched import walk
+from recordmill.pipeline.reader.parsing.scan import BYTES, FLOATS, INTS
+from recordmill.pipeline.reader.parsing.varints import PADDING, Malformed, decode
+from recordmill.transforms.contract.ragged import Column, Ragged, RowError
+from recordmill.transforms.contract.stored import Stored
 
 WAYS = {"side by side": (1, 1 << 30), "one by one": (1 << 30, 0)}
 Values = Sequence[int] | Sequence[float] | Sequence[bytes]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.columns import Column, ColumnType
-from pipeline.files import BeamFiles
-from pipeline.plan import make_plan, make_work
-from pipeline.spec import parse_spec
-from pipeline.work import IMAGE_BATCH, ROW_BATCH, Work
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.context.build_context import IMAGE_BATCH, ROW_BATCH, Work
+from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.model import parse_spec
 
 FEATURES = {
     "picture": "{kind: image, size: [4, 4], column: file}",

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.manifest import DatasetError
-from pipeline.reader.columns import Ragged
-from pipeline.reader.memory import BatchMemory
-from pipeline.reader.tally import Tally
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.metrics.stages import Tally
+from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.numpy.buffers import BatchMemory
 
 LARGE = 1 << 18  # int64 values of an array that lies in shared memory: 2 MiB
 

@@ -1,1 +1,1 @@
-"""The graphs: raw to stored (tf.Transform), stored to model-ready, and the two composed for serving."""
+"""What is stored, and how raw becomes stored becomes model-ready."""

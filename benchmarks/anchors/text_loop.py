@@ -1,6 +1,6 @@
 """Anchor: what a person writes by hand: count the words of the train split, then write every document's ids.
 
-Two passes over the file, plain Python, no Beam. The words are those of `transforms.text`: letters, marks, digits and
+Two passes over the file, plain Python, no Beam. The words are those of `tensorflow.text`: letters, marks, digits and
 underscores, in lower case.
 
     python benchmarks/anchors/text_loop.py documents.jsonl OUT

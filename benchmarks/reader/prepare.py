@@ -74,7 +74,7 @@ def built(output: Path, spec: str) -> Path:
         file = output.with_suffix(".yaml")
         file.write_text(spec, encoding="utf-8")
         subprocess.run(
-            [BUILD_PYTHON, "-m", "pipeline", "build", file, "--quiet", "--output", partial], cwd=ROOT, check=True
+            [BUILD_PYTHON, "-m", "recordmill", "build", file, "--quiet", "--output", partial], cwd=ROOT, check=True
         )
 
     once(output, build)

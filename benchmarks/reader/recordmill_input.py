@@ -6,7 +6,7 @@ from typing import Any
 
 from settings import Batch, Settings
 
-from pipeline.reader import open_dataset
+from recordmill import open_dataset
 
 
 def training_input(dataset: Path, settings: Settings, **options: Any) -> Any:

@@ -17,7 +17,7 @@ with contextlib.ExitStack() as screen:
     import tensorflow as tf
     from keras import layers
 
-    from pipeline.reader import open_dataset
+    from recordmill import open_dataset
 
 UNITS = 64
 Features = dict[str, tf.Tensor]

@@ -16,7 +16,7 @@ with contextlib.ExitStack() as screen:
     import tensorflow as tf
     from keras import layers
 
-    from pipeline.reader import open_dataset
+    from recordmill import open_dataset
 
 GRID = 8  # cells a side
 EPOCHS = 7

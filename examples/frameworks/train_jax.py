@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from pipeline.reader import open_dataset
-from transforms.augment import RandomFlip
+from recordmill import open_dataset
+from recordmill.augment import RandomFlip
 
 BATCH_ROWS = 32
 LEARNING_RATE = 4e-3

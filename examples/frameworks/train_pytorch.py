@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipeline.reader import open_dataset
-from transforms.augment import RandomFlip
+from recordmill import open_dataset
+from recordmill.augment import RandomFlip
 
 BATCH_ROWS = 32
 LEARNING_RATE = 4e-3

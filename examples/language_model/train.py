@@ -18,7 +18,7 @@ with contextlib.ExitStack() as screen:
     import numpy as np
     from keras import layers
 
-    from pipeline.reader import open_dataset
+    from recordmill import open_dataset
 
 BATCH_ROWS = 8
 EPOCHS = 3

@@ -16,7 +16,7 @@ with contextlib.ExitStack() as screen:
     import numpy as np
     from keras import layers
 
-    from pipeline.reader import open_dataset
+    from recordmill import open_dataset
 
 
 def build_model(length: int, words: int, topics: int) -> keras.Model:

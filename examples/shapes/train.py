@@ -31,9 +31,8 @@ with quiet():
     import tensorflow as tf
     from keras import layers
 
-    from pipeline.reader import open_dataset
-    from pipeline.reader.specs import ArraySpec
-    from transforms.augment import RandomFlip
+    from recordmill import ArraySpec, open_dataset
+    from recordmill.augment import RandomFlip
 
 BATCH_ROWS = 32
 EPOCHS = 12

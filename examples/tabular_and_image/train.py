@@ -16,7 +16,7 @@ with contextlib.ExitStack() as screen:
     import numpy as np
     from keras import layers
 
-    from pipeline.reader import Dataset, open_dataset
+    from recordmill import Dataset, open_dataset
 
 NUMBERS = ("area", "rooms", "rooms_missing", "room_area")
 CATEGORIES = ("city", "state", "city_and_state")

@@ -15,7 +15,7 @@ with contextlib.ExitStack() as screen:
     import keras
     from keras import layers
 
-    from pipeline.reader import open_dataset
+    from recordmill import open_dataset
 
 
 def build_model(length: int, words: int, classes: int) -> keras.Model:

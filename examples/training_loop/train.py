@@ -25,10 +25,8 @@ with contextlib.ExitStack() as screen:
     import tensorflow as tf
     from keras import layers
 
-    from pipeline.reader import Dataset, Input, open_dataset
-    from pipeline.reader.meter import with_progress
-    from transforms.augment import CenterCrop, ColorJitter, RandomCrop, RandomFlip
-    from transforms.augment_batches import MixUp
+    from recordmill import Dataset, Input, open_dataset, with_progress
+    from recordmill.augment import CenterCrop, ColorJitter, MixUp, RandomCrop, RandomFlip
 
 EPOCHS = 10
 SIDE = 56  # pixels of 64: the rest is room to move

@@ -22,9 +22,9 @@ with contextlib.ExitStack() as screen:
     import numpy as np
     from keras import layers
 
-    from pipeline.reader import Dataset, Input, open_dataset
-    from pipeline.reader.keras_callback import TrainingCheckpoint, restore_training
-    from transforms.augment import CenterCrop, RandomFlip, RandomResizedCrop
+    from recordmill import Dataset, Input, open_dataset
+    from recordmill.augment import CenterCrop, RandomFlip, RandomResizedCrop
+    from recordmill.keras import TrainingCheckpoint, restore_training
 
 SIDE = 224
 FEW = "train[:10%]"  # the records with the new label

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.manifest import (
+from recordmill.pipeline.dataset import vocabulary
+from recordmill.pipeline.dataset.manifest import (
     MANIFEST_FILE,
     VERSIONS_FOLDER,
     DatasetError,
@@ -18,12 +19,9 @@ from pipeline.manifest import (
     read_manifest,
     version_folder,
 )
-from pipeline.output.versions import held
-from pipeline.reader import words
-from pipeline.reader.input import Input
-from pipeline.reader.records import Records
-from pipeline.reader.remote_path import RemotePath
-from pipeline.reader.request import (
+from recordmill.pipeline.reader.batches.split import SplitSource
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.options.request import (
     EVALUATION_OPTIONS,
     THE_LABEL,
     Arguments,
@@ -33,9 +31,11 @@ from pipeline.reader.request import (
     find_split,
     make_request,
 )
-from pipeline.reader.split_source import SplitSource
-from pipeline.reader.splits import ranges
-from pipeline.reader.steps import Steps
+from recordmill.pipeline.reader.options.split_expressions import ranges
+from recordmill.pipeline.reader.order.steps import Steps
+from recordmill.pipeline.reader.records.random_access import Records
+from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.versions.listing import held
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -154,7 +154,7 @@ class Dataset:
         """
         description = find_feature(self.manifest, feature)
         if feature not in self._vocabularies:
-            self._vocabularies[feature] = words.read_vocabulary(self.folder, description, feature)
+            self._vocabularies[feature] = vocabulary.read_vocabulary(self.folder, description, feature)
         return list(self._vocabularies[feature])
 
     def vocabulary_size(self, feature: str) -> int:
@@ -178,7 +178,9 @@ class Dataset:
         Raises:
             DatasetError: as `vocabulary`, or an id that is none of the vocabulary's.
         """
-        return words.to_words(self.vocabulary(feature), ids, find_feature(self.manifest, feature).get("padding_id"))
+        return vocabulary.to_words(
+            self.vocabulary(feature), ids, find_feature(self.manifest, feature).get("padding_id")
+        )
 
     def label_counts(self, split: str) -> dict[str, int]:
         """How many records of a split each class has, in the order of `classes`.
@@ -245,7 +247,7 @@ class Dataset:
                 64 MiB of them, for files that are read by ranges; `none` is the dataset's own order.
             balance: every class of the label as often as any other; rare ones come again.
             drop_remainder: leaves out the records at an epoch's end that fill no batch on all hosts.
-            augment: what is done to pictures at random (`transforms.augment`): a list, for all pictures alike, or a
+            augment: what is done to pictures at random (`contract.augment`): a list, for all pictures alike, or a
                 dictionary of lists by feature; also MixUp and CutMix of whole batches.
             dtype: of pictures: `uint8` as stored, `float32` or `bfloat16` normalized; None as the spec says.
             label: the target, None for none; the dataset's where it is not given.

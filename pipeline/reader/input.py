@@ -15,16 +15,16 @@ from importlib.util import find_spec
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipeline.in_order import in_order
-from pipeline.manifest import DatasetError
-from pipeline.reader.batches import Batch, Batches
-from pipeline.reader.bottleneck import Makers
-from pipeline.reader.meter import Meter
-from pipeline.reader.rows import DamagedRecordError
-from pipeline.reader.state import State, make_state, step_of
-from pipeline.reader.steps import Passes
-from pipeline.reader.tally import SKIPPED
-from pipeline.reader.workers import in_processes
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.parallel_map import in_order
+from recordmill.pipeline.reader.batches.by_step import Batch, Batches
+from recordmill.pipeline.reader.batches.rows import DamagedRecordError
+from recordmill.pipeline.reader.metrics.advice import Makers
+from recordmill.pipeline.reader.metrics.stages import SKIPPED
+from recordmill.pipeline.reader.metrics.throughput import Meter
+from recordmill.pipeline.reader.order.steps import Passes
+from recordmill.pipeline.reader.state import State, make_state, step_of
+from recordmill.pipeline.reader.workers.pool import in_processes
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -117,7 +117,7 @@ class Input:
         if not find_spec("tensorflow"):
             raise DatasetError('TensorFlow is not installed: pip install "recordmill[tf]", or take as_numpy()')
         # Imported here and nowhere else: all the rest works without TensorFlow, and without the seconds that it takes.
-        tf_input = importlib.import_module("pipeline.reader.tf_input")
+        tf_input = importlib.import_module("recordmill.pipeline.reader.tf_data.input")
         return tf_input.as_tf_data(self.source, self._passes, engine, self._begin)
 
     def _begin(self, source: Source) -> "NumpyBatches":

@@ -17,9 +17,9 @@ from typing import Any
 
 import keras
 
-from pipeline.manifest import DatasetError
-from pipeline.reader.input import Input
-from pipeline.reader.state import State
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.state import State
 
 FILE = "training.json"
 WEIGHTS = ".weights.h5"  # Keras wants this suffix

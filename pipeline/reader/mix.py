@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.manifest import DatasetError
-from pipeline.reader.batches import Batch, structured
-from pipeline.reader.columns import Ragged
-from pipeline.reader.counter import Integers, Permutation, combine
-from pipeline.reader.input import Input
-from pipeline.reader.rows import Chosen, Rows
-from pipeline.reader.split_source import SplitSource
-from pipeline.reader.tally import Tally
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.batches.by_step import Batch, structured
+from recordmill.pipeline.reader.batches.rows import Chosen, Rows
+from recordmill.pipeline.reader.batches.split import SplitSource
+from recordmill.pipeline.reader.input import Input
+from recordmill.pipeline.reader.metrics.stages import Tally
+from recordmill.pipeline.reader.order.permutation import Integers, Permutation, combine
+from recordmill.transforms.contract.ragged import Ragged
 
 MIXED = 201
 """What the permutation of a block is for, beside those of `order`."""

@@ -8,7 +8,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.manifest import DatasetError
+from recordmill.pipeline.dataset.manifest import DatasetError
 
 FORMAT = 1
 State = dict[str, Any]

@@ -3,8 +3,8 @@
 import errno
 import os
 
-from pipeline.globs import escape
-from pipeline.sources.base import Files
+from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.sources.globs import escape
 
 MISSING = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG

@@ -10,10 +10,10 @@ from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
-from pipeline.columns import Columns
-from pipeline.errors import UserError
-from pipeline.options import Options
-from pipeline.rejects.reasons import Reject
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.options import Options
+from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.rejects import Reject
 
 
 class SourceError(UserError):
@@ -80,7 +80,7 @@ class Block:
     """Some rows of a chunk: `rows_read = table.num_rows + len(rejects)`."""
 
     table: pa.Table
-    """The asked columns by their names (types of `pipeline.columns`; nulls where a column is optional), `@position`
+    """The asked columns by their names (types of `sources.columns`; nulls where a column is optional), `@position`
     (int64: 0-based place in the chunk, strictly rising) and, where asked for, `@key` (binary): the row's default key.
     No asked column's name begins with `@`."""
     rejects: list[Reject]

@@ -5,7 +5,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from pipeline.sources.base import Files
+from recordmill.pipeline.sources.base import Files
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """The codec of a file by its ending, in any case."""

@@ -13,10 +13,10 @@ from typing import Annotated, BinaryIO
 
 from pydantic import AfterValidator
 
-from pipeline.sources.base import Files, SourceError
-from pipeline.sources.checks import Faults
-from pipeline.sources.compression import codec, open_plain
-from pipeline.sources.lines import BYTE_ORDER_MARK
+from recordmill.pipeline.sources.base import Files, SourceError
+from recordmill.pipeline.sources.compression import codec, open_plain
+from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
+from recordmill.pipeline.sources.typing.checks import Faults
 
 INVALID = b"\xff"  # stands in no UTF-8
 MARK_INVALID = "recordmill.mark_invalid"

@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from pipeline.errors import did_you_mean
-from pipeline.sources.base import SourceError
+from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.sources.base import SourceError
 
 SHOWN_COLUMNS = 20
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"})

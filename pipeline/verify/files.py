@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pipeline.inner_paths import check_place, locate, open_file
-from pipeline.manifest import MANIFEST_FILE, DatasetError, Manifest
-from pipeline.reader.remote_path import RemotePath, file_system, unreadable
-from pipeline.verify.findings import Findings
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
+from recordmill.pipeline.dataset.safe_paths import check_place, locate, open_file
+from recordmill.pipeline.reader.records.remote_path import RemotePath, file_system, unreadable
+from recordmill.pipeline.verify.findings import Findings
 
 BLOCK = 4 << 20  # 4 MiB: what one thread reads at a time, from a disk or an object store
 

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pipeline.printable import printable
+from recordmill.pipeline.terminal_text import printable
 
 MOST = 20  # problems of one file that are named; the others are counted
 

@@ -18,9 +18,9 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.reader.shard_files import COPIED, HEAD, TAIL, Frame
-from pipeline.tfrecord import frame_head, frame_tails
-from pipeline.verify.files import BLOCK
+from recordmill.pipeline.dataset.tfrecord import frame_head, frame_tails
+from recordmill.pipeline.reader.records.local_shards import COPIED, HEAD, TAIL, Frame
+from recordmill.pipeline.verify.files import BLOCK
 
 Offsets = npt.NDArray[np.uint64]
 Tell = Callable[[int, int, str], None]

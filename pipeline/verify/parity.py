@@ -16,22 +16,22 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from pipeline.graph_inputs import input_specs
-from pipeline.manifest import MANIFEST_FILE, DatasetError, Manifest
-from pipeline.plan import BuildPlan
-from pipeline.reader.columns import RowError
-from pipeline.reader.finish import finish
-from pipeline.reader.wire import parse
-from pipeline.verify.files import VersionFiles
-from pipeline.verify.findings import Findings, shown
-from pipeline.verify.graphs import check_graph
-from pipeline.verify.raw_rows import RawRows, sample_rows
-from pipeline.verify.stored_rows import StoredRow, StoredRows
-from pipeline.work import Work
-from transforms.finish import parse as parse_in_tensorflow
-from transforms.finish_options import SERVED
-from transforms.serving import LENGTHS
-from transforms.stored import part_name, stored_features
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.graph_inputs import input_specs
+from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
+from recordmill.pipeline.reader.parsing.examples import parse
+from recordmill.pipeline.verify.files import VersionFiles
+from recordmill.pipeline.verify.findings import Findings, shown
+from recordmill.pipeline.verify.graph_safety import check_graph
+from recordmill.pipeline.verify.raw_rows import RawRows, sample_rows
+from recordmill.pipeline.verify.stored_rows import StoredRow, StoredRows
+from recordmill.transforms.contract.finish_options import SERVED
+from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import part_name, stored_features
+from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
+from recordmill.transforms.tensorflow.serving import LENGTHS
 
 NOT_CHECKED = "training = serving: "
 

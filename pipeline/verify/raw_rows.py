@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import tensorflow as tf
 
-from pipeline.images import kept, pictures_of
-from pipeline.plan import BuildPlan
-from pipeline.rows import key_rows
-from pipeline.sources.base import Chunk
-from pipeline.work import Work
-from transforms.image import ImageError
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.images.read import kept, pictures_of
+from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.build.worker.keyed_rows import key_rows
+from recordmill.pipeline.sources.base import Chunk
+from recordmill.transforms.tensorflow.image import ImageError
 
 CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any size
 

@@ -16,25 +16,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from pipeline import runs
-from pipeline.errors import UserError
-from pipeline.files import BeamFiles
-from pipeline.job import run_job
-from pipeline.listings import Listings, check_unchanged
-from pipeline.manifest import VERSIONS_FOLDER, Manifest, Shard
-from pipeline.output import leases, pointer
-from pipeline.output.leases import Holder, Lease
-from pipeline.output.stores import open_store
-from pipeline.plan import BuildPlan, make_plan, make_work
-from pipeline.preparation import look_first
-from pipeline.reports import write_atomically
-from pipeline.runners import make_runner, worker_threads
-from pipeline.spec import Spec
-from pipeline.tfrecord import ShardWriter
-from pipeline.verify.files import VersionFiles, check_file
-from pipeline.verify.findings import Findings
-from pipeline.verify.graphs import check_graph, refuse
-from pipeline.verify.shards import index_of
+from recordmill.pipeline.build import attempts
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.beam.graph import run_job
+from recordmill.pipeline.build.beam.pre_passes import look_first
+from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
+from recordmill.pipeline.build.input_listing import Listings, check_unchanged
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, make_work
+from recordmill.pipeline.dataset.atomic_files import write_atomically
+from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.verify.files import VersionFiles, check_file
+from recordmill.pipeline.verify.findings import Findings
+from recordmill.pipeline.verify.graph_safety import check_graph, refuse
+from recordmill.pipeline.verify.shards import index_of
+from recordmill.pipeline.versions import latest_file, leases
+from recordmill.pipeline.versions.leases import Holder, Lease
+from recordmill.pipeline.versions.stores.open_store import open_store
 
 
 class RepairError(UserError):
@@ -117,7 +117,7 @@ def _held(folder: Path, manifest: Manifest) -> Iterator[Lease]:
     with ExitStack() as held:
         lease = held.enter_context(leases.hold(store, manifest.version, _busy))
         held.enter_context(leases.hold(store, manifest.build_key[:16], _busy))
-        latest = pointer.read(store)  # only now: a prune marks first, and looks who holds what after it
+        latest = latest_file.read(store)  # only now: a prune marks first, and looks who holds what after it
         if latest is not None and manifest.version in latest.removing:
             raise RepairError(f"the version {manifest.version} is being removed: nothing was replaced")
         yield lease
@@ -136,9 +136,9 @@ def _rebuild(
     files = Listings(BeamFiles())
     plan = make_plan(spec, files)
     _check_same(folder, manifest, plan)
-    building = runs.building_folder(str(folder.parents[1]))
+    building = attempts.building_folder(str(folder.parents[1]))
     pieces = [(chunk.source, chunk.file, chunk.bytes) for chunk in plan.chunks]
-    run = runs.begin(building, plan.build_key, pieces)
+    run = attempts.begin(building, plan.build_key, pieces)
     try:
         _build(folder, manifest, plan, run.folder, shards)
         check_unchanged(plan, files)
@@ -149,7 +149,7 @@ def _rebuild(
         for file in replaced:
             os.replace(made / file, folder / file)
     finally:
-        runs.remove(run.folder)
+        attempts.remove(run.folder)
     return replaced
 
 

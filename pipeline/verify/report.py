@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.manifest import Manifest
-from pipeline.printable import printable
-from pipeline.verify.findings import Findings
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.verify.findings import Findings
 
 _COUNTED = {
     "files": "files",

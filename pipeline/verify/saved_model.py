@@ -11,7 +11,7 @@ take the last.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipeline.reader.wire_scan import fields
+from recordmill.pipeline.reader.parsing.scan import fields
 
 _META_GRAPH = (2,)
 _NODES, _FUNCTIONS = (2, 1), (2, 2, 1)  # of a meta graph

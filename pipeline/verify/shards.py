@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipeline.manifest import DatasetError, Manifest, Shard
-from pipeline.verify.contents import Contents
-from pipeline.verify.files import VersionFiles, check_digest
-from pipeline.verify.findings import Findings
-from pipeline.verify.frames import FrameWalk, Offsets
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
+from recordmill.pipeline.verify.files import VersionFiles, check_digest
+from recordmill.pipeline.verify.findings import Findings
+from recordmill.pipeline.verify.frames import FrameWalk, Offsets
+from recordmill.pipeline.verify.records import Contents
 
 Place: TypeAlias = tuple[str, int]
 """A split, and the number of a shard in it, from 0."""

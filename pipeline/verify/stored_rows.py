@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.keys import hash_key, shard_of
-from pipeline.manifest import Manifest, Shard
-from pipeline.reader.records import Records, ShardFile
-from pipeline.reader.wire import parse
-from transforms.stored import KEY, Stored
+from recordmill.pipeline.dataset.key_hash import hash_key, shard_of
+from recordmill.pipeline.dataset.manifest import Manifest, Shard
+from recordmill.pipeline.reader.parsing.examples import parse
+from recordmill.pipeline.reader.records.random_access import Records, ShardFile
+from recordmill.transforms.contract.stored import KEY, Stored
 
 
 class StoredRow(NamedTuple):

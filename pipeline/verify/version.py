@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.manifest import MANIFEST_FILE, DatasetError, Manifest
-from pipeline.reader.remote_path import RemotePath
-from pipeline.verify.agreement import check_agreement
-from pipeline.verify.contents import split_layout
-from pipeline.verify.files import VersionFiles, check_file, listed_files, stray_files
-from pipeline.verify.findings import Findings
-from pipeline.verify.graphs import GRAPHS, check_operations
-from pipeline.verify.shards import Checked, Place, check_shards
-from transforms.stored import stored_parts
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
+from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.verify.consistency import check_agreement
+from recordmill.pipeline.verify.files import VersionFiles, check_file, listed_files, stray_files
+from recordmill.pipeline.verify.findings import Findings
+from recordmill.pipeline.verify.graph_safety import GRAPHS, check_operations
+from recordmill.pipeline.verify.records import split_layout
+from recordmill.pipeline.verify.shards import Checked, Place, check_shards
+from recordmill.transforms.contract.stored import stored_parts
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards: a second or more, which processes take to start
 TURNS = 4  # in which a process gets its shards, so that none waits long for the last

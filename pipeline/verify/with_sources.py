@@ -8,18 +8,18 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.errors import UserError
-from pipeline.files import BeamFiles
-from pipeline.manifest import Manifest
-from pipeline.plan import make_plan, make_work
-from pipeline.preparation import install
-from pipeline.runners import worker_threads
-from pipeline.spec import Spec
-from pipeline.verify.command import verify
-from pipeline.verify.findings import Findings
-from pipeline.verify.parity import NOT_CHECKED, check_parity
-from pipeline.verify.repair import repair
-from pipeline.verify.report import Report
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.beam.pre_passes import install
+from recordmill.pipeline.build.beam.runners import worker_threads
+from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.verify.findings import Findings
+from recordmill.pipeline.verify.parity import NOT_CHECKED, check_parity
+from recordmill.pipeline.verify.repair import repair
+from recordmill.pipeline.verify.report import Report
+from recordmill.pipeline.verify.verify import verify
 
 
 def with_sources(report: Report, spec: Spec | None, *, rows: int, mend: bool) -> Report:

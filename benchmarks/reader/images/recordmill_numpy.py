@@ -6,7 +6,7 @@ from pathlib import Path
 from recordmill_input import pictures, training_input
 from settings import SIDE, Batch, Settings
 
-from transforms.augment import RandomFlip, RandomResizedCrop
+from recordmill.augment import RandomFlip, RandomResizedCrop
 
 WORKERS = 2
 

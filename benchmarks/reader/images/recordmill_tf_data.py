@@ -7,7 +7,7 @@ import tensorflow as tf  # noqa: F401
 from recordmill_input import pictures, training_input
 from settings import SIDE, Batch, Settings
 
-from transforms.augment import RandomFlip, RandomResizedCrop
+from recordmill.augment import RandomFlip, RandomResizedCrop
 
 WORKERS = 2
 

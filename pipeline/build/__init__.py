@@ -1,0 +1,1 @@
+"""One build: planned, run, reconciled, published."""

@@ -1,0 +1,1 @@
+"""Exact statistics, vocabularies and tokenizers."""

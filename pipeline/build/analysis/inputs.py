@@ -1,0 +1,174 @@
+"""The analysis' input, as tf.Transform takes it, and its export, kept in the build's folder.
+
+What enters the analysis: rows of the train split; of the other splits the label alone, where its classes are those of
+the data. Columns that no analyzer reads are empty, pictures are three columns of sums.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata import metadata_io
+from tfx_bsl.tfxio import tensor_adapter
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.graph_inputs import input_specs
+from recordmill.pipeline.build.images.read import PixelMeter, References, pictures_of
+from recordmill.pipeline.dataset.atomic_files import attempt_name, sync_tree, write_report
+from recordmill.transforms.tensorflow.preprocessing import PIXEL_COLUMNS
+
+BATCH = 4096  # rows in one call of the analysis graph
+MEASURED_BATCH = 128
+EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
+
+
+def schema(work: Work) -> pa.Schema:
+    """The Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
+    columns = {name: work.rows.final_type(name) for name in work.rows.features} | {"train": pa.int64()}
+    for name in work.measured_images():
+        columns |= {f"{name}/{column}": pa.int64() for column in PIXEL_COLUMNS}
+    lists = {name: kind if pa.types.is_list(kind) else pa.list_(kind) for name, kind in columns.items()}
+    return pa.schema(list(lists.items()))
+
+
+def tensor_config(work: Work) -> tensor_adapter.TensorAdapterConfig:
+    """How the columns become tensors: scalars a row, ragged lists, and a vector of channels for pixel sums."""
+    channels = {f"{name}/{c}": o["channels"] for name, o in work.measured_images().items() for c in ("sums", "squares")}
+    representations = {}
+    for name in schema(work).names:
+        many = name in work.rows.features and pa.types.is_list(work.rows.final_type(name))
+        representations[name] = _ragged(name) if many else _dense(name, channels.get(name))
+    return tensor_adapter.TensorAdapterConfig(schema(work), representations)
+
+
+def analysis_specs(work: Work) -> dict[str, tf.TypeSpec]:
+    """What the analysis' graph takes: the raw columns, and what the analysis alone needs."""
+    specs = dict(input_specs(work)) | {"train": tf.TensorSpec([None], tf.int64)}
+    for name, options in work.measured_images().items():
+        shapes = ([None], [None, options["channels"]], [None, options["channels"]])
+        for column, shape in zip(PIXEL_COLUMNS, shapes, strict=True):
+            specs[f"{name}/{column}"] = tf.TensorSpec(shape, tf.int64)
+    return specs
+
+
+def _ragged(name: str) -> schema_pb2.TensorRepresentation:
+    representation = schema_pb2.TensorRepresentation()
+    representation.ragged_tensor.feature_path.step.append(name)
+    representation.ragged_tensor.row_partition_dtype = schema_pb2.TensorRepresentation.INT64
+    return representation
+
+
+def _dense(name: str, width: int | None) -> schema_pb2.TensorRepresentation:
+    representation = schema_pb2.TensorRepresentation()
+    representation.dense_tensor.column_name = name
+    representation.dense_tensor.shape.SetInParent()
+    if width is not None:
+        representation.dense_tensor.shape.dim.add().size = width
+    return representation
+
+
+class AnalysisRows:
+    """Makes the analysis' batches of keyed rows (`pipeline.build.worker.keyed_rows`)."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._schema = schema(work)
+        self._meters = {
+            name: PixelMeter(pictures_of(work), options, work.threads)
+            for name, options in work.measured_images().items()
+        }
+
+    def pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Cuts rows into pieces of one batch; small ones where pictures are measured, which takes time."""
+        size = MEASURED_BATCH if self._meters else BATCH
+        return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
+
+    def batches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Gives the batch of a piece; none where the analysis needs nothing of these rows."""
+        if not self._work.sees_rows():
+            return
+        train = pc.equal(rows["@split"], self._work.layout.splits.index("train"))
+        if not self._work.open_label():
+            rows, train = rows.filter(train), train.filter(train)
+        if rows.num_rows:
+            columns = self._columns(rows, train)
+            yield pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
+
+    def _columns(self, rows: pa.Table, train: pa.ChunkedArray) -> dict[str, pa.Array]:
+        columns = {name: self._column(name, rows, train) for name in self._work.rows.features}
+        columns["train"] = _lists(train.cast(pa.int64()).combine_chunks())
+        for name, meter in self._meters.items():
+            measured = meter.measure(rows["@source"].to_pylist(), self._sampled(rows, train, name))
+            for column, values in zip(PIXEL_COLUMNS, measured, strict=True):
+                columns[f"{name}/{column}"] = _lists(pa.array(values.ravel()), values.size // len(values))
+        return columns
+
+    def _column(self, name: str, rows: pa.Table, train: pa.ChunkedArray) -> pa.Array:
+        """A feature's values as lists: none in a row that the feature must not learn from."""
+        kind = self._work.rows.final_type(name)
+        empty = pa.scalar([] if pa.types.is_list(kind) else EMPTY[kind], kind)
+        if name not in self._work.analyzed:
+            column = pa.repeat(empty, rows.num_rows)
+        else:
+            chosen = rows[name] if name == self._work.rows.label else pc.if_else(train, rows[name], empty)
+            column = chosen.combine_chunks()
+        return column if pa.types.is_list(kind) else _lists(column)
+
+    def _sampled(self, rows: pa.Table, train: pa.ChunkedArray, image: str) -> list[References]:
+        limit = int(self._work.sample_share * (1 << 64))
+        chosen = np.array([hash_ < limit for hash_ in rows["@sample"].to_pylist()], bool) & train.to_numpy()
+        return [picture if one else None for picture, one in zip(rows[image].to_pylist(), chosen, strict=True)]
+
+
+def _lists(values: pa.Array, width: int = 1) -> pa.Array:
+    """A flat column as lists of `width` values a row."""
+    return pa.ListArray.from_arrays(pa.array(np.arange(0, len(values) + 1, width, dtype=np.int32)), values)
+
+
+def keep_export(saved_model: str, metadata: object, work: Work, analyses: Sequence[str]) -> str:
+    """Copies the analysis' export into a folder of this attempt's own under the build's, and reports it.
+
+    `tft_beam.WriteTransformFn` would fail when a runner repeats it. `analyses` names the reports of the analyzers that
+    the graph asked for. Gives the folder, which `tft.TFTransformOutput` opens.
+    """
+    name = attempt_name("export")
+    folder = os.path.join(work.path("analysis"), name)
+    _copy_tree(saved_model, os.path.join(folder, "transform_fn"))
+    _forget_folder(os.path.join(folder, "transform_fn"), work.folder)
+    metadata_io.write_metadata(metadata, os.path.join(folder, "transformed_metadata"))
+    sync_tree(folder)  # another attempt may go on with it
+    write_report(work.path("reports"), "analysis", {"export": name, "analyses": list(analyses)})
+    return folder
+
+
+def _forget_folder(saved_model: str, folder: str) -> None:
+    """Takes the build's folder out of a SavedModel: TensorFlow names a table by its file's absolute path."""
+    path = os.path.join(saved_model, "saved_model.pb")
+    with tf.io.gfile.GFile(path, "rb") as file:
+        model = saved_model_pb2.SavedModel.FromString(file.read())
+    for graph in (meta.graph_def for meta in model.meta_graphs):
+        for node in itertools.chain(graph.node, *(function.node_def for function in graph.library.function)):
+            if "shared_name" in node.attr:
+                node.attr["shared_name"].s = node.attr["shared_name"].s.replace(folder.encode() + b"/", b"")
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(model.SerializeToString(deterministic=True))
+    fingerprint = os.path.join(saved_model, "fingerprint.pb")  # of the bytes that were there; optional
+    if tf.io.gfile.exists(fingerprint):
+        tf.io.gfile.remove(fingerprint)
+
+
+def _copy_tree(source: str, destination: str) -> None:
+    tf.io.gfile.makedirs(destination)
+    for name in tf.io.gfile.listdir(source):
+        entry = name.rstrip("/")
+        inner_source, inner_destination = os.path.join(source, entry), os.path.join(destination, entry)
+        if tf.io.gfile.isdir(inner_source):
+            _copy_tree(inner_source, inner_destination)
+        else:
+            tf.io.gfile.copy(inner_source, inner_destination)

@@ -1,0 +1,117 @@
+"""Tokenizers' models as a version holds them: their pieces by id, their special ids, and their files.
+
+A model that we trained has the ids of any text: 0 pads, 1 is unknown, then begin and end. A given one keeps its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sentencepiece import SentencePieceProcessor
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.dataset.file_names import vocabulary_name
+from recordmill.pipeline.errors import UserError
+from recordmill.transforms.contract.text_options import SpecialIds
+
+FOLDER = "tokenizers"
+SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
+"""How BERT writes the special ids in a file of WordPieces."""
+LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
+
+
+@dataclass(frozen=True)
+class TokenizerModel:
+    """A model that has been read."""
+
+    data: bytes
+    """What the graph is made of: a SentencePiece model, or WordPieces, one a line."""
+    suffix: str
+    pieces: tuple[str, ...]
+    """By id."""
+    special: SpecialIds
+
+    def options(self) -> dict[str, Any]:
+        """What `transforms.tensorflow.text` needs of it among the feature's options."""
+        return {"model_bytes": self.data, "special_ids": asdict(self.special)}
+
+    def statistics(self, owner: str) -> dict[str, Any]:
+        """What `Text.describe` needs of it; `owner` is the feature that it is named after."""
+        return {
+            "model": f"{FOLDER}/{owner}.{self.suffix}",
+            "vocabulary": f"{FOLDER}/{vocabulary_name(owner)}",
+            "words": len(self.pieces) - self.special.first,
+            "special_ids": asdict(self.special),
+        }
+
+    def files(self, owner: str) -> dict[str, bytes]:
+        """Its files in a version by their paths: the model, and the pieces from `first_id` on, one a line."""
+        paths = self.statistics(owner)
+        lines = [piece.translate(LINE_BREAKS) + "\n" for piece in self.pieces[self.special.first :]]
+        return {paths["model"]: self.data, paths["vocabulary"]: "".join(lines).encode()}
+
+
+def read_model(data: bytes, options: Mapping[str, Any], where: str = "the model") -> TokenizerModel:
+    """Reads the model of a feature with these options; `where` names it in messages.
+
+    Raises:
+        UserError: it is no model of the feature's tokenizer, or lacks a piece that the options ask for.
+    """
+    return READERS[options["tokenizer"]](data, options, where)
+
+
+def tokenizer(work: Work, owner: str) -> TokenizerModel:
+    """The model of a build that is named after this feature."""
+    options = work.features[owner]
+    return read_model(options["model_bytes"], options)
+
+
+def _read_wordpiece(data: bytes, options: Mapping[str, Any], where: str) -> TokenizerModel:
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where} is no file of WordPieces: it is not UTF-8 at byte {error.start}") from None
+    pieces = tuple(text.split("\n"))
+    places: dict[str, int] = {}
+    for place, piece in enumerate(pieces):
+        if not piece or piece in places:
+            what = "stands there twice" if piece else "is blank"
+            raise UserError(f"{where}, line {place + 1}: the piece {piece!r:.80} {what}: each line is one piece")
+        places[piece] = place
+    found = {name: places.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
+    return TokenizerModel(
+        "".join(f"{piece}\n" for piece in pieces).encode(),
+        "vocab.txt",
+        pieces,
+        _special(found, len(pieces), options, where),
+    )
+
+
+def _read_sentencepiece(data: bytes, options: Mapping[str, Any], where: str) -> TokenizerModel:
+    try:
+        model = SentencePieceProcessor()
+        model.LoadFromSerializedProto(data)
+    except RuntimeError:
+        raise UserError(f"{where} is no SentencePiece model: give the file that its trainer calls `….model`") from None
+    pieces = tuple(model.id_to_piece(list(range(model.vocab_size()))))
+    found = {"padding": model.pad_id(), "unknown": model.unk_id(), "begin": model.bos_id(), "end": model.eos_id()}
+    return TokenizerModel(data, "model", pieces, _special(found, len(pieces), options, where))
+
+
+READERS = {"wordpiece": _read_wordpiece, "sentencepiece": _read_sentencepiece}
+
+
+def _special(found: Mapping[str, int], size: int, options: Mapping[str, Any], where: str) -> SpecialIds:
+    """The special ids of a model where -1 stands for none; one without padding is padded with the id after its last."""
+    asked = {name: found[name] for name in ("unknown", "begin", "end") if name == "unknown" or options[name]}
+    for name, id_ in asked.items():
+        if id_ < 0:
+            message = f"{where} has no piece for {name} ({SPECIAL_PIECES[name]} in WordPieces)"
+            raise UserError(message + ("" if name == "unknown" else f": leave out `{name}: true`, or add the piece"))
+    return SpecialIds(
+        padding=found["padding"] if found["padding"] >= 0 else size,
+        unknown=asked["unknown"],
+        begin=asked.get("begin"),
+        end=asked.get("end"),
+        first=0 if options["model"] else 1 + len(asked),
+    )

@@ -1,0 +1,116 @@
+"""Training of tokenizers: the words of texts are counted as the graph cleans and cuts them, and pieces are learned.
+
+The same counts give the same bytes, whatever the order in which they were added up.
+
+>>> model = train(count_words(pa.array(["a cat", "a hat"]), options), options)  # doctest: +SKIP
+"""
+
+import io
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import tensorflow as tf
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts
+from recordmill.pipeline.build.analysis.tokenizer_models import SPECIAL_PIECES
+from recordmill.pipeline.errors import UserError
+from recordmill.transforms.tensorflow.cleaning import clean
+from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM
+
+BATCH = 1024  # texts that are cleaned at once
+MAX_WORD_BYTES = 1 << 16
+SPECIAL_IDS = ("pad", "unk", "bos", "eos")
+SPACE = "▁"  # how SentencePiece writes the space before a word
+
+
+def count_words(texts: pa.Array, options: Mapping[str, Any]) -> Counts:
+    """Counts the words of texts, of type string or binary, that a tokenizer with these options learns from.
+
+    Missing texts hold none. The keys are UTF-8; no texts give no words.
+    """
+    counts: Counts = {}
+    present = texts.drop_null()
+    for start in range(0, len(present), BATCH):
+        batch = tf.constant(present.slice(start, BATCH).to_pylist(), tf.string)
+        words = LEARNS_FROM[options["tokenizer"]](clean(batch, options)).flat_values
+        distinct, _, how_many = tf.unique_with_counts(words, out_idx=tf.int64)
+        add_counts(counts, distinct.numpy().tolist(), how_many.numpy().tolist())
+    return counts
+
+
+def train(counts: Mapping[bytes, int], options: Mapping[str, Any], name: str = "text") -> bytes:
+    """Learns a model from counted words: a SentencePiece model, or a file of WordPieces, one a line.
+
+    There are at most `vocabulary` pieces beside the special ones, fewer where the words give no more.
+
+    Args:
+        counts: how often each word stands in the train split.
+        options: the feature's.
+        name: the feature's, for messages.
+
+    Raises:
+        UserError: there are no words, or more characters than pieces.
+    """
+    frequent = {word: count for word, count in counts.items() if count >= options["minimum_count"]}
+    if not frequent:
+        words = f"no word {options['minimum_count']} times or more" if counts else "no words"
+        raise UserError(f"features.{name}: there is nothing to learn a tokenizer from: the train split holds {words}")
+    learn = _wordpiece if options["tokenizer"] == "wordpiece" else _sentencepiece
+    return learn(frequent, options, f"features.{name}")
+
+
+def _sentencepiece(counts: Mapping[bytes, int], options: Mapping[str, Any], where: str) -> bytes:
+    """SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018)."""
+    ids = ("pad", "unk", *(["bos"] if options["begin"] else []), *(["eos"] if options["end"] else []))
+    return _learn(counts, options["model_type"], options["vocabulary"], ids, where)
+
+
+def _wordpiece(counts: Mapping[bytes, int], options: Mapping[str, Any], where: str) -> bytes:
+    """WordPieces by byte-pair merges, as Hugging Face's trainer learns them; each letter is a piece in both forms."""
+    size = options["vocabulary"]
+    model = SentencePieceProcessor(model_proto=_learn(counts, "bpe", size, ("pad", "unk"), where, spare=1))  # ▁
+    learned = [model.id_to_piece(place) for place in range(2, model.vocab_size())]
+    letters = sorted({piece for piece in learned if len(piece) == 1} - {SPACE})
+    if 2 * len(letters) > size:
+        raise UserError(_too_small(where, size, 2 * len(letters)))
+    merged = [piece[1:] if piece.startswith(SPACE) else f"##{piece}" for piece in learned if len(piece) > 1]
+    special = [piece for name, piece in SPECIAL_PIECES.items() if options.get(name, True)]
+    pieces = dict.fromkeys([*letters, *(f"##{letter}" for letter in letters), *merged])
+    return "".join(f"{piece}\n" for piece in [*special, *list(pieces)[:size]]).encode()
+
+
+def _learn(
+    counts: Mapping[bytes, int], model_type: str, size: int, special: tuple[str, ...], where: str, spare: int = 0
+) -> bytes:
+    """Trains a SentencePiece model; its special pieces have the ids 0, 1, … in the order given."""
+    model = io.BytesIO()
+    ids: dict[str, Any] = {f"{name}_id": special.index(name) if name in special else -1 for name in SPECIAL_IDS}
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=(f"{word.decode()}\t{count}" for word, count in sorted(counts.items())),
+            input_format="tsv",
+            model_writer=model,
+            model_type=model_type,
+            vocab_size=size + spare + len(special),
+            hard_vocab_limit=False,
+            normalization_rule_name="identity",  # the graph cleans
+            max_sentence_length=MAX_WORD_BYTES,  # nothing is learned from a longer one
+            num_threads=1,  # several add up floating-point numbers in any order
+            minloglevel=2,
+            **ids,
+        )
+    except RuntimeError as error:
+        if needed := re.search(r"required_chars\D*\d+ vs (\d+)", str(error)):
+            raise UserError(_too_small(where, size, int(needed[1]) - len(special))) from None
+        raise UserError(f"{where}: SentencePiece cannot learn from these {len(counts)} words: {error}") from None
+    return model.getvalue()
+
+
+def _too_small(where: str, size: int, needed: int) -> str:
+    return (
+        f"{where}.vocabulary: {size} pieces are too few, the train split's characters alone take {needed}: "
+        "take more, or the tokenizer bytes"
+    )

@@ -1,0 +1,256 @@
+"""The folders that builds work in: one for each attempt, and what an attempt takes over from the one before.
+
+    OUT/.building/<build key>/run-<12 hex digits>/
+
+An attempt takes an earlier one's work by one rename of that folder to its own new name. Whoever still writes for the
+earlier attempt opens files by path, and fails. Then all that is not finished is removed, and these stay:
+
+- what the first passes left of each chunk;
+- when every chunk was read: the analysis, and each shard whose report is there and whose files have their sizes.
+
+Nothing is kept where a row was rejected for what is doubtful: a file that is there may have been away for a while.
+
+    run = begin(building_folder(output), plan.build_key, pieces, is_doubtful)
+    if run.kept: print(run.kept)          # the analysis and 12 of 16 shards
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recordmill.pipeline.build.context.reject_files import read_rejects
+from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build.reconcile import expected_rows
+from recordmill.pipeline.dataset.atomic_files import read_report, write_report
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.rejects import Reject
+
+BUILDING_FOLDER = ".building"
+PLAN = "plan"
+Report = dict[str, Any]
+Piece = tuple[int, str, int]
+"""Of a chunk: its source, its file, its bytes."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an attempt need not do again."""
+
+    export: str
+    """The folder of the analysis' export."""
+    shards: dict[int, Report]
+    """The reports of the finished shards, by group."""
+    groups: frozenset[int]
+    """The groups whose shards are still to be built."""
+    chunks: frozenset[int]
+    """The chunks that hold rows of these."""
+
+    def __str__(self) -> str:
+        return f"the analysis and {len(self.shards)} of {len(self.shards) + len(self.groups)} shards"
+
+    @property
+    def bytes(self) -> int:
+        """What the finished shards take, in bytes."""
+        return sum(shard["bytes"] for shard in self.shards.values())
+
+
+@dataclass(frozen=True)
+class Run:
+    """An attempt's own folder, absolute, and what an earlier one left in it."""
+
+    folder: str
+    kept: Kept | None = None
+
+    def is_there(self) -> bool:
+        """Whether the folder is still that of this run."""
+        return Path(self.folder, "reports", f"{PLAN}.json").is_file()
+
+    def give_up(self) -> None:
+        """Removes what no other attempt can use: scratch, or where no step is finished, all."""
+        shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
+        finished = [file for name in ("reports", "first") for file in Path(self.folder, name).rglob("*.*")]
+        if {file.name for file in finished} <= {f"{PLAN}.json"}:
+            remove(self.folder)
+
+
+def building_folder(output: str, work: str | None = None) -> str:
+    """Where builds for an output work: beside its versions; for a URL in a local folder, by default of the cache.
+
+    Raises:
+        UserError: `work` is given, and the output is local.
+    """
+    if "://" not in output:
+        if work is not None:
+            raise UserError(f"--work is for outputs at a URL: a build for {output} works in {output}/{BUILDING_FOLDER}")
+        return os.path.join(os.path.abspath(output), BUILDING_FOLDER)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = os.path.abspath(work or os.path.join(cache, "recordmill"))
+    return os.path.join(folder, hashlib.sha256(output.encode()).hexdigest()[:16], BUILDING_FOLDER)
+
+
+def begin(
+    building: str, build_key: str, pieces: Sequence[Piece], is_doubtful: Callable[[Reject], bool] = lambda reject: False
+) -> Run:
+    """Begins an attempt at a build, which no other process is at: with the finished work of an earlier one, or empty.
+
+    Args:
+        building: the folder of all builds (`building_folder`).
+        build_key: the build's key.
+        pieces: the chunks; work on others is of no use.
+        is_doubtful: whether a row that was rejected may be a good one.
+
+    Raises:
+        OSError: the folder cannot be made or written.
+    """
+    key = Path(building, build_key[:16])
+    key.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
+    fitting = [run for run in _runs(key) if _fits(run, digest) and not any(map(is_doubtful, _rejects(run)))]
+    best = max(fitting, key=lambda run: _worth(run, len(pieces)), default=None)
+    folder, kept = key / f"run-{uuid.uuid4().hex[:12]}", None
+    if best is not None and _renamed(best, folder):
+        kept = _cleared(folder, len(pieces))
+    for other in _runs(key):
+        if other != folder:
+            remove(other)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FOLDERS:
+        (folder / name).mkdir(exist_ok=True)
+    write_report(str(folder / "reports"), PLAN, {"chunks": digest})
+    return Run(str(folder), kept)
+
+
+def remove(folder: str | Path) -> None:
+    """Removes a run's folder, and those around it that are empty then.
+
+    It is renamed first: nobody takes over what is half removed.
+    """
+    gone = Path(folder).with_name(f"gone-{uuid.uuid4().hex[:12]}")
+    with suppress(OSError):
+        os.rename(folder, gone)
+        shutil.rmtree(gone, ignore_errors=True)
+    with suppress(OSError):  # another build is at work
+        os.rmdir(gone.parent)
+        os.rmdir(gone.parent.parent)
+
+
+def keys(building: str) -> set[str]:
+    """The builds that have a folder, by the first 16 digits of their keys."""
+    return {folder.name for folder in _folders(Path(building))}
+
+
+def sweep(building: str, is_alive: Callable[[str], bool]) -> int:
+    """Removes all runs but those of builds that somebody is at; gives how many.
+
+    Args:
+        building: the folder of all builds.
+        is_alive: whether a process works at the build of this name, the first 16 digits of its key.
+    """
+    keys = [key for key in _folders(Path(building)) if not is_alive(key.name)]
+    runs = [run for key in keys for run in _folders(key) if run.name.startswith(("run-", "gone-"))]
+    for run in runs:
+        remove(run)
+    for key in keys:
+        with suppress(OSError):
+            os.rmdir(key)
+    with suppress(OSError):
+        os.rmdir(building)
+    return len(runs)
+
+
+def clear(folder: Path, but: Collection[str] = ()) -> None:
+    """Removes what is in a folder, except for the entries of these names."""
+    for entry in [entry for entry in _entries(folder) if entry.name not in but]:
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What lies in a folder; nothing of one that is a link: it is none of ours."""
+    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [entry for entry in _entries(folder) if entry.is_dir() and not entry.is_symlink()]
+
+
+def _runs(key: Path) -> list[Path]:
+    return [folder for folder in _folders(key) if folder.name.startswith("run-")]
+
+
+def _worth(run: Path, chunks: int) -> tuple[int, str]:
+    """How much of a run can be kept; the name decides where it is as much."""
+    kept = _kept(run, chunks)
+    return -1 if kept is None else len(kept.shards), run.name
+
+
+def _fits(run: Path, digest: str) -> bool:
+    """Whether a run's chunks are these."""
+    return (read_report(str(run / "reports"), PLAN) or {}).get("chunks") == digest
+
+
+def _renamed(earlier: Path, folder: Path) -> bool:
+    try:
+        os.rename(earlier, folder)
+    except FileNotFoundError:  # another build has just swept it away
+        return False
+    return True
+
+
+def _kept(run: Path, chunks: int) -> Kept | None:
+    """What is finished; None where that is nothing."""
+    reports = str(run / "reports")
+    analysis = read_report(reports, "analysis")
+    read = [report for place in range(chunks) if (report := read_report(reports, chunk_step(place)))]
+    if analysis is None or len(read) < chunks:
+        return None
+    expected = expected_rows(read)
+    shards = {group: report for group in expected if (report := _finished(run, group))}
+    groups = frozenset(expected.keys() - shards.keys())
+    wanted = frozenset(place for place, report in enumerate(read) if groups & set(map(int, report["groups"])))
+    return Kept(str(run / "analysis" / analysis["export"]), shards, groups, wanted)
+
+
+def _finished(run: Path, group: int) -> Report | None:
+    """The report of a shard that is whole."""
+    report = read_report(str(run / "reports"), shard_step(group))
+    if report is None:
+        return None
+    sizes = {report["file"]: report["bytes"], report["index"]: 8 * (report["records"] + 1)}
+    files = [run / "version" / name for name in sizes]
+    whole = all(file.is_file() and file.stat().st_size == sizes[file.name] for file in files)
+    return report if whole else None
+
+
+def _rejects(run: Path) -> Iterator[Reject]:
+    """The rows that the steps rejected which are finished."""
+    for path in (run / "reports").glob("*.json"):
+        name = (read_report(str(path.parent), path.stem) or {}).get("rejects")
+        if isinstance(name, str):
+            yield from read_rejects(str(run / "rejects"), name)
+
+
+def _cleared(run: Path, chunks: int) -> Kept | None:
+    """Removes all that is not finished; gives what is."""
+    kept = _kept(run, chunks)
+    if kept is None:
+        for name in set(FOLDERS) - {"first"}:
+            clear(run / name)
+        return None
+    for group in kept.groups:
+        (run / "reports" / f"{shard_step(group)}.json").unlink(missing_ok=True)
+    steps = [*map(shard_step, kept.shards), *map(chunk_step, set(range(chunks)) - kept.chunks)]
+    clear(run / "scratch")
+    clear(run / "progress", {f"{step}.json" for step in steps})
+    clear(run / "analysis", {os.path.basename(kept.export)})
+    clear(run / "version", {shard[what] for shard in kept.shards.values() for what in ("file", "index")})
+    return kept

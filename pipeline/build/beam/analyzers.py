@@ -1,0 +1,68 @@
+"""The analyzers of a build: how the graph asks for what `beam.vocabularies` and `beam.moments` find in Beam.
+
+All vocabularies are one analyzer and all moments another, behind `tft.experimental.ptransform_analyzer`: an analyzer
+costs about a second of fixed CPU, a column in one nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from recordmill.pipeline.build.beam.moments import STATISTICS, AllMoments, width
+from recordmill.pipeline.build.beam.vocabularies import Vocabularies, VocabularyOptions
+from recordmill.transforms.tensorflow.kind import Found, Wanted
+
+
+@dataclass(frozen=True)
+class BeamAnalyzers:
+    """The analyzers of a build (`transforms.tensorflow.preprocessing.Analyzers`)."""
+
+    vocabulary_options: Mapping[str, VocabularyOptions]
+    reports: str
+    asked: set[str] = field(default_factory=set, compare=False)
+    """The analyzers that a graph asked for so far, by the names of their reports."""
+
+    def vocabularies(self, tokens: Mapping[str, tf.Tensor], train: tf.Tensor) -> Mapping[str, tf.Tensor]:
+        """One analyzer for all vocabularies; it sees each batch's distinct words with their counts."""
+        self.asked.add("vocabularies")
+        inputs = [tf.reduce_sum(tf.cast(train, tf.int64))[tf.newaxis]]
+        for words in tokens.values():
+            distinct, _, counts = tf.unique_with_counts(words, out_idx=tf.int64)
+            inputs += [distinct, counts]
+        options = [self.vocabulary_options[name] for name in tokens]
+        paths = tft.experimental.ptransform_analyzer(
+            inputs,
+            Vocabularies(options, self.reports),
+            output_dtypes=[tf.string] * len(options),
+            output_shapes=[[]] * len(options),
+            output_asset_default_values=[b"not yet analyzed"] * len(options),
+            name="vocabularies",
+        )
+        return dict(zip(tokens, paths, strict=True))
+
+    def moments(
+        self,
+        values: Mapping[str, tuple[tf.Tensor, Wanted]],
+        pixels: Mapping[str, tuple[tf.Tensor, ...]],
+        train: tf.Tensor,
+    ) -> Mapping[str, Found]:
+        """One analyzer for all statistics of numbers and pixels, with one output: a row for each value feature."""
+        self.asked.add("moments")
+        features = {name: wanted for name, (_, wanted) in values.items()}
+        inputs = [tf.reduce_sum(tf.cast(train, tf.int64))[tf.newaxis], *(numbers for numbers, _ in values.values())]
+        inputs += [column for columns in pixels.values() for column in columns]
+        (outputs,) = tft.experimental.ptransform_analyzer(
+            inputs,
+            AllMoments(features, tuple(pixels), self.reports),
+            output_dtypes=[tf.float64],
+            output_shapes=[[len(values) + 1, width(features)]],
+            name="moments",
+        )
+        return {name: _found(outputs[place], wanted) for place, (name, wanted) in enumerate(features.items())}
+
+
+def _found(row: tf.Tensor, wanted: Wanted) -> Found:
+    statistics = {name: row[place] for place, name in enumerate(STATISTICS)}
+    return Found(**statistics, boundaries=row[len(STATISTICS) :][: wanted.buckets - 1])

@@ -1,0 +1,200 @@
+"""Files wherever they are: local paths by the operating system, URLs by Beam's filesystems.
+
+What a pattern matches is the same everywhere: `pipeline.sources.globs`. Symbolic links are followed, once in a chain of
+folders; a broken one is listed with 0 bytes, so that it is met again, and counted, when it is read. Compressed files
+are given as they are. Beam lists one folder at a time on `hdfs://`, so wildcards do not cross folders there.
+"""
+
+import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from recordmill.pipeline.dataset.safe_paths import open_file
+from recordmill.pipeline.redaction import redacted
+from recordmill.pipeline.sources.base import FileInfo
+from recordmill.pipeline.sources.globs import (
+    WILDCARD,
+    depth,
+    folder_prefix,
+    glob_pattern,
+    is_glob,
+    is_literal,
+    literal_prefix,
+)
+
+Identity = tuple[int, int]
+
+
+def use_options(options: PipelineOptions) -> None:
+    """Tells Beam's filesystems their options in this process, such as an endpoint; workers are told by their runner."""
+    FileSystems.set_options(options)
+
+
+class BeamFiles:
+    """Files on any filesystem; it holds nothing, so it can be sent to workers."""
+
+    def match(self, pattern: str) -> list[FileInfo]:
+        """Lists the files that a glob, or a plain path, matches, sorted by path; empty when there are none.
+
+        Raises:
+            OSError: a folder or a bucket cannot be listed.
+        """
+        found = _match_url(pattern) if _is_url(pattern) else _match_local(pattern)
+        return sorted(found, key=lambda file: file.path)
+
+    def is_folder(self, path: str) -> bool:
+        """Whether `path` is a folder; for a URL, whether a file lies under it (a URL with a wildcard is none).
+
+        Raises:
+            OSError: a bucket cannot be listed.
+        """
+        if not _is_url(path):
+            return os.path.isdir(path)
+        return not is_glob(path) and bool(_list_url(path.rstrip("/") + "/**", limit=1))
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading, at its first byte.
+
+        Raises:
+            OSError: it is missing or unreadable; from a URL's stream also later, when it is read.
+        """
+        if _is_url(path):
+            with _os_errors("open", path):
+                stream = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+            return cast(BinaryIO, io.BufferedReader(_UrlStream(stream, path)))
+        if "\0" in path:
+            raise OSError(f"cannot open {path!r}: a path holds no NUL character")
+        return open_file(path)
+
+
+def _is_url(path: str) -> bool:
+    return "://" in path
+
+
+@contextmanager
+def _os_errors(action: str, path: str) -> Iterator[None]:
+    """Makes whatever a filesystem's client raises an OSError that names the path."""
+    try:
+        yield
+    except (MemoryError, ImportError):
+        raise
+    except Exception as error:
+        raise OSError(redacted(f"cannot {action} {path}: {_reason(error)}", path)) from error
+
+
+def _reason(error: Exception) -> str:
+    """The innermost reason: Beam wraps errors in errors, by path."""
+    causes = getattr(error, "exception_details", None)
+    if isinstance(causes, dict) and causes:
+        return "; ".join(map(_reason, causes.values()))
+    return str(error).strip() or type(error).__name__
+
+
+def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:
+    with _os_errors("list", pattern):
+        found = FileSystems.match([pattern], [limit])[0].metadata_list
+    files = [FileInfo(file.path, file.size_in_bytes, float(file.last_updated_in_seconds or 0)) for file in found]
+    return [file for file in files if not file.path.endswith("/")]  # an empty "folder" on an object store
+
+
+def _match_url(pattern: str) -> list[FileInfo]:
+    if not is_glob(pattern):
+        return _list_url(pattern)
+    # Beam's own globs differ (`**/` needs a folder, there is no quoting): it lists what begins alike, we choose.
+    prefix = WILDCARD.split(literal_prefix(pattern))[0]
+    matches = glob_pattern(pattern).fullmatch
+    return [file for file in _list_url(prefix + "**") if file.path == pattern or matches(file.path)]
+
+
+def _match_local(pattern: str) -> list[FileInfo]:
+    for path in (pattern, literal_prefix(pattern)) if is_literal(pattern) else (pattern,):
+        if os.path.isfile(path):
+            return list(_regular(path))
+    folder = folder_prefix(pattern)
+    if is_literal(pattern) or not os.path.isdir(folder or "."):
+        return []
+    matches = glob_pattern(pattern).fullmatch
+    hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
+    return [file for file in _walk(folder, depth(pattern), hidden, frozenset()) if matches(file.path)]
+
+
+def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identity]) -> Iterator[FileInfo]:
+    """Gives the files in a folder and at most `levels` of folders below; `above` are the folders that lead here."""
+    state = os.stat(folder or ".")
+    identity = state.st_dev, state.st_ino
+    if identity in above:
+        return
+    folders = []
+    with os.scandir(folder or ".") as entries:
+        for entry in entries:
+            if entry.name.startswith(".") and not hidden:
+                continue
+            if _is_folder(entry):
+                folders.append(f"{folder}{entry.name}/")
+            else:
+                yield from _regular(folder + entry.name)
+    if levels != 0:
+        for below in folders:
+            yield from _walk(below, levels and levels - 1, hidden, above | {identity})
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _regular(path: str) -> Iterator[FileInfo]:
+    """A file, or a link that leads nowhere; no socket, pipe or device."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        yield FileInfo(path, 0, 0.0)
+        return
+    if stat.S_ISREG(state.st_mode):
+        yield FileInfo(path, state.st_size, state.st_mtime)
+
+
+class _UrlStream(io.RawIOBase):
+    """A stream of Beam's whose errors, of any type, are OSErrors: object stores find a missing file only here."""
+
+    def __init__(self, stream: Any, path: str) -> None:
+        self._stream = stream
+        self._path = path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _os_errors("read", self._path):
+            data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        with _os_errors("read", self._path):
+            return bytes(self._stream.read())
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        with _os_errors("seek in", self._path):
+            self._stream.seek(offset, whence)
+            return int(self._stream.tell())
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()

@@ -1,0 +1,162 @@
+"""The statistics of all numbers and of all pictures' pixels as one exact analyzer.
+
+It writes what it saw into the build's reports, which the driver reconciles with what was read.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.build.analysis.exact_sums import Moments, PixelSums
+from recordmill.pipeline.build.analysis.quantiles import Histogram
+from recordmill.pipeline.dataset.atomic_files import write_report
+from recordmill.transforms.tensorflow.kind import Wanted
+
+Batch = tuple[Any, ...]
+Features = Mapping[str, Wanted]
+"""What is wanted of each feature's values."""
+STATISTICS = ("mean", "scale", "minimum", "range_scale", "median")
+"""The first columns of what the graph is given, as `transforms.tensorflow.kind.Found` names them; boundaries follow."""
+
+
+def width(features: Features) -> int:
+    """How many columns the graph is given."""
+    return len(STATISTICS) + max((wanted.buckets - 1 for wanted in features.values()), default=0)
+
+
+class AllMoments(beam.PTransform):  # type: ignore[misc]
+    """The statistics of every number, mean and variance of every image's pixels."""
+
+    def __init__(self, features: Features, pixels: tuple[str, ...], reports: str) -> None:
+        super().__init__()
+        self._features = dict(features)
+        self._pixels = pixels
+        self._reports = reports
+
+    def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, ...]:
+        """Takes tuples (train rows, values…, pixels, sums, squares, …); gives float64 [features + 1, width]."""
+        return (
+            batches
+            | "SumMoments" >> beam.CombineGlobally(SumMoments(self._features, self._pixels))
+            | "ReportMoments" >> beam.Map(report_moments, self._features, self._pixels, self._reports),
+        )
+
+
+@dataclass
+class Values:
+    """What was seen of a feature's values."""
+
+    moments: Moments
+    histogram: Histogram | None
+    """Only where quantiles are wanted, because it takes time and memory."""
+
+    @classmethod
+    def none(cls, wanted: Wanted) -> "Values":
+        """No value."""
+        return cls(Moments(), Histogram() if wanted.median or wanted.buckets > 1 else None)
+
+    def add(self, values: npt.NDArray[np.float32]) -> None:
+        """Adds finite values of any shape."""
+        self.moments.add(values)
+        if self.histogram is not None:
+            self.histogram.add(values)
+
+    def merge(self, other: "Values") -> None:
+        """Adds what another has seen."""
+        self.moments.merge(other.moments)
+        if self.histogram is not None and other.histogram is not None:
+            self.histogram.merge(other.histogram)
+
+
+@dataclass
+class MomentsSeen:
+    """What a worker has seen so far."""
+
+    rows: int
+    values: list[Values]
+    pixels: list[PixelSums]
+
+
+class SumMoments(beam.CombineFn):  # type: ignore[misc]
+    """Adds batches to exact sums."""
+
+    def __init__(self, features: Features, pixels: tuple[str, ...]) -> None:
+        self._features = features
+        self._pixels = pixels
+
+    def create_accumulator(self) -> MomentsSeen:
+        """Nothing seen."""
+        values = [Values.none(wanted) for wanted in self._features.values()]
+        return MomentsSeen(0, values, [PixelSums() for _ in self._pixels])
+
+    def add_input(self, seen: MomentsSeen, batch: Batch) -> MomentsSeen:
+        """Adds a batch."""
+        rows, *columns = batch
+        seen.rows += int(rows.sum())
+        pixels = columns[len(self._features) :]
+        for into, values in zip(seen.values, columns, strict=False):
+            into.add(values)
+        for place, sums in enumerate(seen.pixels):
+            sums.add(*pixels[3 * place : 3 * place + 3])
+        return seen
+
+    def merge_accumulators(self, parts: Iterable[MomentsSeen]) -> MomentsSeen:
+        """Adds up what several workers saw."""
+        merged = self.create_accumulator()
+        for part in parts:
+            merged.rows += part.rows
+            for into, values in zip(merged.values, part.values, strict=True):
+                into.merge(values)
+            for into_pixels, pixels in zip(merged.pixels, part.pixels, strict=True):
+                into_pixels.merge(pixels)
+        return merged
+
+    def extract_output(self, seen: MomentsSeen) -> MomentsSeen:
+        """The sums themselves."""
+        return seen
+
+
+def report_moments(seen: MomentsSeen, features: Features, pixels: tuple[str, ...], reports: str) -> Any:
+    """Reports all statistics, and gives the graph those of the numbers: float64 [features + 1, width]."""
+    report: dict[str, Any] = {}
+    rows = np.full((len(features) + 1, width(features)), np.inf)  # never empty: that is no analysis' output
+    for row, (name, wanted), values in zip(rows, features.items(), seen.values, strict=False):
+        report[name] = describe(values, wanted)
+        row[: len(STATISTICS)] = [_for_graph(values.moments, report[name])[what] for what in STATISTICS]
+        boundaries = report[name].get("boundaries", [])
+        row[len(STATISTICS) :][: len(boundaries)] = boundaries
+    for name, sums in zip(pixels, seen.pixels, strict=True):
+        means, variances = sums.mean_and_variance()
+        report[name] = {"mean": means, "variance": variances, "images": sums.images}
+    write_report(reports, "moments", {"rows": seen.rows, "moments": report})
+    return rows
+
+
+def describe(values: Values, wanted: Wanted) -> dict[str, Any]:
+    """The statistics that are wanted, as `dataset.json` holds them."""
+    mean, variance = values.moments.mean_and_variance()
+    found: dict[str, Any] = {"mean": mean, "variance": variance, "count": values.moments.count}
+    if wanted.extremes:
+        found["minimum"], found["maximum"] = values.moments.extremes()
+    if values.histogram is not None and wanted.median:
+        found["median"] = values.histogram.median()
+    if values.histogram is not None and wanted.buckets > 1:
+        found["boundaries"] = values.histogram.boundaries(wanted.buckets)
+    return found | ({"relative_error": values.histogram.relative_error} if values.histogram is not None else {})
+
+
+def _for_graph(moments: Moments, found: Mapping[str, Any]) -> dict[str, float]:
+    minimum, maximum = moments.extremes()
+    deviation = math.sqrt(found["variance"])
+    return {
+        "mean": found["mean"],
+        "scale": 1 / deviation if deviation > 0 else 1.0,
+        "minimum": minimum,
+        "range_scale": 1 / (maximum - minimum) if maximum > minimum else 1.0,
+        "median": found.get("median", 0.0),
+    }

@@ -1,0 +1,104 @@
+"""The runners that a build may run on, and Beam's options as a user gives them."""
+
+import io
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr
+
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, SetupOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineRunner, create_runner
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+from recordmill.pipeline.build.beam import worker_process
+from recordmill.pipeline.errors import UserError, did_you_mean
+from recordmill.pipeline.redaction import HIDDEN
+
+
+class RunnerError(UserError):
+    """The runner cannot be used so; the message is one clear line for the user."""
+
+
+def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple[PipelineRunner, PipelineOptions, bool]:
+    """Gives the runner, its options and whether it is the local one.
+
+    `local` is Beam's FnApiRunner by its name: `DirectRunner` would be Prism wherever its binary can be had.
+
+    Raises:
+        RunnerError: the options ask for what loses data or does not exist.
+    """
+    options = _parse(beam_options)
+    direct = options.view_as(DirectOptions)
+    if direct.direct_running_mode == "multi_threading":
+        raise RunnerError(
+            "direct_running_mode=multi_threading is refused: Apache Beam 2.77 silently loses records in it "
+            "(its data buffer is cleared without a lock). Leave it out: a build uses every core in one process; "
+            "or run separate processes with `--processes N`"
+        )
+    if name != "local":
+        if processes > 1:
+            raise RunnerError(f"--processes is the local runner's: tell {name} its parallelism after --")
+        return _other_runner(name), options, False
+    direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
+    direct.direct_num_workers = processes
+    return FnApiRunner(_worker_processes() if processes > 1 else None), options, True
+
+
+def _worker_processes() -> SubprocessSDKEnvironment:
+    """Our worker (`beam.worker_process`), by a shell's `exec`: its parent is this process, not the shell."""
+    command = [sys.executable, "-P", worker_process.__file__, str(os.getpid())]
+    return SubprocessSDKEnvironment.from_command_string(f"exec {shlex.join(command)}")
+
+
+OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
+"""Beam's options that are ours to set, and how they are asked for."""
+
+
+def _parse(arguments: Sequence[str]) -> PipelineOptions:
+    """Parses Beam's options; what Beam would take for its own and drop, or end the process for, is refused."""
+    if arguments and not arguments[0].startswith("--"):
+        raise RunnerError(f"the argument '{arguments[0]}' is one too many; Beam's options begin with --")
+    logging.getLogger(PipelineOptions.__module__).disabled = True  # what it warns of is refused here, without values
+    try:
+        with redirect_stderr(io.StringIO()):  # argparse: its usage, a hundred lines, and the value
+            options = PipelineOptions(list(arguments), pipeline_type_check=False)
+            given = options.get_all_options(drop_default=True, retain_unknown_options=True)
+            known = options.get_all_options()
+    except SystemExit:
+        raise RunnerError(f"Apache Beam does not take these options: {_without_values(arguments)}") from None
+    for option in given:
+        if option not in known:
+            raise RunnerError(f"Apache Beam has no option --{option}{did_you_mean(option, known, '--{}')}")
+        if option in OURS and given[option] != "multi_threading":
+            raise RunnerError(f"--{option} stands before the --: use `{OURS[option]}`")
+    setup = options.view_as(SetupOptions)
+    if setup.save_main_session:
+        raise RunnerError(
+            "--save_main_session is refused: it pickles all that the command holds into the job. Leave it out: the "
+            "modules that a spec names are sent along as source"
+        )
+    setup.save_main_session = False  # on Dataflow it would be on where nothing is said
+    return options
+
+
+def _without_values(arguments: Sequence[str]) -> str:
+    """Options as they may be told: what follows `=` or stands alone may be a password."""
+    parts = [argument.partition("=") for argument in arguments]
+    return " ".join(f"{name}{mark}{mark and HIDDEN}" if name[:2] == "--" else HIDDEN for name, mark, _ in parts)
+
+
+def _other_runner(name: str) -> PipelineRunner:
+    try:
+        return create_runner(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunnerError(f"there is no runner '{name}': use 'local' or one of Beam's: {reason}") from None
+
+
+def worker_threads(local: bool, processes: int) -> int:
+    """How many threads a worker gives to the transform graph: the cores that it has to itself."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // processes) if local else cores

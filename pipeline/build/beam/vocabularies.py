@@ -1,0 +1,168 @@
+"""All vocabularies of a build as one exact analyzer: words counted in Beam, a file a vocabulary.
+
+It writes what it saw into the build's reports, which the driver reconciles with what was read.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+from tensorflow_transform.beam.experimental import PTransformAnalyzer
+
+from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, most_frequent
+from recordmill.pipeline.dataset.atomic_files import attempt_name, write_report
+from recordmill.pipeline.dataset.file_names import vocabulary_name
+
+BUCKETS = 8  # how many workers can merge the words' counts at once
+FLUSH_WORDS = 500_000  # distinct words kept in a bundle: about 100 MB
+NO_WORD = b" "  # the only line of a vocabulary without words: TensorFlow opens no empty file, and no word is blank
+Batch = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class VocabularyOptions:
+    """Which words of a feature get an id."""
+
+    name: str
+    top_k: int | None = None
+    minimum_count: int = 1
+    given: tuple[str, ...] | None = None
+    """The words themselves, in their order; then nothing is counted."""
+
+    @classmethod
+    def of(cls, name: str, options: Mapping[str, Any]) -> "VocabularyOptions":
+        """Those of a feature's options: `vocabulary` or `max_classes`, `minimum_count`, `given_words` or `classes`."""
+        size = options.get("max_classes", options.get("vocabulary"))
+        return cls(
+            name,
+            top_k=size if isinstance(size, int) else None,
+            minimum_count=options.get("minimum_count", 1),
+            given=options["given_words"] if isinstance(size, str) else options.get("classes"),
+        )
+
+
+class Vocabularies(PTransformAnalyzer):
+    """Counts words exactly and writes one file a vocabulary, a word a line, the most frequent first."""
+
+    def __init__(self, options: list[VocabularyOptions], reports: str) -> None:
+        super().__init__()
+        self._options = options
+        self._reports = reports
+
+    def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, ...]:
+        """Takes tuples (train rows, words, counts, words, counts, …); gives each file's path."""
+        buckets = (
+            batches
+            | "CountWords" >> beam.ParDo(CountWords(len(self._options)))
+            | "GroupBuckets" >> beam.GroupByKey()
+            | "MergeBuckets" >> beam.Map(merge_bucket, self._options)
+        )
+        paths = (
+            batches.pipeline
+            | "StartWriting" >> beam.Create([None])
+            | "WriteVocabularies"
+            >> beam.Map(
+                write_vocabularies, beam.pvalue.AsList(buckets), self._options, self.base_temp_dir, self._reports
+            )
+        )
+        return tuple(
+            paths | f"Path{place}" >> beam.Map(lambda all_paths, place=place: np.array(all_paths[place], np.object_))
+            for place in range(len(self._options))
+        )
+
+
+Bucket = tuple[int, list[tuple[list[bytes], list[int]]]]
+"""How many rows of the train split were seen, and for each vocabulary its words and their counts."""
+
+
+class CountWords(beam.DoFn):  # type: ignore[misc]
+    """Sums the words' counts over a bundle, and gives them out in buckets by the words' checksums."""
+
+    def __init__(self, vocabularies: int) -> None:
+        self._vocabularies = vocabularies
+
+    def start_bundle(self) -> None:
+        """Begins empty."""
+        self._rows = 0
+        self._counts: list[Counts] = [{} for _ in range(self._vocabularies)]
+
+    def process(self, batch: Batch) -> Iterator[tuple[int, Bucket]]:
+        """Adds a batch."""
+        rows, *columns = batch
+        self._rows += int(rows.sum())
+        for counts, words, how_many in zip(self._counts, columns[::2], columns[1::2], strict=True):
+            add_counts(counts, words.tolist(), how_many.tolist())
+        if sum(map(len, self._counts)) > FLUSH_WORDS:  # some runners make a bundle of a whole worker's input
+            yield from self._flush()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Gives out what was counted."""
+        for element in self._flush():
+            yield beam.transforms.window.GlobalWindows.windowed_value(element)
+
+    def _flush(self) -> Iterator[tuple[int, Bucket]]:
+        buckets: list[Bucket] = [(0, [([], []) for _ in self._counts]) for _ in range(BUCKETS)]
+        for place, counts in enumerate(self._counts):
+            for word, count in counts.items():
+                words, how_many = buckets[zlib.crc32(word) % BUCKETS][1][place]
+                words.append(word)
+                how_many.append(count)
+        buckets[0] = (self._rows, buckets[0][1])
+        yield from enumerate(buckets)
+        self.start_bundle()
+
+
+@dataclass(frozen=True)
+class MergedBucket:
+    """A bucket's part of every vocabulary, and what was counted in all."""
+
+    rows: int
+    frequent: list[list[tuple[int, bytes]]]
+    distinct: list[int]
+    tokens: list[int]
+
+
+def merge_bucket(bucket: tuple[int, Iterable[Bucket]], options: list[VocabularyOptions]) -> MergedBucket:
+    """Adds up one bucket's counts and keeps the words that can be in a vocabulary."""
+    rows, totals = 0, [Counts() for _ in options]
+    for part_rows, columns in bucket[1]:
+        rows += part_rows
+        for total, (words, counts) in zip(totals, columns, strict=True):
+            add_counts(total, words, counts)
+    return MergedBucket(
+        rows,
+        [most_frequent(total, o.top_k, o.minimum_count) for total, o in zip(totals, options, strict=True)],
+        [len(total) for total in totals],
+        [sum(total.values()) for total in totals],
+    )
+
+
+def write_vocabularies(
+    _: None, buckets: list[MergedBucket], options: list[VocabularyOptions], folder: str, reports: str
+) -> list[str]:
+    """Writes every vocabulary into a folder of this attempt's own; gives the files' paths."""
+    folder = os.path.join(folder, attempt_name("vocabularies"))
+    tf.io.gfile.makedirs(folder)
+    report, paths = {}, []
+    for place, option in enumerate(options):
+        pairs = [pair for bucket in buckets for pair in bucket.frequent[place]]
+        best = most_frequent({word: count for count, word in pairs}, option.top_k, option.minimum_count)
+        words = [w.encode() for w in option.given] if option.given is not None else [word for _, word in best]
+        words = words or [NO_WORD]
+        paths.append(os.path.join(folder, vocabulary_name(option.name)))
+        with tf.io.gfile.GFile(paths[-1], "wb") as file:
+            file.write(b"".join(word + b"\n" for word in words))
+        report[option.name] = {
+            "words": len(words),
+            "distinct": sum(bucket.distinct[place] for bucket in buckets),
+            "tokens": sum(bucket.tokens[place] for bucket in buckets),
+            "known_tokens": sum(count for count, word in best) if option.given is None else None,
+        }
+    rows = sum(bucket.rows for bucket in buckets)
+    write_report(reports, "vocabularies", {"rows": rows, "vocabularies": report})
+    return paths

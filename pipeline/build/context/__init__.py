@@ -1,0 +1,1 @@
+"""What the workers of a build know, and where they report."""

@@ -1,0 +1,67 @@
+"""The features as the manifest describes them: those of the spec, and what a user's `preprocessing` function stores."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
+from recordmill.pipeline.build.results import Results
+from recordmill.pipeline.dataset.file_names import vocabulary_name
+from recordmill.pipeline.spec.features.base import Description, Feature
+from recordmill.pipeline.spec.features.own import Own
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.tensorflow.features import parse_spec
+
+ASSETS = "transform_fn/assets"
+STORED: Mapping[tf.DType, Literal["bytes", "int64", "float32"]] = {
+    tf.string: "bytes",
+    tf.int64: "int64",
+    tf.float32: "float32",
+}
+Described = dict[str, tuple[Feature, Description]]
+"""Features by name, with their descriptions."""
+
+
+def describe_features(results: Results) -> Described:
+    """Gives the features that a finished job stored, with their descriptions."""
+    spec = results.plan.spec
+    described: Described = {}
+    for name, feature in spec.features.items():
+        owner = feature.vocabulary_owner(name) if isinstance(feature, Text) else name
+        found = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
+        found |= results.statistics.get(owner, {})
+        if name in results.work.models:
+            found |= tokenizer(results.work, owner).statistics(owner)
+        described[name] = (feature, feature.describe(found))
+    return with_own_features(results.export, described) if spec.preprocessing else described
+
+
+def with_own_features(export: str, built_in: Described) -> Described:
+    """Gives the features that a transform graph stores.
+
+    Args:
+        export: the folder of the graph.
+        built_in: the spec's features; one stays as it is where all its parts are stored in its types.
+    """
+    stored = tft.TFTransformOutput(export).transformed_feature_spec()
+    kept = {name: one for name, one in built_in.items() if _is_stored(name, one[1], stored)}
+    known = stored_features({name: described for name, (_, described) in kept.items()})
+    own = {name: _own(spec) for name, spec in stored.items() if name not in known}
+    return kept | {name: (feature, feature.describe({})) for name, feature in own.items()}
+
+
+def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -> bool:
+    return all(_form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description}).items())
+
+
+def _form(spec: Any) -> tuple[Any, ...]:
+    """A spec's type and shape; how TensorFlow names the parts of ragged values says nothing."""
+    return (type(spec), getattr(spec, "dtype", None), list(getattr(spec, "shape", None) or []))
+
+
+def _own(spec: Any) -> Own:
+    fixed = isinstance(spec, tf.io.FixedLenFeature)
+    return Own(stored=STORED[spec.dtype], shape=tuple(spec.shape) if fixed else None)

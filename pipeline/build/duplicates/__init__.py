@@ -1,0 +1,1 @@
+"""Rows of equal content and images that look alike: found, counted, decided on."""

@@ -1,0 +1,104 @@
+"""The driver's choice: what becomes of the duplicates that the pass before the job has found.
+
+It leaves in the build's folder what workers need to know, and gives the work that names these files.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.duplicates.clusters import Clusters, Rows
+from recordmill.pipeline.build.duplicates.contents import Contents
+from recordmill.pipeline.build.duplicates.counts import NEAR, count_duplicates, example_pairs, shown_key, with_splits
+from recordmill.pipeline.build.duplicates.decisions import Places, write_dropped, write_moved
+from recordmill.pipeline.cli.duplicate_messages import leaks
+from recordmill.pipeline.dataset.atomic_files import write_report
+from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.spec.duplicates import DuplicatesError, Found, find, moved_splits, repeated_keys
+
+
+def choose(work: Work, chunks: Sequence[Chunk], contents: Contents, folder: str) -> Work:
+    """The work with what becomes of the duplicates.
+
+    Args:
+        work: the build; its `duplicates` is not `keep`.
+        chunks: its chunks.
+        contents: those of all chunks, in order, with `unit`, `chunk` and `position` of each row.
+        folder: where the workers' file is written.
+
+    Raises:
+        DuplicatesError: there are some, and the spec wants none.
+    """
+    repeated = repeated_keys(contents)
+    left_out = np.sort(repeated.rows[repeated.rows != repeated.names])
+    found = find(contents, work.duplicates["distance"] if work.compared_looks() else None, left_out)
+    action = work.duplicates["action"]
+    if action == "fail" and found.clusters.count:
+        raise DuplicatesError(_refusal(work, chunks, contents, found))
+    path, after = os.path.join(folder, f"{action}.arrow"), found
+    if action == "same_split":
+        after = _write_moved(path, contents, found)
+        work = replace(work, rows=replace(work.rows, moved=path))
+    if action == "drop":
+        _write_dropped(path, contents, found, repeated)
+        after = Found.none()
+        work = replace(work, dropped=path)
+    if work.compared_looks():
+        write_report(work.path("reports"), NEAR, count_duplicates(after, work.layout.splits, contents))
+    return work
+
+
+def _write_moved(path: str, contents: Contents, found: Found) -> Found:
+    """Leaves the units that go to another split; gives the duplicates as they will be."""
+    units = _column(contents, "unit", found.clusters.rows).astype(np.uint64)
+    splits = moved_splits(found, units)
+    moves = splits != found.splits
+    moved, places = np.unique(units[moves], return_index=True)
+    write_moved(path, moved, splits[moves][places])
+    return with_splits(found, splits)
+
+
+def _write_dropped(path: str, contents: Contents, found: Found, repeated: Clusters) -> None:
+    """Leaves the rows that are not the first of their cluster, and those that have the key of such a row."""
+    dropped = found.clusters.rows[found.firsts != np.arange(len(found.clusters.rows))]
+    again = (repeated.rows != repeated.names) & np.isin(repeated.names, dropped)
+    firsts = np.concatenate([np.full((len(dropped), 2), -1), _places(contents, repeated.names[again])])
+    write_dropped(path, _places(contents, np.concatenate([dropped, repeated.rows[again]])), firsts)
+
+
+def _places(contents: Contents, rows: Rows) -> Places:
+    return np.stack([_column(contents, name, rows).astype(np.int64) for name in ("chunk", "position")], axis=1)
+
+
+def _column(contents: Contents, name: str, rows: Rows) -> npt.NDArray[Any]:
+    return contents.take(name, rows).to_numpy() if len(rows) else np.empty(0, np.int64)
+
+
+def _refusal(work: Work, chunks: Sequence[Chunk], contents: Contents, found: Found) -> str:
+    counts = count_duplicates(found, work.layout.splits, contents)
+    across = f"; {told}" if (told := leaks(counts)) else ""
+    pairs = "".join(f"\n  {one} and {other}" for one, other in _pairs(work, chunks, contents, found))
+    alike = ", or look like one" if work.compared_looks() else ""
+    return (
+        f"{counts['rows']:,} rows are equal to another one{alike}, in {counts['groups']:,} groups{across}. "
+        f"The first pairs:{pairs}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
+    )
+
+
+def _pairs(work: Work, chunks: Sequence[Chunk], contents: Contents, found: Found) -> list[tuple[str, str]]:
+    """The first pairs by key and file."""
+    pairs = np.array(example_pairs(found), np.int64)
+    rows = found.clusters.rows[pairs.ravel()]
+    keys, places = contents.take("key", rows).to_pylist(), _places(contents, rows).tolist()
+    named = [_name(work, chunks[chunk], position, key) for key, (chunk, position) in zip(keys, places, strict=True)]
+    return list(zip(named[::2], named[1::2], strict=True))
+
+
+def _name(work: Work, chunk: Chunk, position: int, key: bytes) -> str:
+    file, shown = work.sources[chunk.source].locate(chunk, position)[0], shown_key(key)
+    return f"'{shown}'" if shown == file else f"'{shown}' of {shown_key(file.encode())}"

@@ -1,0 +1,114 @@
+"""How many duplicates there are, within splits and across them: what the manifest says, and a person is shown."""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.duplicates.clusters import Rows, find_equal
+from recordmill.pipeline.build.duplicates.contents import Contents, content_features
+from recordmill.pipeline.dataset.atomic_files import read_report
+from recordmill.pipeline.spec.duplicates import Found, Splits, find
+from recordmill.pipeline.terminal_text import printable
+
+EXAMPLES = 5
+NEAR = "duplicates"
+"""The report of what looks alike, where a first pass has looked."""
+MAX_KEY = 100
+Json = dict[str, Any]
+
+
+def count_duplicates(found: Found, names: Sequence[str], contents: Contents) -> Json:
+    """The counts of duplicates.
+
+    Args:
+        found: the duplicates.
+        names: the splits.
+        contents: where the rows' keys are.
+
+    Returns:
+        `groups`: how many contents occur more than once. `rows`: those beside the first of each. `within`: of each
+        split the rows beside the first in it. `across`: by the earlier split and the later, the later's rows whose
+        content occurs in the earlier too. `examples`: up to 5 pairs of rows, of two splits where there are any.
+    """
+    group = np.unique(found.clusters.names, return_inverse=True)[1]
+    of_split = [group[found.splits == split] for split in range(len(names))]
+    within = {name: len(rows) - len(np.unique(rows)) for name, rows in zip(names, of_split, strict=True)}
+    across: dict[str, dict[str, int]] = {}
+    for one, other in combinations(range(len(names)), 2):
+        if shared := int(np.isin(of_split[other], of_split[one]).sum()):
+            across.setdefault(names[one], {})[names[other]] = shared
+    return {
+        "groups": found.clusters.count,
+        "rows": len(found.clusters.rows) - found.clusters.count,
+        "within": {name: number for name, number in within.items() if number},
+        "across": across,
+        "examples": list(_examples(found, names, contents)),
+    }
+
+
+def example_pairs(found: Found) -> list[tuple[int, int]]:
+    """Where in `found` the first pairs stand, up to 5: of two splits where there are any."""
+    names = found.clusters.names
+    starts = np.searchsorted(names, names)
+    other = np.flatnonzero(found.splits != found.splits[starts])
+    second = np.flatnonzero(np.arange(len(names)) == starts + 1)
+    chosen: dict[int, int] = {}
+    for place in [*_firsts(other, names), *second[:EXAMPLES].tolist()]:
+        if len(chosen) < EXAMPLES:
+            chosen.setdefault(int(starts[place]), place)
+    return list(chosen.items())
+
+
+def _firsts(places: Rows, names: Rows) -> list[int]:
+    """The first place of each cluster, of the first clusters."""
+    return places[np.unique(names[places], return_index=True)[1]][:EXAMPLES].tolist()
+
+
+def _examples(found: Found, names: Sequence[str], contents: Contents) -> Iterator[list[Json]]:
+    pairs = np.array(example_pairs(found), np.int64).reshape(-1)
+    keys = contents.take("key", found.clusters.rows[pairs]).to_pylist() if len(pairs) else []
+    rows = [
+        {"split": names[split], "key": shown_key(key)}
+        for split, key in zip(found.splits[pairs].tolist(), keys, strict=True)
+    ]
+    return (rows[place : place + 2] for place in range(0, len(rows), 2))
+
+
+def shown_key(key: bytes) -> str:
+    """A key as a person may be shown it: one line, not long."""
+    return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
+
+
+def with_splits(found: Found, splits: Splits) -> Found:
+    """The duplicates where their rows have gone to these splits."""
+    return Found(found.clusters, splits, found.places)
+
+
+def count_keys_across(work: Work, contents: Contents) -> int:
+    """How many keys stand in several splits: in one split they are rejects, and by its hash alone a key is in one."""
+    if work.rows.split_by is None and not any(work.rows.source_splits):
+        return 0
+    return find_equal(lambda: contents.numbers("place"), contents.rows).count
+
+
+def count_all(work: Work, files: Sequence[str | None]) -> Json:
+    """What the manifest says of the duplicates of a build.
+
+    Args:
+        work: the build.
+        files: of each shard the file of its contents, in the order of the groups.
+    """
+    contents = Contents([os.path.join(work.path("digests"), name) for name in files if name])
+    options, splits = work.duplicates, work.layout.splits
+    said: Json = {"action": options["action"], "content": content_features(work.features, work.rows)}
+    said["keys_across"] = count_keys_across(work, contents)
+    said["exact"] = count_duplicates(find(contents, None), splits, contents)
+    if options["near"]:
+        looked = read_report(work.path("reports"), NEAR)  # by the first pass, where there was one
+        found = looked or count_duplicates(find(contents, options["distance"]), splits, contents)
+        said["near"] = {"distance": options["distance"], **found}
+    return said

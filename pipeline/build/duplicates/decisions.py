@@ -1,0 +1,97 @@
+"""What the workers of a build must know of duplicates: which rows are left out, or which go to another split.
+
+Two files of the build's folder, written by the driver (`worker.content_pass`) and read once by each process.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.duplicates.clusters import Numbers
+from recordmill.pipeline.sources.rejects import Reject
+
+Splits = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]
+"""Where rows were read: their chunks and their positions in them, [rows, 2]."""
+
+
+def write_moved(path: str, units: Numbers, splits: Splits) -> None:
+    """Writes which units go to which split, each unit once and rising: a key's split hash, or that of its group."""
+    write_table(path, pa.table({"unit": pa.array(units, pa.uint64()), "split": pa.array(splits, pa.int64())}))
+
+
+def move(path: str, units: Numbers, splits: Splits) -> Splits:
+    """Gives the splits of rows, some of which are in the file.
+
+    Args:
+        path: the file.
+        units: the rows' units.
+        splits: the splits that the rows have without it.
+    """
+    moved, to = _read_moved(path)
+    if not len(moved):
+        return splits
+    places = np.minimum(np.searchsorted(moved, units), len(moved) - 1)
+    return np.where(moved[places] == units, to[places], splits)
+
+
+@lru_cache(maxsize=2)
+def _read_moved(path: str) -> tuple[Numbers, Splits]:
+    table = read_table(path)
+    return table["unit"].to_numpy(), table["split"].to_numpy()
+
+
+def write_dropped(path: str, rows: Places, firsts: Places) -> None:
+    """Writes which rows are left out.
+
+    Args:
+        path: the file.
+        rows: where they were read.
+        firsts: of each row -1 twice; of one that is a reject, since a row that is left out has its key, where that one
+            was read.
+    """
+    order = np.lexsort((rows[:, 1], rows[:, 0]))
+    columns = np.concatenate([rows, firsts], axis=1)[order]
+    names = ("chunk", "position", "first_chunk", "first_position")
+    write_table(path, pa.table(dict(zip(names, map(pa.array, columns.T), strict=True))))
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """Rows of which some were left out."""
+
+    rows: pa.Table
+    dropped: int
+    """How many rows were left out as duplicates."""
+    rejects: list[Reject]
+    """Those whose key is that of such a row."""
+
+
+def leave_out(path: str, rows: pa.Table, chunk: int) -> Remaining:
+    """Takes out of a chunk's keyed rows those that are in the file."""
+    dropped = _read_dropped(path)
+    dropped = dropped[slice(*np.searchsorted(dropped[:, 0], [chunk, chunk + 1]))]
+    positions = rows["@position"].to_numpy()
+    goes = np.isin(positions, dropped[:, 1])
+    firsts = dropped[np.searchsorted(dropped[:, 1], positions[goes]), 2:].tolist()
+    places = np.flatnonzero(goes).tolist()
+    rejects = [_reject(rows, place, *first) for place, first in zip(places, firsts, strict=True) if first[0] >= 0]
+    return Remaining(rows.filter(pa.array(~goes)), len(places) - len(rejects), rejects)
+
+
+def _reject(rows: pa.Table, place: int, first_chunk: int, first_position: int) -> Reject:
+    row = rows.slice(place, 1).select(["@key", "@chunk", "@position"]).to_pylist()[0]
+    key = row["@key"].decode("utf-8", "replace")
+    return Reject(
+        row["@chunk"], row["@position"], "duplicate_key", "another row has the same key", key,
+        first_chunk=first_chunk, first_position=first_position,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def _read_dropped(path: str) -> Places:
+    return np.stack([column.to_numpy() for column in read_table(path).columns], axis=1)

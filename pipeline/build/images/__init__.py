@@ -1,0 +1,1 @@
+"""Images by reference: read, checked, decoded in isolation, compared by look."""

@@ -1,0 +1,125 @@
+"""The process that decodes pictures for `images.isolation`: it loads the decoders and forks a process for each asker.
+
+Run as a module, with a socket's descriptor and the `module:function` that decodes. TensorFlow runs nothing before the
+fork, so that it has no threads yet that would be lost.
+"""
+
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import tensorflow as tf
+
+from recordmill.pipeline.build.images.isolation import AS_IS, COMMAND, FORK, PNG, REJECT, REQUEST, receive, send
+from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.transforms.contract.image_header import ImageError, read_header
+from recordmill.transforms.tensorflow.image_decode import libjpeg
+
+Decode = Callable[[bytes, int], bytes]
+SPARE_BYTES, PIXEL_BYTES = 2 << 30, 32  # 2 GiB and 32 bytes a pixel: what a picture may take, in address space
+STATM = Path("/proc/self/statm")  # of Linux; pages come first
+DECODERS = {
+    "JPEG": lambda encoded: libjpeg(encoded, 3),
+    "PNG": lambda encoded: tf.io.decode_png(encoded, channels=0),
+    "WebP": lambda encoded: tf.io.decode_webp(encoded, channels=0),
+    "BMP": lambda encoded: tf.io.decode_bmp(encoded, channels=3),
+}
+"""The graph's own, by format; at full size, and in as many channels as there are."""
+
+
+def decode(data: bytes, max_pixels: int) -> bytes:
+    """Decodes a picture once: what the graph takes is what `decodable` gives.
+
+    Raises:
+        ImageError: as `decodable`; none where only the graph fails, which says so itself then.
+    """
+    ready = decodable(data, {"max_pixels": max_pixels})
+    try:
+        DECODERS[read_header(ready).format](tf.constant(ready))
+    except tf.errors.InvalidArgumentError:
+        pass
+    return ready
+
+
+def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
+    """What is sent for a request; `spare` is the address space in bytes that this process had at first."""
+    max_pixels, seconds = REQUEST.unpack_from(request)
+    data = request[REQUEST.size :]
+    header = read_header(data)
+    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height)
+    try:
+        ready = decoder(data, max_pixels)
+    except ImageError as error:
+        return REJECT + f"{error.reason}\0{error.message}".encode()
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        return REJECT + f"undecodable_image\0the {header.format} takes too much memory to decode".encode()
+    return AS_IS if ready == data else PNG + ready
+
+
+def _limit(seconds: int, space: int) -> None:
+    """Limits the CPU time from now on, and the address space."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(used.ru_utime + used.ru_stime) + seconds + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+    if STATM.exists():
+        resource.setrlimit(resource.RLIMIT_AS, (space, resource.RLIM_INFINITY))
+
+
+def serve(channel: socket.socket, decoder: Decode) -> None:
+    """Answers requests until the other end is closed."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    space = int(STATM.read_text().split()[0]) * resource.getpagesize() if STATM.exists() else 0
+    while True:
+        send(channel, answer(receive(channel), decoder, space))
+
+
+def fork(control: socket.socket, channel: socket.socket, decoder: Decode) -> int:
+    """Starts a process that serves a channel; gives its number."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        control.close()
+        serve(channel, decoder)
+    except ConnectionError:
+        pass
+    finally:
+        os._exit(0)
+
+
+def end(pid: int) -> int:
+    """Ends a process; gives how it ended, a signal's number below zero."""
+    os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def main(descriptor: int, decoder: Decode) -> None:
+    """Forks and ends processes as it is told, until its socket is closed; then it ends them all."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's
+    control, forked = socket.socket(fileno=descriptor), set[int]()
+    control.sendall(b"+")
+    while True:
+        command, sockets, _, _ = socket.recv_fds(control, COMMAND.size, 1)
+        if len(command) < COMMAND.size:
+            break
+        (number,) = COMMAND.unpack(command)
+        if number == FORK:
+            with socket.socket(fileno=sockets[0]) as channel:
+                result = fork(control, channel, decoder)
+            forked.add(result)
+        else:
+            forked.discard(number)
+            result = end(number)
+        control.sendall(COMMAND.pack(result))
+    for pid in forked:
+        end(pid)
+
+
+if __name__ == "__main__":
+    module, _, function = sys.argv[2].partition(":")
+    main(int(sys.argv[1]), getattr(importlib.import_module(module), function))

@@ -1,0 +1,237 @@
+"""Pictures decoded in processes that may crash: what a decoder does to its process costs one picture.
+
+A process that has loaded the decoders (`images.isolated_decoder`) forks one for each thread that asks, and another in
+the place of each that died. They have limits of memory and of time, no environment but what they need, and talk through
+sockets: bytes behind their length, no pickles. It needs POSIX; the limit of memory, Linux.
+
+    isolation = Isolation()
+    isolation.decodable(data, options)  # what pipeline.build.images.transcode.decodable gives, or an ImageError
+"""
+
+import functools
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from recordmill.pipeline.build.images.transcode import UndecodableError
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sockets import waiting_pair
+from recordmill.transforms.contract.image_header import ImageError, check_header
+
+DECODER = "recordmill.pipeline.build.images.isolated_decoder:decode"
+CPU_SECONDS, PIXELS_A_SECOND = 10, 10_000_000  # a picture may take so long, and for every so many pixels a second more
+WALL = 6  # times as long, where the machine is busy
+START_SECONDS = 120  # to load the decoders
+ANSWER_BYTES = 1 << 31  # of a PNG at most
+INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
+SETTINGS = {
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # as in `pipeline.cli.session`
+    "TF_NUM_INTRAOP_THREADS": "1",  # threads' stacks count as address space
+    "TF_NUM_INTEROP_THREADS": "1",
+    "PYTHONSAFEPATH": "1",
+    "MALLOC_ARENA_MAX": "1",
+}
+REQUEST = struct.Struct("<QQ")
+"""What comes before a picture's bytes: the pixels that it may have, and the CPU seconds that it may take."""
+AS_IS, PNG, REJECT = b"=", b"p", b"r"
+"""What an answer begins with: nothing follows, the bytes of a PNG, or a reason and a message behind a NUL."""
+COMMAND = struct.Struct("<q")
+FORK = 0
+"""The command, with a socket, to fork; any other is a process to end. The answer is its number, or how it ended."""
+
+
+class IsolationError(UserError):
+    """The process that forks decoders does not start; the message says why."""
+
+
+class Isolation:
+    """Decodes pictures elsewhere; may be asked from several threads."""
+
+    def __init__(self, decoder: str = DECODER, seconds: int = CPU_SECONDS, wall: float = WALL) -> None:
+        """Starts nothing yet.
+
+        Args:
+            decoder: `module:function` of what decodes, as `pipeline.build.images.isolated_decoder.decode`.
+            seconds: how much CPU time a small picture may take.
+            wall: how many times as long it may take.
+        """
+        self._decoder, self._seconds, self._wall = decoder, seconds, wall
+        self._idle: list[_Decoder] = []
+        self._starting = threading.Lock()
+        self._zygote: _Zygote | None = None
+
+    def decodable(self, data: bytes, options: Mapping[str, Any]) -> bytes:
+        """Gives what `transcode.decodable` gives, of a picture that was decoded once without harm.
+
+        Raises:
+            ImageError: as there; `too_slow`: it took too long.
+            UndecodableError: as there; or the decoder's process ended, by the picture or since memory was short.
+            IsolationError: no process can be started.
+        """
+        header = check_header(data, options["max_pixels"])
+        seconds = self._seconds + header.width * header.height // PIXELS_A_SECOND
+        decoder = self._idle.pop() if self._idle else self._fork()
+        try:
+            answer = decoder.ask(REQUEST.pack(options["max_pixels"], seconds) + data, seconds * self._wall)
+        except OSError as error:
+            raise _fault(decoder.end(), header.format, seconds, isinstance(error, TimeoutError)) from None
+        self._idle.append(decoder)
+        return _result(answer, data)
+
+    def _fork(self) -> "_Decoder":
+        with self._starting:
+            if self._zygote is None:
+                self._zygote = _Zygote(self._decoder)
+            try:
+                return self._zygote.fork()
+            except OSError:
+                self._zygote.close()
+                self._zygote = None
+        raise IsolationError("the process that decodes pictures for --isolated ended; run the same command again")
+
+    def close(self) -> None:
+        """Ends all processes; they end by themselves with this one."""
+        self._idle.clear()
+        if self._zygote is not None:
+            self._zygote.close()
+            self._zygote = None
+
+
+@functools.cache
+def shared_isolation() -> Isolation:
+    """The one of this process."""
+    return Isolation(DECODER)
+
+
+def _result(answer: bytes, data: bytes) -> bytes:
+    kind, rest = answer[:1], answer[1:]
+    if kind == REJECT:
+        reason, _, message = rest.decode().partition("\0")
+        raise (UndecodableError if reason == "undecodable_image" else ImageError)(reason, message)
+    return data if kind == AS_IS else rest
+
+
+def _fault(status: int, form: str, seconds: int, is_late: bool) -> ImageError:
+    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"status {status}"
+    if is_late or name == "SIGXCPU":
+        return UndecodableError("too_slow", f"the {form} was not decoded in {seconds} s of CPU time")
+    return UndecodableError("undecodable_image", f"the {form} made its decoder crash ({name}), or memory was short")
+
+
+class _Decoder:
+    """A process that decodes one picture after another."""
+
+    def __init__(self, zygote: "_Zygote", pid: int, channel: socket.socket) -> None:
+        self._zygote, self._pid, self._channel = zygote, pid, channel
+
+    def ask(self, request: bytes, seconds: float) -> bytes:
+        """Sends a request and waits for the answer.
+
+        Raises:
+            OSError: there was none: TimeoutError, or the process ended.
+        """
+        self._channel.settimeout(seconds)
+        send(self._channel, request)
+        return receive(self._channel)
+
+    def end(self) -> int:
+        """Ends the process; gives how it ended, a signal's number below zero."""
+        self._channel.close()
+        with suppress(OSError):
+            return self._zygote.end(self._pid)
+        return 0
+
+
+class _Zygote:
+    """The process that forks decoders; it ends them, and itself, when its socket is closed."""
+
+    def __init__(self, decoder: str) -> None:
+        """Starts it, and waits until it has loaded the decoders.
+
+        Raises:
+            IsolationError: it does not start.
+        """
+        self._lock = threading.Lock()
+        self._control, theirs = waiting_pair()
+        command = [
+            sys.executable,
+            "-m",
+            "recordmill.pipeline.build.images.isolated_decoder",
+            str(theirs.fileno()),
+            decoder,
+        ]
+        environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | SETTINGS
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                command,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        self._control.settimeout(START_SECONDS)
+        try:
+            _receive_all(self._control, 1)
+        except OSError as error:
+            self.close()
+            raise IsolationError(f"the process that decodes pictures for --isolated does not start: {error}") from None
+
+    def fork(self) -> _Decoder:
+        """Starts a decoder. Raises: OSError: the process has ended."""
+        ours, theirs = waiting_pair()
+        with theirs, self._lock:
+            socket.send_fds(self._control, [COMMAND.pack(FORK)], [theirs.fileno()])
+            return _Decoder(self, self._answer(), ours)
+
+    def end(self, pid: int) -> int:
+        """Ends a decoder; gives how it ended. Raises: OSError: this process has ended."""
+        with self._lock:
+            self._control.sendall(COMMAND.pack(pid))
+            return self._answer()
+
+    def _answer(self) -> int:
+        return int(COMMAND.unpack(_receive_all(self._control, COMMAND.size))[0])
+
+    def close(self) -> None:
+        """Ends it and its decoders."""
+        self._control.close()
+        self._process.wait()
+
+
+def send(channel: socket.socket, data: bytes) -> None:
+    """Sends bytes behind their length."""
+    channel.sendall(struct.pack("<Q", len(data)))
+    channel.sendall(data)
+
+
+def receive(channel: socket.socket) -> bytes:
+    """Receives bytes behind their length.
+
+    Raises:
+        OSError: the other end is closed, or too many bytes were announced.
+    """
+    (size,) = struct.unpack("<Q", _receive_all(channel, 8))
+    if size > ANSWER_BYTES:
+        raise ConnectionError(f"{size} bytes were announced")
+    return _receive_all(channel, size)
+
+
+def _receive_all(channel: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = channel.recv_into(view)
+        if not count:
+            raise ConnectionError("it ended")
+        view = view[count:]
+    return bytes(data)

@@ -1,0 +1,114 @@
+"""What a picture looks like, as two 64-bit numbers: copies that were scaled, encoded again or brightened differ little.
+
+The shape is the hash of C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010), as in
+pHash: 8 x 8 low frequencies of the grey picture's cosine transform, of each whether it is above their median. The
+colours are the mean chroma of the picture's quarters, since red and blue hearts have one shape.
+
+>>> look(open("cat.jpg", "rb").read(), max_pixels=64_000_000)  # doctest: +SKIP
+Look(shape=12055226571331393866, colours=9187484525169110146)
+"""
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from PIL.Image import Resampling, Transpose
+
+from recordmill.pipeline.build.images.transcode import ORIENTATION, PILLOW
+from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.transforms.contract.image_header import check_header, check_pixels
+
+SIDE = 32
+FORMATS = {**PILLOW, "PNG": "PNG"}
+NONE = bytes(16)
+GREY = (128, 128, 128, 255)
+"""What transparent pixels lie on: hardly a drawing's own colour, as black and white are."""
+MIN_DETAIL = 40.0
+"""The least root mean square of the 64 frequencies; those of a flat picture are its noise. 8 bits' rounding gives 5."""
+TURNED = {
+    2: Transpose.FLIP_LEFT_RIGHT,
+    3: Transpose.ROTATE_180,
+    4: Transpose.FLIP_TOP_BOTTOM,
+    5: Transpose.TRANSPOSE,
+    6: Transpose.ROTATE_270,
+    7: Transpose.TRANSVERSE,
+    8: Transpose.ROTATE_90,
+}
+"""What makes a picture of an EXIF orientation upright."""
+WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None])
+"""Rows 1 to 8 of the cosine transform; the one before is the mean."""
+
+
+class Look(NamedTuple):
+    """A picture's hashes."""
+
+    shape: int
+    colours: int
+
+
+def look(data: bytes, max_pixels: int) -> Look | None:
+    """Gives a picture's look; None for one that is flat, that is damaged, or that is not read at all.
+
+    Args:
+        data: the file's bytes, whatever they are.
+        max_pixels: an image's option; a picture of more is not decoded.
+
+    Raises:
+        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.machine_faults`).
+    """
+    try:
+        header = check_header(data, max_pixels)
+        if header.format == "PNG" and data.count(b"IHDR") > 1:
+            return None  # Pillow takes the last one's size, and fills an animation's canvas before it tells
+        pixels = _small(data, FORMATS[header.format], max_pixels)
+    except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
+        if is_machine_fault(error):
+            raise
+        return None
+    frequencies = (WAVES @ pixels[..., 0] @ WAVES.T).ravel()
+    if np.sqrt(np.mean(frequencies**2)) < MIN_DETAIL:
+        return None
+    shape = np.packbits(frequencies > np.median(frequencies))
+    quarters = pixels[..., 1:].reshape(2, SIDE // 2, 2, SIDE // 2, 2).mean((1, 3)).round().astype(np.uint8)
+    return Look(_number(shape), _number(quarters.ravel()))
+
+
+def look_bytes(data: bytes, max_pixels: int) -> bytes:
+    """A picture's look as 16 bytes; zeros where there is none. Raises: as `look`."""
+    found = look(data, max_pixels)
+    return NONE if found is None else b"".join(number.to_bytes(8, "little") for number in found)
+
+
+def _number(eight: npt.NDArray[np.uint8]) -> int:
+    return int.from_bytes(eight.tobytes(), "little")
+
+
+def _small(data: bytes, form: str, max_pixels: int) -> npt.NDArray[np.float64]:
+    """The upright picture in luma and chroma, [32, 32, 3]."""
+    with Image.open(io.BytesIO(data), formats=[form]) as picture:
+        check_pixels(*picture.size, max_pixels)  # a frame may be larger than the file's header says
+        picture.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # a JPEG is decoded at 1/8 of its sides
+        turn = picture.getexif().get(ORIENTATION, 1)
+        picture.load()
+        small = _plain(picture)
+    if form != "TIFF" and turn in TURNED:  # Pillow turns a TIFF itself
+        small = small.transpose(TURNED[turn])
+    return np.asarray(small, np.float64)
+
+
+def _plain(picture: Image.Image) -> Image.Image:
+    """A small picture without transparency, in YCbCr."""
+    if picture.mode.startswith("I"):  # 16 bits
+        high = np.asarray(picture.convert("I").resize((SIDE, SIDE), Resampling.BOX)) >> 8
+        picture = Image.fromarray(high.clip(0, 255).astype(np.uint8))
+    if picture.has_transparency_data:
+        clear = picture if picture.mode == "RGBA" else picture.convert("RGBA")
+        small = clear.resize((SIDE, SIDE), Resampling.BOX)
+        back = Image.new("RGBA", small.size, GREY)
+        back.alpha_composite(small)
+        return back.convert("RGB").convert("YCbCr")
+    plain = picture if picture.mode in ("L", "RGB", "YCbCr", "CMYK") else picture.convert("RGB")
+    small = plain.resize((SIDE, SIDE), Resampling.BOX)
+    return small if small.mode == "YCbCr" else small.convert("RGB").convert("YCbCr")

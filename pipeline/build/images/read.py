@@ -1,0 +1,218 @@
+"""Pictures by reference: read, gated by the header, measured. A bad picture is a reject's reason, never a crash."""
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
+from recordmill.pipeline.build.images.memory_gate import second_try
+from recordmill.pipeline.build.images.perceptual_hash import NONE, look_bytes
+from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
+from recordmill.pipeline.sources.absent_files import why_absent
+from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.sources.image_refs import Reference, parse
+from recordmill.pipeline.sources.machine_faults import OutOfMemoryError
+from recordmill.pipeline.spec.features.image import MAX_BYTES
+from recordmill.transforms.contract.image_header import Header, check_header
+from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
+
+NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
+UNDECODABLE = (tf.errors.InvalidArgumentError,)
+"""What the graph raises of a picture that it cannot decode, and of a good one where memory is short."""
+LARGE_BLOCK = 4 << 20  # 4 MiB
+M_MMAP_THRESHOLD = -3  # malloc.h of glibc
+Result = TypeVar("Result")
+PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+def surely(
+    action: Callable[[], Result], what: str, doubtful: tuple[type[Exception], ...] = (), needs: int = 0
+) -> Result:
+    """Gives what an action gives, which is tried again alone where memory was short or it raised one of `doubtful`.
+
+    Raises:
+        OutOfMemoryError: memory is short even so; `what` says for what.
+    """
+    try:
+        return second_try(action, (*NO_MEMORY, *doubtful), needs=needs)
+    except NO_MEMORY:
+        raise OutOfMemoryError(what) from None
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Where the pictures of a build lie."""
+
+    files: Files
+    roots: Sequence[str]
+    """The folder of each source's pictures."""
+    scratch: str
+    """The build's scratch folder, where pictures lie whose source cannot be read again in any order."""
+    max_bytes: int = MAX_BYTES
+    """The most that any feature takes of a picture."""
+    isolation: Isolation | None = None
+    """Where pictures are decoded first that nobody trusts."""
+
+    def read(self, source: int, reference: bytes, max_bytes: int | None = None) -> bytes:
+        """Reads a picture's bytes, of which there may be `max_bytes`.
+
+        Raises:
+            ImageError: `unreadable`: the file is not there; `too_large`: it was not read.
+            OSError: the machine, the disk or the network failed.
+        """
+        found, most = parse(reference), self.max_bytes if max_bytes is None else max_bytes
+        if found.data is not None:
+            _check_bytes(len(found.data), most)
+            return found.data
+        full = f"{self.scratch if found.in_scratch else self.roots[source]}/{found.path}"
+        try:
+            return self._read(full, found, most)
+        except OSError as error:
+            why = why_absent(error, full, self.files)
+            if why is None or found.in_scratch:
+                raise
+            raise ImageError("unreadable", f"the file {found.path}: {why}") from None
+
+    def _read(self, full: str, found: Reference, most: int) -> bytes:
+        with self.files.open(full) as file:
+            _check_bytes(file.seek(0, os.SEEK_END) if found.length is None else found.length, most)
+            file.seek(found.offset)
+            return file.read() if found.length is None else file.read(found.length)
+
+    def load(self, source: int, reference: bytes, options: Mapping[str, Any]) -> "Loaded":
+        """Reads a picture for the graph: its header is checked, and what the graph cannot decode is transcoded.
+
+        Raises:
+            ImageError: `unreadable`, `too_large`, `unsupported_format`, `too_many_pixels`, `too_slow` or
+                `undecodable_image`.
+            OSError: as `read`.
+            OutOfMemoryError: memory is not enough to transcode it.
+        """
+        data = self.read(source, reference, options["max_bytes"])
+        header = check_header(data, options["max_pixels"])
+        needs = memory_of(header)
+        if header.in_graph and self.isolation is None:
+            return Loaded(data, None, data, needs)
+        decoder = decodable if self.isolation is None else self.isolation.decodable
+        what = f"decode a picture of {len(data):,} bytes"
+        ready = surely(lambda: decoder(data, options), what, (UndecodableError,), needs)
+        return Loaded(ready, None if header.in_graph else header.format, data, needs)
+
+
+def _check_bytes(size: int, most: int) -> None:
+    if size > most:
+        raise ImageError("too_large", f"the picture has {size:,} bytes; max_bytes allows {most:,}")
+
+
+def memory_of(header: Header) -> int:
+    """About how many bytes of memory it takes to decode a picture and bring it to its size; measured."""
+    of_a_pixel = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
+    return header.width * header.height * of_a_pixel
+
+
+class Loaded(NamedTuple):
+    """A picture as the graph takes it."""
+
+    data: bytes
+    transcoded: str | None
+    """The format that it had, where it was transcoded."""
+    source: bytes
+    """The file as it was read."""
+    needs: int
+    """About how many bytes of memory it takes to decode."""
+
+
+def look_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
+    """The look of a row's picture (`pipeline.build.images.perceptual_hash.look_bytes`); zeros for a row without one.
+
+    Raises:
+        OutOfMemoryError: memory is not enough to decode it.
+    """
+    if not loaded:
+        return NONE
+    data, _, _, needs = loaded[0]
+    what = f"decode a picture of {len(data):,} bytes"
+    return surely(lambda: look_bytes(data, max_pixels), what, needs=needs)
+
+
+@functools.cache
+def give_back_large_blocks() -> None:
+    """Lets glibc return what is freed of `LARGE_BLOCK` and more to the system at once, in this process for good.
+
+    By itself it keeps up to 32 MiB of each such block: pictures of 64 million pixels left 0.3 GB behind.
+    """
+    with suppress(AttributeError):  # of another C library
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
+
+
+def pictures_of(work: Work) -> Pictures:
+    """Where the pictures of a build lie, as its workers see it."""
+    give_back_large_blocks()
+    most = max((options["max_bytes"] for options in work.images().values()), default=MAX_BYTES)
+    isolation = shared_isolation() if work.isolated else None
+    return Pictures(work.files, work.roots, work.path("scratch"), most, isolation)
+
+
+References = bytes | Sequence[bytes] | None
+"""A row's picture, or pictures, by reference; None where it is not measured."""
+
+
+def kept(references: bytes | Sequence[bytes], options: Mapping[str, Any]) -> Sequence[bytes]:
+    """The pictures of a row that are stored: one or none, or of a sequence as many as it keeps."""
+    if isinstance(references, bytes):
+        return [references] if references else []
+    return references[: options["max_length"]]
+
+
+class PixelMeter:
+    """Measures pictures after resizing: the number of pixels, their sums and sums of squares by channel."""
+
+    def __init__(self, pictures: Pictures, options: Mapping[str, Any], threads: int) -> None:
+        self._pictures, self._options, self._threads = pictures, options, threads
+        graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
+        self._graph = graph.get_concrete_function(tf.TensorSpec([None], tf.string))  # traced here, not in the threads
+
+    def measure(self, sources: Sequence[int], references: Sequence[References]) -> PixelColumns:
+        """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].
+
+        They are zeros where the reference is None or the picture is not good; of several pictures they are the sums.
+        """
+        with ThreadPoolExecutor(self._threads) as pool:
+            parts = list(pool.map(self._one, sources, references))
+        sums = np.array(parts, np.int64).reshape(len(parts), 1 + 2 * self._options["channels"])
+        return (sums[:, 0], *np.split(sums[:, 1:], 2, axis=1))  # type: ignore[return-value]
+
+    def _one(self, source: int, references: References) -> npt.NDArray[np.int64]:
+        wanted = kept(references or b"", self._options)
+        return sum((self._sums(source, one) for one in wanted), np.zeros(1 + 2 * self._options["channels"], np.int64))
+
+    def _sums(self, source: int, reference: bytes) -> npt.NDArray[np.int64]:
+        try:
+            loaded = self._pictures.load(source, reference, self._options)
+            sums = self._decoded(loaded.data, loaded.needs)
+            return np.concatenate([np.ravel(part.numpy()) for part in sums])
+        except (ImageError, *UNDECODABLE):
+            # the row is rejected, and told of, where its shard is built
+            return np.zeros(1 + 2 * self._options["channels"], np.int64)
+
+    def is_decodable(self, data: bytes) -> bool:
+        """Whether the graph can decode a picture."""
+        try:
+            self._decoded(data)
+        except UNDECODABLE:
+            return False
+        return True
+
+    def _decoded(self, data: bytes, needs: int = 0) -> Any:
+        action = lambda: self._graph(tf.constant([data]))  # noqa: E731 - what is tried twice
+        return surely(action, f"decode a picture of {len(data):,} bytes", UNDECODABLE, needs)

@@ -1,0 +1,126 @@
+"""A picture that the graph does not decode rightly, made one that it does, a PNG, by Pillow: before the graph.
+
+JPEG, PNG, WebP of one picture and plain BMP pass as they are. GIF (its first frame), TIFF (its first page), animated
+WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency and their EXIF orientation. A
+client of the serving model calls the same function; it needs Pillow and this package, no TensorFlow.
+
+    encoded = decodable(data, {"max_pixels": 64_000_000})
+"""
+
+import io
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from PIL.Image import Transpose
+
+from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.transforms.contract.image_header import ImageError, check_header, check_pixels
+
+PILLOW = {"JPEG": "JPEG", "GIF": "GIF", "BMP": "BMP", "WebP": "WEBP", "TIFF": "TIFF"}
+"""Pillow's name of a format; no other of its openers is tried."""
+EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
+"""What a mode without transparency becomes."""
+ORIENTATION = 0x0112
+PHOTOMETRIC, BITS, TILE_WIDTH, TILE_LENGTH = 262, 258, 322, 323  # TIFF's tags
+WHITE_IS_ZERO = 0
+ROWS = 64
+"""How many rows of a picture are converted at once."""
+TURNED_BACK = {
+    2: Transpose.FLIP_LEFT_RIGHT,
+    3: Transpose.ROTATE_180,
+    4: Transpose.FLIP_TOP_BOTTOM,
+    5: Transpose.TRANSPOSE,
+    6: Transpose.ROTATE_90,
+    7: Transpose.TRANSVERSE,
+    8: Transpose.ROTATE_270,
+}
+"""What undoes an orientation."""
+
+# Pillow warns of odd metadata and of pictures that are large, which `max_pixels` decides. Its warnings cannot be turned
+# off for one thread.
+warnings.filterwarnings("ignore", module=r"PIL\.")
+
+
+class UndecodableError(ImageError):
+    """Pillow failed: the picture is damaged, or memory was short and a codec does not say so."""
+
+
+def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
+    """Gives a picture's bytes, or those of a PNG where the graph would not decode them rightly.
+
+    Args:
+        data: the file.
+        options: an image's, of which `max_pixels` counts.
+
+    Raises:
+        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`; UndecodableError: `undecodable_image`.
+        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.machine_faults`).
+    """
+    header = check_header(data, options["max_pixels"])
+    if header.in_graph:
+        return data
+    try:
+        return _to_png(data, header.format, options["max_pixels"])
+    except ImageError:
+        raise
+    except Image.DecompressionBombError:
+        message = f"Pillow decodes {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels of a {header.format} at most"
+        raise ImageError("too_many_pixels", message) from None
+    except Exception as error:  # hostile bytes bring out any: struct.error, KeyError, OverflowError, …
+        if is_machine_fault(error):
+            raise
+        message = f"the {header.format} is cut off, damaged, or of a kind that Pillow does not decode"
+        raise UndecodableError("undecodable_image", message) from None
+
+
+def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
+    with Image.open(io.BytesIO(data), formats=[PILLOW[form]]) as picture:
+        check_pixels(*picture.size, max_pixels)  # a frame may be larger than the file's header says
+        tags: Mapping[int, Any] = getattr(picture, "tag_v2", {})
+        check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)  # allocated whole
+        turn = picture.getexif().get(ORIENTATION, 1)
+        picture.load()
+        plain = _plain(picture, tags)
+    plain.info.clear()  # a broken colour profile would make a broken PNG
+    exif = Image.Exif()
+    if turn in TURNED_BACK:
+        exif[ORIENTATION] = turn  # the graph turns it, and knows that it did
+        if form == "TIFF":  # which Pillow turns upright when it loads it
+            plain = plain.transpose(TURNED_BACK[turn])
+    file = io.BytesIO()
+    plain.save(file, "PNG", compress_level=1, exif=exif)
+    return file.getvalue()
+
+
+def _plain(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
+    """The picture in 8 bits: grey, RGB or RGBA."""
+    if picture.mode.startswith("I;16"):
+        return _high_bits(picture, tags)
+    if picture.mode == "CMYK":
+        return _without_ink(picture)
+    if picture.has_transparency_data:
+        return picture.convert("RGBA")
+    if picture.mode not in EIGHT_BITS:
+        message = f"the pixels are of Pillow's mode {picture.mode}, which has no range of colours or needs a profile"
+        raise ImageError("unsupported_format", message)
+    return picture.convert(EIGHT_BITS[picture.mode])
+
+
+def _without_ink(picture: Image.Image) -> Image.Image:
+    """CMYK as the graph's libjpeg makes RGB of it; some rows at a time, since the numbers between are of 16 bits."""
+    made = Image.new("RGB", picture.size)
+    for top in range(0, picture.height, ROWS):
+        inks = np.asarray(picture.crop((0, top, picture.width, min(top + ROWS, picture.height))))
+        rest = 255 - inks.astype(np.uint16)
+        made.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
+    return made
+
+
+def _high_bits(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
+    """Leaves out the low bits of grey of 9 to 16 bits."""
+    bits = tags.get(BITS, (16,))[0]
+    grey = (np.asarray(picture) >> (bits - 8)).astype(np.uint8)
+    return Image.fromarray(255 - grey if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else grey)

@@ -1,0 +1,90 @@
+"""Whether the inputs are still what the plan saw: the sources are planned again, and their digests compared.
+
+Only names, sizes and times of change decide, as in the build's key. What was listed is remembered, to say what changed.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import BinaryIO
+
+from recordmill.pipeline.build.plan import BuildPlan, inputs_digest
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.base import FileInfo, Files, SourceError
+
+SHOWN = 3
+
+
+class InputsChangedError(UserError):
+    """The inputs are not those that the build began with; the message names some that differ."""
+
+
+class Listings:
+    """Files that remember what they listed first.
+
+    >>> files = Listings(BeamFiles())     # doctest: +SKIP
+    >>> plan = make_plan(spec, files)     # doctest: +SKIP
+    >>> check_unchanged(plan, files)      # doctest: +SKIP
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self._listed: dict[str, list[FileInfo]] = {}
+
+    def match(self, pattern: str) -> list[FileInfo]:
+        """Lists the files that a glob matches."""
+        found = self.files.match(pattern)
+        self._listed.setdefault(pattern, found)
+        return found
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a folder."""
+        return self.files.is_folder(path)
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading."""
+        return self.files.open(path)
+
+    def has(self, path: str) -> bool:
+        """Whether a file was listed."""
+        return path in self._paths
+
+    @cached_property
+    def _paths(self) -> set[str]:
+        return {file.path for found in self._listed.values() for file in found}
+
+    def changes(self) -> list[str]:
+        """Lists again all that was listed; says of each file that differs how, in the order of the paths."""
+        return sorted(set(self._changes()))
+
+    def _changes(self) -> Iterator[str]:
+        for pattern, before in self._listed.items():
+            try:
+                now = {file.path: file for file in self.files.match(pattern)}
+            except OSError:
+                now = {}
+            for file in before:
+                there = now.pop(file.path, None)
+                if there != file:
+                    yield f"{file.path} {'is gone' if there is None else 'is another'}"
+            yield from (f"{path} is new" for path in now)
+
+
+def check_unchanged(plan: BuildPlan, files: Listings) -> None:
+    """Makes sure that a build of these inputs would still be the same.
+
+    Raises:
+        InputsChangedError: it would be another.
+    """
+    try:
+        now = inputs_digest(plan.spec, files.files)
+    except SourceError:
+        now = ""
+    if now == plan.inputs_sha256:
+        return
+    changed = files.changes()
+    if now or changed:  # a source that cannot be planned, though nothing changed, is another trouble
+        more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+        named = f" ({', '.join(changed[:SHOWN])}{more})" if changed else ""
+        raise InputsChangedError(
+            f"the inputs changed while they were read{named}: build again when nothing writes to them"
+        )

@@ -1,0 +1,224 @@
+"""Before the graph is built: what the sources hold, how many shards there will be, and the build's key.
+
+The key is a digest of everything that decides a byte of the result: the spec, our version and the versions of the
+packages that do the work, and the inputs' listing with sizes and times of change.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.worker.keyed_rows import RowFormat
+from recordmill.pipeline.dataset.key_hash import shard_count
+from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.sources.base import Chunk, Files, Plan
+from recordmill.pipeline.sources.paths import planning
+from recordmill.pipeline.sources.python.source import UserRows
+from recordmill.pipeline.sources.python.user_code import UserCode
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.version import VERSION
+from recordmill.transforms.contract.stored import PICTURES
+
+CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
+BATCH_BYTES = 64 << 10  # 64 KiB: below it a packed batch costs more than its rows
+MAX_PACK_BYTES = 256 << 20
+SHARD_BYTES = 128 << 20  # 128 MiB: what tf.data reads well, and a worker builds in a minute
+SAMPLE_IMAGES = 10_000
+GUESSED_FRAMES = 8
+PACKAGES = (
+    "apache-beam",
+    "numpy",
+    "pillow",
+    "pyarrow",
+    "sentencepiece",
+    "tensorflow",
+    "tensorflow-text",
+    "tensorflow-transform",
+)
+
+NO_PART_OF_THE_KEY = {"rejects": {"max_share", "max_share_per_file"}}
+"""What decides no byte: a build that was stopped by a limit goes on where it was when the limit is raised."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What a build will do."""
+
+    spec: Spec
+    chunks: list[Chunk]
+    rows: int
+    """About how many rows there are."""
+    rows_are_exact: bool
+    """Whether there are no more, and no fewer."""
+    expected_bytes: int
+    """About how many bytes the shards will have."""
+    source_bytes: int
+    """The bytes that will be read, pictures included."""
+    layout: Layout
+    build_key: str
+    notes: list[str]
+    roots: tuple[str, ...]
+    inputs_sha256: str
+    pack_bytes: int
+    user_code: UserCode | None = None
+    """The modules of the user's that the spec names."""
+
+
+def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> BuildPlan:
+    """Lists the sources and lays out the build.
+
+    Raises:
+        SourceError: a source is not there, is empty, or lacks a column.
+    """
+    code = user_code(spec)
+    if code is not None:
+        code.install()
+    plans = _plan_sources(spec, files, chunk_bytes)
+    layout = _layout(spec, plans)
+    pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, layout.groups * BATCH_BYTES))
+    if pack_bytes > CHUNK_BYTES:  # many shards: larger chunks, so that a chunk's part of a shard is worth its cost
+        plans = _plan_sources(spec, files, max(pack_bytes, chunk_bytes))
+    inputs = _inputs_digest(plans)
+    return BuildPlan(
+        spec=spec,
+        chunks=_number(plans),
+        rows=sum(plan.rows for plan in plans),
+        rows_are_exact=all(plan.is_exact for plan in plans),
+        expected_bytes=_expected_bytes(spec, plans),
+        source_bytes=sum(plan.bytes for plan in plans),
+        layout=layout,
+        build_key=_build_key(spec, inputs, code, files),
+        notes=[note for plan in plans for note in plan.notes],
+        roots=tuple(source.image_root(files) for source in spec.source),
+        inputs_sha256=inputs,
+        pack_bytes=pack_bytes,
+        user_code=code,
+    )
+
+
+def inputs_digest(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> str:
+    """The `BuildPlan.inputs_sha256` of the inputs as they are now.
+
+    Raises:
+        SourceError: as `make_plan`.
+    """
+    return _inputs_digest(_plan_sources(spec, files, chunk_bytes))
+
+
+def user_code(spec: Spec) -> UserCode | None:
+    """The user's modules that the spec names, beside it; None where it names none."""
+    references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
+    references += [spec.preprocessing] if spec.preprocessing else []
+    return UserCode.of(references, spec.folder) if references else None
+
+
+def _plan_sources(spec: Spec, files: Files, chunk_bytes: int) -> list[Plan]:
+    return [source.plan(files, spec.columns(), chunk_bytes) for source in spec.source]
+
+
+def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threads: int) -> Work:
+    """What the workers are told of a plan."""
+    spec = plan.spec
+    label = spec.features.get(spec.label) if spec.label else None
+    return Work(
+        name=spec.name,
+        folder=os.path.abspath(folder),
+        features=spec.options(),
+        analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
+        rows=RowFormat(
+            columns=spec.columns(),
+            features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
+            key=spec.key_columns,
+            label=spec.label,
+            classes=getattr(label, "classes", None),
+            fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
+            content_key=spec.content_key,
+            split_by=spec.split_by,
+            source_splits=tuple(source.split for source in spec.source),
+        ),
+        layout=plan.layout,
+        sources=spec.source,
+        roots=plan.roots,
+        files=files,
+        inline=inline,
+        pack_bytes=plan.pack_bytes,
+        threads=threads,
+        sample_share=_sample_share(plan),
+        models=_models(spec),
+        preprocessing=spec.preprocessing,
+        user_code=plan.user_code,
+        duplicates=spec.duplicates.model_dump(),
+    )
+
+
+def _models(spec: Spec) -> dict[str, str]:
+    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Text)}
+    return {name: text.vocabulary_owner(name) for name, text in texts.items() if text.needs_model}
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of the packages that the bytes depend on, and our own."""
+    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
+
+
+def _number(plans: list[Plan]) -> list[Chunk]:
+    chunks = [replace(chunk, source=source) for source, plan in enumerate(plans) for chunk in plan.chunks]
+    return [replace(chunk, index=index) for index, chunk in enumerate(chunks)]
+
+
+def _layout(spec: Spec, plans: list[Plan]) -> Layout:
+    total = sum(spec.splits.values())
+    expected = _expected_bytes(spec, plans)
+    given = dict.fromkeys(spec.splits, spec.shards) if isinstance(spec.shards, int) else spec.shards or {}
+    shards = {
+        split: given.get(split) or shard_count(int(expected * share / total), SHARD_BYTES)
+        for split, share in spec.splits.items()
+    }
+    return Layout(dict(spec.splits), shards)
+
+
+def _expected_bytes(spec: Spec, plans: list[Plan]) -> int:
+    """About how many bytes the records will have: by the inputs and the spec alone."""
+    pictures: list[Any] = [feature for feature in spec.features.values() if feature.kind in PICTURES]
+    if not pictures:
+        return sum(plan.bytes for plan in plans)
+    a_row = sum(picture.expected_bytes * _frames(picture) for picture in pictures)
+    return int(a_row * sum(plan.rows for plan in plans))
+
+
+def _frames(picture: Any) -> int:
+    """How many pictures a row has; a guess where it may have any number."""
+    return 1 if picture.kind == "image" else picture.length or picture.max_length or GUESSED_FRAMES
+
+
+def _sample_share(plan: BuildPlan) -> float:
+    train = plan.rows * plan.spec.splits["train"] / sum(plan.spec.splits.values())
+    return min(1.0, SAMPLE_IMAGES / train) if train else 1.0
+
+
+def _inputs_digest(plans: Iterable[Plan]) -> str:
+    digest = hashlib.sha256()
+    for place, plan in enumerate(plans):
+        for file in plan.inputs:
+            digest.update(f"{place}\0{file.path}\0{file.bytes}\0{file.modified!r}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def _file_digest(path: str, files: Files) -> str:
+    with planning(path), files.open(path) as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _build_key(spec: Spec, inputs: str, code: UserCode | None, files: Files) -> str:
+    described = spec.model_dump(mode="json", exclude=NO_PART_OF_THE_KEY)
+    parts = {"spec": described, "packages": package_versions(), "inputs": inputs}
+    parts |= {"code": code.sha256} if code else {}
+    parts |= {"files": [_file_digest(path, files) for path in given]} if (given := spec.files()) else {}
+    # The keys keep the spec's order, which decides too: of splits, their ranges of hashes.
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,133 @@
+"""The limits on rejects: a build that goes wrong ends as soon as that is certain, and says what is wrong with its rows.
+
+What the finished steps reported is added up; the driver looks again and again while the job runs, and at its end.
+
+    limits = RejectLimits(plan, work)
+    limits()            # raises TooManyRejectsError, or gives nothing
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.reject_files import read_rejects
+from recordmill.pipeline.build.context.steps import chunk_step
+from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.build.reject_places import RejectPlaces, one_line
+from recordmill.pipeline.dataset.atomic_files import read_report
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.rejects import Reject
+
+MIN_ROWS = 20  # of a file that `max_share_per_file` is about: below, one bad row is a large share
+SHOWN_REASONS = 3
+WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
+
+
+class TooManyRejectsError(UserError):
+    """More rows were rejected than the spec allows; the message says why."""
+
+
+@dataclass
+class Count:
+    """Rows of the whole build, or of one file."""
+
+    chunks_left: int = 0
+    """How many of its chunks are not read yet."""
+    read: int = 0
+    rejected: int = 0
+    examples: dict[str, Reject] = field(default_factory=dict)
+    """Of each reason the first reject, by chunk and position."""
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, reject: Reject) -> None:
+        """Counts a reject."""
+        self.rejected += 1
+        self.reasons[reject.reason] += 1
+        first = self.examples.setdefault(reject.reason, reject)
+        if (reject.chunk, reject.position) < (first.chunk, first.position):
+            self.examples[reject.reason] = reject
+
+    def first_reasons(self) -> list[tuple[str, int]]:
+        """The most frequent reasons and their counts, by name where they are as frequent."""
+        return sorted(self.reasons.items(), key=lambda pair: (-pair[1], pair[0]))[:SHOWN_REASONS]
+
+
+class RejectLimits:
+    """The rejects of a build's finished steps, against what its spec allows."""
+
+    def __init__(self, plan: BuildPlan, work: Work) -> None:
+        """Nothing is looked at yet."""
+        self._plan, self._work, self._limits = plan, work, plan.spec.rejects
+        self._chunks = {f"{chunk_step(chunk.index)}.json": chunk.index for chunk in plan.chunks}
+        self._positions: list[int | None] = [None] * len(plan.chunks)
+        self._seen = set[str]()
+        self._total = Count(len(plan.chunks))
+        self._files: dict[tuple[int, str], Count] = {}
+        for chunk in plan.chunks:
+            self._file(chunk.index).chunks_left += 1
+
+    def __call__(self) -> None:
+        """Looks at what has been finished since the last time.
+
+        Raises:
+            TooManyRejectsError: there are more rejects than the spec allows, whatever is still to come.
+        """
+        if self._limits.max_share is None and self._limits.max_share_per_file is None:
+            return
+        with os.scandir(self._work.path("reports")) as entries:
+            new = sorted(entry.name for entry in entries if entry.name not in self._seen and _is_step(entry.name))
+        for name in new:
+            self._seen.add(name)
+            self._add(name, read_report(self._work.path("reports"), name.removesuffix(".json")) or {})
+        if new:
+            self._check()
+
+    def _file(self, chunk: int) -> Count:
+        found = self._plan.chunks[chunk]
+        return self._files.setdefault((found.source, found.file), Count())
+
+    def _add(self, name: str, report: dict[str, Any]) -> None:
+        if name in self._chunks:
+            number = self._chunks[name]
+            self._positions[number] = report["positions"]
+            for count in (self._total, self._file(number)):
+                count.read += report["read"]
+                count.chunks_left -= 1
+        if report.get("rejects"):
+            for reject in read_rejects(self._work.path("rejects"), report["rejects"]):
+                self._total.add(reject)
+                self._file(reject.chunk).add(reject)
+
+    def _check(self) -> None:
+        self._compare(self._total, self._limits.max_share, "max_share", "")
+        if self._limits.max_share_per_file is not None:
+            for (_, file), count in self._files.items():
+                if file and count.read >= MIN_ROWS:  # a listing has no name: each of its files is a row
+                    self._compare(count, self._limits.max_share_per_file, "max_share_per_file", f" of {one_line(file)}")
+
+    def _compare(self, count: Count, limit: float | None, option: str, of_what: str) -> None:
+        most = self._most_rows(count)
+        if limit is None or most is None or not count.rejected or (most and count.rejected / most <= limit):
+            return
+        rows = f"{count.read:,} rows{of_what}{' read so far' if count.chunks_left else ''}"
+        share = f"{count.rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
+        first = f"{count.rejected:,} of {rows} were rejected, {share}"
+        raise TooManyRejectsError("\n".join([first, *self._told(count), WHAT_NEXT]))
+
+    def _most_rows(self, count: Count) -> int | None:
+        """How many rows there can be; None where nobody knows yet."""
+        if not count.chunks_left:
+            return count.read
+        return self._plan.rows if count is self._total and self._plan.rows_are_exact else None
+
+    def _told(self, count: Count) -> Iterator[str]:
+        places = RejectPlaces(self._plan, self._positions)
+        for reason, number in count.first_reasons():
+            yield f"  {reason}: {number:,}, such as {places.told(count.examples[reason])}"
+
+
+def _is_step(name: str) -> bool:
+    return name.endswith(".json") and name.startswith(("chunk-", "shard-"))

@@ -1,0 +1,77 @@
+"""Where rejected rows were read: from a chunk and a position to a source's file and the line, and the published form.
+
+>>> from types import SimpleNamespace as Made
+>>> chunks = [Made(source=0, file="a.jsonl"), Made(source=0, file="a.jsonl")]
+>>> source = Made(locate=lambda chunk, position: (chunk.file, position + 1))
+>>> places = RejectPlaces(Made(chunks=chunks, spec=Made(source=[source])), [100, 40])
+>>> places.of(1, 6)
+Place(source=0, file='a.jsonl', line=107)
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.terminal_text import printable
+
+
+class Place(NamedTuple):
+    """Where a row lies."""
+
+    source: int
+    """The source's place in the spec, counted from 0."""
+    file: str
+    """Relative to the source's folder."""
+    line: int | None
+    """Counted from 1, or the number of the record; None of a listing, and where it is not known yet."""
+
+    def words(self) -> str:
+        """As a message says it: `rows.jsonl, line 7`."""
+        return self.file if self.line is None else f"{self.file}, line {self.line}"
+
+
+def one_line(text: str) -> str:
+    """A text of data as a message holds it: in one line, and nothing in it steers a terminal."""
+    return printable(text).replace("\n", "\\n")
+
+
+class RejectPlaces:
+    """The places of a build's rows."""
+
+    def __init__(self, plan: BuildPlan, positions: Sequence[int | None]) -> None:
+        """Takes how many positions each chunk has, as its report says; None of one that is not read yet."""
+        self._plan = plan
+        self._bases = list[int | None]()
+        before: dict[tuple[int, str], int | None] = {}
+        for chunk, count in zip(plan.chunks, positions, strict=True):
+            base = before.setdefault((chunk.source, chunk.file), 0)
+            self._bases.append(base)
+            before[chunk.source, chunk.file] = None if base is None or count is None else base + count
+
+    def of(self, number: int, position: int) -> Place:
+        """The place of a position of a chunk."""
+        chunk, base = self._plan.chunks[number], self._bases[number]
+        file, line = self._plan.spec.source[chunk.source].locate(chunk, position)
+        return Place(chunk.source, file, None if line is None or base is None else base + line)
+
+    def published(self, reject: Reject) -> dict[str, Any]:
+        """A reject as the published JSONL holds it, without a payload."""
+        place, message = self.of(reject.chunk, reject.position), reject.message
+        if reject.first_chunk is not None and reject.first_position is not None:
+            message += f": {self.of(reject.first_chunk, reject.first_position).words()}, which stays"
+        return {
+            "id": reject.key,
+            "column": reject.column,
+            "code": reject.reason,
+            "message": message,
+            "source": place.source,
+            "file": place.file,
+            "line": place.line,
+        }
+
+    def told(self, reject: Reject) -> str:
+        """A reject as an example in a message: its place, its column, and what is wrong."""
+        column = "" if reject.column is None else f", column '{reject.column}'"
+        words = f"{self.of(reject.chunk, reject.position).words()}{column}: {self.published(reject)['message']}"
+        return one_line(words)

@@ -1,0 +1,192 @@
+"""What a finished job reported, read and reconciled: the ground that a version is published on."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.reject_files import read_rejects
+from recordmill.pipeline.build.context.steps import chunk_step, shard_step
+from recordmill.pipeline.build.duplicates.counts import count_all
+from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.build.reconcile import check_analysis, check_shards, check_sources, expected_rows
+from recordmill.pipeline.build.reject_limits import RejectLimits
+from recordmill.pipeline.build.reject_payloads import with_payloads
+from recordmill.pipeline.build.reject_places import RejectPlaces
+from recordmill.pipeline.dataset.atomic_files import read_report
+from recordmill.pipeline.dataset.text_lengths import Lengths, add_up
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.redaction import public_url
+from recordmill.pipeline.sources.rejects import Reject
+
+Report = dict[str, Any]
+COUNTED = ("read", "written", "rejected", "duplicates")
+"""What is counted of rows: the first is the sum of the others."""
+
+
+class NothingToPublishError(UserError):
+    """No row of the train split became a record; the message says why."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The reports of a finished job, and what they add up to."""
+
+    plan: BuildPlan
+    work: Work
+    chunks: list[Report]
+    shards: dict[int, Report]
+    """By group; a group that no row belongs to has none."""
+    export: str
+    """The folder of the analysis' export."""
+    statistics: dict[str, Report]
+    """What the analysis found, by feature."""
+
+    @cached_property
+    def rejects(self) -> list[Reject]:
+        """All rejects, by source, file and position."""
+        names = [report["rejects"] for report in [*self.chunks, *self.shards.values()] if report["rejects"]]
+        found = [reject for name in names for reject in read_rejects(self.work.path("rejects"), name)]
+        return sorted(found, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
+
+    @cached_property
+    def reasons(self) -> dict[str, int]:
+        """How many rejects there are by reason, the most frequent first."""
+        return dict(sorted(Counter(r.reason for r in self.rejects).items(), key=lambda pair: (-pair[1], pair[0])))
+
+    def by_source(self) -> list[Report]:
+        """Rows read, written, rejected and left out as duplicates, for each source."""
+        counts: list[Report] = [
+            {"format": source.format, "path": published_path(source.path), **dict.fromkeys(COUNTED, 0)}
+            for source in self.plan.spec.source
+        ]
+        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
+            counts[chunk.source]["read"] += report["read"]
+            counts[chunk.source]["duplicates"] += report["duplicates"]
+        for shard in self.shards.values():
+            for source, written in shard["written_by_source"].items():
+                counts[int(source)]["written"] += written
+        for reject in self.rejects:
+            counts[self.plan.chunks[reject.chunk].source]["rejected"] += 1
+        return counts
+
+    @cached_property
+    def duplicates(self) -> Report:
+        """What the manifest says of duplicates."""
+        return count_all(self.work, [report["contents"] for report in self.shards.values()])
+
+    @property
+    def rejected_in_statistics(self) -> int:
+        """How many rejected rows the statistics were made with: those of the train split whose shard rejected them."""
+        train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
+        return sum(train) if self.work.sees_rows() else 0
+
+    def published_rejects(self) -> Iterator[Report]:
+        """The rejects as the published JSONL holds them."""
+        found = map(self._places().published, self.rejects)
+        return with_payloads(self.plan, self.work.files, found) if self.plan.spec.rejects.payload else found
+
+    def first_reject(self) -> str:
+        """Where the first reject lies, and what is wrong."""
+        return self._places().told(self.rejects[0])
+
+    def _places(self) -> RejectPlaces:
+        return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
+
+
+def published_path(path: str) -> str:
+    """A source's path as a version may hold it: a URL without password or query, of a local path the last part alone.
+
+    Nothing that is published names a place on the machine that built it.
+    """
+    return public_url(path) if "://" in path else os.path.basename(path.rstrip("/"))
+
+
+def collect(plan: BuildPlan, work: Work) -> Results:
+    """Reads a finished job's reports and reconciles them.
+
+    Raises:
+        ReconcileError: rows were lost or counted twice.
+        TooManyRejectsError: more rows were rejected than the spec allows.
+        NothingToPublishError: the train split has no record.
+    """
+    folder = work.path("reports")
+    chunks = [_needed(folder, chunk_step(chunk.index)) for chunk in plan.chunks]
+    expected = expected_rows(chunks)
+    shards = {group: report for group in sorted(expected) if (report := read_report(folder, shard_step(group)))}
+    check_shards(chunks, shards)
+    export = os.path.join(work.path("analysis"), _needed(folder, "analysis")["export"])
+    statistics = _statistics(work, _train_rows(work, expected))
+    _add_transcoded(statistics, shards.values())
+    _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
+    results = Results(plan, work, chunks, shards, export, statistics)
+    check_sources(results.by_source())
+    RejectLimits(plan, work)()
+    if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
+        raise NothingToPublishError(_why_nothing(results))
+    return results
+
+
+def _needed(folder: str, name: str) -> Report:
+    report = read_report(folder, name)
+    if report is None:
+        raise RuntimeError(f"the job ended without its report '{name}'")
+    return report
+
+
+def _train_rows(work: Work, expected: Mapping[int, int]) -> int:
+    return sum(rows for group, rows in expected.items() if work.layout.shard_of_group(group)[0] == "train")
+
+
+def _statistics(work: Work, train_rows: int) -> dict[str, Report]:
+    statistics: dict[str, Report] = {}
+    for analysis in _needed(work.path("reports"), "analysis")["analyses"]:
+        report = _needed(work.path("reports"), analysis)
+        check_analysis(analysis, report["rows"], train_rows if work.sees_rows() else 0)
+        statistics |= report[analysis]
+    return statistics
+
+
+def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
+    """Notes with each feature how many of its pictures were transcoded, by the format that they had."""
+    total: Counter[str] = Counter()
+    for shard in shards:
+        total.update(shard["transcoded"])
+    for which, count in sorted(total.items()):
+        feature, form = which.rsplit(" ", 1)
+        statistics.setdefault(feature, {}).setdefault("transcoded", {})[form] = count
+
+
+def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
+    """Notes with each text how long those of the train split are."""
+    measured: dict[str, list[Lengths]] = {}
+    for shard in shards:
+        for feature, lengths in shard["lengths"].items():
+            measured.setdefault(feature, []).append(lengths)
+    packed = [shard["records"] for shard in shards if "packed" in shard]
+    for feature, several in measured.items():
+        rows = {"packed_rows": sum(packed)} if packed else {}
+        statistics.setdefault(feature, {})["lengths"] = add_up(several) | rows
+
+
+def _why_nothing(results: Results) -> str:
+    read = sum(report["read"] for report in results.chunks)
+    if not read:
+        return "the source holds no rows"
+    empty = sum(
+        shard["packed"]["documents"]
+        for shard in results.shards.values()
+        if shard["split"] == "train" and "packed" in shard
+    )
+    if empty:
+        return f"no row of the split 'train' became a record: its {empty} documents have no ids, and nothing to pack"
+    if not results.reasons:
+        return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
+    return (
+        f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
+        f"({reasons}). The first: {results.first_reject()}"
+    )

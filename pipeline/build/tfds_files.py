@@ -1,0 +1,68 @@
+"""The files that let TensorFlow Datasets open a version as it is: `tfds.builder_from_directory(folder)`.
+
+`dataset_info.json`, `features.json` and one `<feature>.labels.txt` a category, as `tensorflow_datasets` 4.9 reads them.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recordmill.pipeline.dataset.manifest import Split
+from recordmill.pipeline.dataset.vocabulary import UNKNOWN
+from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+
+
+def write_tfds_files(
+    folder: str,
+    name: str,
+    features: Mapping[str, tuple[Feature, Description]],
+    splits: Mapping[str, Split],
+    vocabularies: Mapping[str, list[str]],
+) -> None:
+    """Writes the files; a split without records is left out, because TensorFlow Datasets refuses one."""
+    into = Path(folder)
+    _write_json(into / "dataset_info.json", _dataset_info(name, splits))
+    _write_json(into / "features.json", _features(_parts(features)))
+    for feature, (options, description) in features.items():
+        if "classLabel" in options.tfds(description):
+            names = [UNKNOWN] * description["first_id"] + vocabularies[feature]
+            (into / f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+
+
+def _dataset_info(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "version": "1.0.0",
+        "splits": [
+            {
+                "name": split,
+                "shardLengths": [str(shard.records) for shard in content.shards],
+                "numBytes": str(content.bytes),
+                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+            }
+            for split, content in splits.items()
+            if content.records
+        ],
+        "fileFormat": "tfrecord",
+    }
+
+
+def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
+        "featuresDict": {"features": {**features, "key": tfds_scalar("string")}},
+    }
+
+
+def _parts(features: Mapping[str, tuple[Feature, Description]]) -> dict[str, dict[str, Any]]:
+    """Every part of every feature, by its name in a record."""
+    parts = {}
+    for name, (feature, description) in features.items():
+        parts[name] = feature.tfds(description)
+        parts |= {f"{name}_{part}": feature.tfds_part(part, description) for part in feature.parts()}
+    return parts
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The work of one worker: reading chunks, building shards. No Beam."""

@@ -1,0 +1,73 @@
+"""Rows packed by shard: what crosses the shuffle is one small element for each (chunk, shard).
+
+On the local runner the packed batches lie in a scratch file and only its name and the batch's number are shuffled: the
+runner keeps in memory several times the bytes of whatever it shuffles. On any other runner, whose shuffle spills to
+disk, the batch itself is.
+"""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.dataset.atomic_files import attempt_name
+
+OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One batch of rows: inline (`data`), or in a scratch file."""
+
+    data: bytes | None = None
+    file: str | None = None
+    batch: int = 0
+
+
+def cut(rows: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cuts keyed rows by `@group`: one batch for each group that has rows, in the order of the groups."""
+    groups = rows["@group"].to_numpy()
+    order = np.argsort(groups, kind="stable")
+    ordered = rows.take(order).combine_chunks()
+    bounds = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
+    for start, end in itertools.pairwise(bounds.tolist()):
+        (batch,) = ordered.slice(start, end - start).to_batches()
+        yield int(groups[order[start]]), batch
+
+
+def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
+    """Packs keyed rows by group: into a new file in the folder `scratch`, or inline where there is none."""
+    if not rows.num_rows:
+        return
+    if scratch is None:
+        yield from ((group, Packed(data=_to_bytes(batch))) for group, batch in cut(rows))
+        return
+    path = os.path.join(scratch, f"{attempt_name('rows')}.arrow")
+    groups = []
+    with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, rows.schema, options=OPTIONS) as writer:
+        for group, batch in cut(rows):
+            writer.write_batch(batch)
+            groups.append(group)
+    yield from ((group, Packed(file=path, batch=place)) for place, group in enumerate(groups))
+
+
+def unpack(packed: Iterable[Packed]) -> pa.Table:
+    """Reads batches back, in any order, as one table; there must be at least one."""
+    return pa.concat_tables([pa.Table.from_batches([_read(one)]) for one in packed])
+
+
+def _to_bytes(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=OPTIONS) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def _read(packed: Packed) -> pa.RecordBatch:
+    if packed.data is not None:
+        return pa.ipc.open_stream(packed.data).read_next_batch()
+    with pa.OSFile(packed.file) as file:  # not mapped: the pages of all scratch files would stay in memory
+        return pa.ipc.open_file(file).get_batch(packed.batch)

@@ -1,0 +1,282 @@
+"""The command line: `recordmill build` and the others. Answers `--help` without loading Beam or TensorFlow.
+
+Alone among the modules it imports inside functions: what a command needs is loaded when that command runs.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from recordmill.pipeline.cli.safe_tracebacks import frames_of, told_of
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.terminal_text import printable, say
+from recordmill.pipeline.version import VERSION
+
+DatasetFolder = Annotated[
+    str, typer.Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)
+]
+VersionName = Annotated[
+    str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
+]
+
+app = typer.Typer(
+    name="recordmill",
+    help="Raw data in; a versioned, training-ready TFRecord dataset out.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
+Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
+Runner = Annotated[
+    str, typer.Option(help="'local', or one of Beam's runners, such as PortableRunner; its options come after --.")
+]
+Processes = Annotated[
+    int, typer.Option(min=1, help="Worker processes of the local runner; one uses every core by threads.")
+]
+WorkFolder = Annotated[
+    str | None,
+    typer.Option(help="The local folder that builds for an output at a URL work in; by default in your cache."),
+]
+Isolated = Annotated[
+    bool,
+    typer.Option(
+        "--isolated", help="For untrusted pictures: decode each first in a process that may crash. Costs about twice."
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+def main() -> None:
+    """Runs the command line; a user's mistake is one line on standard error and a non-zero exit."""
+    try:
+        status = app(standalone_mode=False)
+    except TyperException as error:
+        if error.format_message():  # none where the help was printed because there were no arguments
+            fail(error.format_message(), 2)
+        sys.exit(2)
+    except UserError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
+    except Exception as error:
+        fail(f"failed unexpectedly: {told_of(error)}\n{frames_of(error)}")
+    sys.exit(status or 0)
+
+
+def fail(message: str, status: int = 1) -> None:
+    """Says what went wrong, a line each, and ends the process."""
+    say(message.rstrip("\n") or "failed", sys.stderr)
+    sys.exit(status)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"recordmill {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Raw data in; a versioned, training-ready TFRecord dataset out."""
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def init(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="The dataset's name; by default of the path.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
+    ] = None,
+) -> None:
+    """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
+    from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+    from recordmill.pipeline.init.starter import starter, write_new
+
+    if context.args:
+        from recordmill.pipeline.build.beam.runners import make_runner
+
+        use_options(make_runner("local", 1, context.args)[1])
+    if output is None:
+        found = starter(path, BeamFiles(), name)
+        print(printable(found) if sys.stdout.isatty() else found, end="")
+    else:
+        write_new(output, lambda: starter(path, BeamFiles(), name, str(output.parent)))
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def build(
+    context: typer.Context,
+    spec: SpecFile,
+    output: Output,
+    runner: Runner = "local",
+    processes: Processes = 1,
+    work: WorkFolder = None,
+    isolated: Isolated = False,
+    quiet: Quiet = False,
+) -> None:
+    """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
+    from recordmill.pipeline.cli.session import BuildSession
+    from recordmill.pipeline.spec.model import load_spec
+
+    parsed = load_spec(str(spec))
+    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args), work, isolated=isolated)
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def retry(
+    context: typer.Context,
+    spec: SpecFile,
+    output: Output,
+    runner: Runner = "local",
+    processes: Processes = 1,
+    work: WorkFolder = None,
+    isolated: Isolated = False,
+    quiet: Quiet = False,
+) -> None:
+    """Build again if rows that the live version rejected are good now; takes what `build` takes."""
+    from recordmill.pipeline.cli.session import BuildSession
+    from recordmill.pipeline.spec.model import load_spec
+
+    parsed = load_spec(str(spec))
+    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args), work, isolated=isolated, retry=True)
+
+
+@app.command()
+def show(
+    folder: Annotated[
+        str, typer.Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)
+    ],
+    version: Annotated[
+        str | None, typer.Option(help="A version other than the live one: its name, its number, or a part of it.")
+    ] = None,
+) -> None:
+    """Show a dataset: its versions, splits, features, statistics and rejects."""
+    from recordmill.pipeline.cli.show import print_dataset
+    from recordmill.pipeline.versions.listing import find, list_versions
+    from recordmill.pipeline.versions.stores.open_store import open_location
+
+    place = open_location(folder)
+    if (place / MANIFEST_FILE).is_file():
+        if version is not None:
+            raise DatasetError(f"{folder} is a version already: leave out --version, or name the dataset's folder")
+        print_dataset(read_manifest(place), place, versions=[])
+        return
+    live = read_latest(place).version
+    chosen = version_folder(place, find(folder, version).version if version else live)
+    print_dataset(read_manifest(chosen), chosen, list_versions(folder))
+
+
+@app.command()
+def versions(dataset: DatasetFolder) -> None:
+    """List the versions of a dataset: which is live, pinned, held, and since when others are not live any more."""
+    from recordmill.pipeline.cli.versions_table import print_versions
+    from recordmill.pipeline.versions.listing import list_versions
+
+    print_versions(dataset, list_versions(dataset))
+
+
+@app.command()
+def rollback(
+    dataset: DatasetFolder,
+    version: Annotated[
+        str | None, typer.Argument(help="By default the one published before the live one.", show_default=False)
+    ] = None,
+) -> None:
+    """Make an earlier version live again: `recordmill rollback DIR [VERSION]`."""
+    from recordmill.pipeline.cli.versions_table import print_rollback
+    from recordmill.pipeline.versions.listing import rollback as roll_back
+
+    print_rollback(dataset, *roll_back(dataset, version))
+
+
+@app.command()
+def pin(dataset: DatasetFolder, version: VersionName) -> None:
+    """Keep a version from being pruned."""
+    from recordmill.pipeline.cli.versions_table import print_line
+    from recordmill.pipeline.versions.listing import pin as pin_version
+
+    print_line(f"{pin_version(dataset, version).version} is pinned: `recordmill prune` keeps it")
+
+
+@app.command()
+def unpin(dataset: DatasetFolder, version: VersionName) -> None:
+    """Let a version be pruned again."""
+    from recordmill.pipeline.cli.versions_table import print_line
+    from recordmill.pipeline.versions.listing import unpin as unpin_version
+
+    print_line(f"{unpin_version(dataset, version).version} is not pinned")
+
+
+@app.command()
+def prune(
+    dataset: DatasetFolder,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="How many of the newest versions stay.", show_default="all")
+    ] = None,
+    grace: Annotated[
+        str, typer.Option(help="How long a version stays that is not live any more: 30m, 12h, 1d, 0.")
+    ] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and remove nothing.")] = False,
+    work: WorkFolder = None,
+) -> None:
+    """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
+    from recordmill.pipeline.cli.versions_table import print_pruned, print_wait
+    from recordmill.pipeline.versions.prune import prune as prune_output
+    from recordmill.pipeline.versions.prune import seconds_of
+
+    seconds = seconds_of(grace)
+    done = prune_output(dataset, keep, seconds, dry_run=dry_run, work=work, on_wait=print_wait)
+    print_pruned(done, dry_run=dry_run)
+
+
+@app.command()
+def verify(
+    folder: Annotated[str, typer.Argument(help="The dataset's folder or URL, or a version's.", show_default=False)],
+    version: Annotated[str | None, typer.Option(help="A version other than the live one.")] = None,
+    spec: Annotated[Path | None, typer.Option(help="dataset.yaml: raw rows are served and compared, too.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Make damaged shards (by --spec) and indexes anew.")] = False,
+    sample: Annotated[int, typer.Option(min=0, help="How many raw rows are compared.")] = 64,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes and digests alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> int:
+    """Check a published version, file by file and record by record: `recordmill verify DIR`."""
+    from recordmill.pipeline.cli.quiet import quiet
+    from recordmill.pipeline.redaction import redacted
+    from recordmill.pipeline.spec.model import load_spec
+    from recordmill.pipeline.verify.verify import NO_PARITY
+    from recordmill.pipeline.verify.verify import verify as check
+
+    if "://" in folder and (repair or spec is not None):
+        raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
+    parsed = None if spec is None else load_spec(str(spec))
+    report = check(folder, version, quick=quick)
+    if repair or parsed is not None:
+        with quiet():  # Beam and TensorFlow, while they load too
+            from recordmill.pipeline.verify.with_sources import with_sources
+
+            report = with_sources(report, parsed, rows=sample, mend=repair)
+    if spec is None:
+        report.found.unchecked.append(NO_PARITY)
+    print(json.dumps(report.to_json(), indent=2) if as_json else printable(redacted("\n".join(report.lines()))))
+    return 0 if report.is_whole else 1
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of dataset.yaml, for editors."""
+    from recordmill.pipeline.spec.model import Spec
+
+    print(json.dumps(Spec.model_json_schema(), indent=2))

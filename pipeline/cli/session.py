@@ -1,0 +1,208 @@
+"""A build at the command line: the screen, the noise, the signals and the words for what went wrong.
+
+What TensorFlow, absl and Beam print goes to a file without a name. Where something unexpected happened a log is left of
+where it did: the frames and the exceptions' types (`cli.safe_tracebacks`), since what they say may hold values of rows.
+"""
+
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import psutil
+
+from recordmill.pipeline.build.watchdog import LOOK_SECONDS, Watch
+from recordmill.pipeline.cli.display import Display, print_published
+from recordmill.pipeline.cli.safe_tracebacks import frames_of, told_of, without_values
+from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.terminal_text import say
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.context.build_context import Work
+    from recordmill.pipeline.build.driver import RunOptions
+    from recordmill.pipeline.build.plan import BuildPlan
+
+TENSORFLOW = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TF_NUM_INTRAOP_THREADS": "1",  # our own threads use the cores: pictures cost 8 % less CPU than with TensorFlow's
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest picture
+}
+BEAMS_WORD = re.compile(r" \[while running '.*'\]$")
+WORKERS_WORD = re.compile(r"^pipeline\.[\w.]*Error: (.*)")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command begins anew"
+NOISE_BYTES = 16 << 20  # 16 MiB: the last of what was printed, which is looked through for tracebacks
+
+
+class BuildSession:
+    """Owns standard output and error while a build runs, and ends the process on Ctrl-C.
+
+    A build may be killed at any moment without harm, so an interrupt does just that: the worker processes first.
+    """
+
+    def __init__(self, output: str, quiet: bool) -> None:
+        self._output = output
+        self._started = time.monotonic()
+        self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+        self._console = Screen(file=self._screen, quiet=quiet)
+        self._display = Display(self._console)
+        self._watch = Watch(lambda error: self._end(1, str(error), *(self._kept() or [NOTHING_KEPT])))
+        self._publishing = False
+        self._ending = threading.Lock()
+        self._noise = self._divert_noise()
+        for number in SIGNALS:
+            signal.signal(number, self._interrupt)
+
+    def _divert_noise(self) -> int:
+        for name, value in TENSORFLOW.items():
+            os.environ.setdefault(name, value)  # worker processes inherit them
+        sys.stdout.flush()
+        descriptor, name = tempfile.mkstemp(prefix="recordmill-")
+        os.remove(name)  # what frameworks print may hold values of rows and secrets
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        return descriptor
+
+    def run(
+        self,
+        spec: Spec,
+        runner: str,
+        processes: int,
+        beam_options: tuple[str, ...],
+        work: str | None = None,
+        retry: bool = False,
+        isolated: bool = False,
+    ) -> NoReturn:
+        """Builds, shows how far it is, says what was published, and ends the process.
+
+        With `retry` it builds only if rows that the live version rejected are good now.
+
+        The process is ended at once: the frameworks' own threads and atexit hooks take seconds, and have nothing to
+        save.
+        """
+        with self._watch:
+            try:
+                with self._display:
+                    # Beam and TensorFlow: the display is up before they load
+                    from recordmill.pipeline.build.driver import Listener, RunOptions, build
+
+                    options = RunOptions(runner, processes, beam_options, work=work, again=retry, isolated=isolated)
+                    if retry:
+                        self._look_again(spec, options)
+                    listener = Listener(self._begin, self._display.note, self._publish)
+                    published = build(spec, self._output, options, listener)
+            except UserError as error:
+                self._end(1, str(error), *self._kept())
+            except Exception as error:
+                self._fail(error)
+            print_published(self._console, published.folder, published.manifest, published.is_new, self._seconds())
+            self._end(0)
+
+    def _look_again(self, spec: Spec, options: "RunOptions") -> None:
+        from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+        from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
+        from recordmill.pipeline.build.retry import NothingMendedError, look_again
+
+        use_options(make_runner(options.runner, options.processes, options.beam_options)[1])
+        found = look_again(spec, self._output, BeamFiles(), worker_threads(True, 1), options.isolated)
+        if not found.rejects:
+            self._end(0, f"{found.version} has no rejects: there is nothing to retry")
+        told = "\n".join(found.lines())
+        if not found.is_worth_a_build:
+            raise NothingMendedError(f"{told}\nnothing is mended, so nothing is built")
+        self._display.note(told)
+
+    def _begin(self, plan: "BuildPlan", work: "Work") -> None:
+        from recordmill.pipeline.build.reject_limits import RejectLimits
+
+        self._display.start(plan, work.folder)
+        self._watch.add(RejectLimits(plan, work))
+
+    def _publish(self) -> None:
+        self._publishing = True
+
+    def _kept(self) -> list[str]:
+        """What becomes of a build that has begun and failed."""
+        if self._display.folder is None or not self._display.folder.exists():
+            return []
+        return [
+            "nothing was published; the finished work is kept, and the same command goes on where it stopped "
+            f"(`recordmill prune {self._output}` removes it)"
+        ]
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def _fail(self, error: Exception) -> NoReturn:
+        cause = find_cause(error)
+        told = WORKERS_WORD.search(str(error).strip().splitlines()[-1]) if str(error).strip() else None
+        if isinstance(cause, UserError):
+            self._end(1, BEAMS_WORD.sub("", str(cause)), *self._kept())
+        if told:  # of another process only the words come
+            self._end(1, BEAMS_WORD.sub("", told[1]), *self._kept())
+        time.sleep(2 * LOOK_SECONDS)  # where a worker died, the watch knows better
+        what = told_of(error)
+        if isinstance(cause, OSError) and cause.errno:
+            what = f"{os.strerror(cause.errno)}: {cause.filename or self._output}"
+        if isinstance(cause, MemoryError):
+            what = "memory ran out: use a larger machine, or fewer --processes"
+        kept = self._kept() or ["nothing was published"]
+        self._end(1, f"the build failed: {what}", *kept, *self._write_log(error))
+
+    def _write_log(self, error: Exception) -> list[str]:
+        """Leaves a file that says where it failed, without a value, for nobody but the user; says which."""
+        noise = os.pread(self._noise, NOISE_BYTES, max(0, os.fstat(self._noise).st_size - NOISE_BYTES))
+        try:
+            descriptor, log = tempfile.mkstemp(prefix="recordmill-", suffix=".log")  # its mode is 0600
+            with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(without_values(noise.decode(errors="replace")) + frames_of(error))
+        except OSError:  # a full disk
+            return []
+        return [f"the log is {log}"]
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
+        stays = "nothing was published, and what was live stays live"
+        if self._publishing:
+            stays = "what was live stays live, or the new version is"
+        kept = f"go on: the finished work is kept (`recordmill prune {self._output}` removes it)"
+        self._end(128 + number, f"stopped: {stays}. Run the same command to {kept if self._kept() else 'build again'}")
+
+    def _end(self, status: int, *lines: str) -> NoReturn:
+        if threading.current_thread() is threading.main_thread():
+            ignore_signals()  # an end is told once
+        self._ending.acquire()  # the watch may be at it too, which ends the process
+        self._display.stop()
+        kill_children()
+        for message in lines:
+            say(message, self._screen)
+        self._screen.flush()
+        os._exit(status)
+
+
+def ignore_signals() -> None:
+    """Lets what takes a moment come to its end."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def find_cause(error: BaseException) -> BaseException:
+    """The first error of a chain: what Beam wraps."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def kill_children() -> None:
+    """Ends all processes that this one started."""
+    for child in psutil.Process().children(recursive=True):
+        try:
+            child.kill()
+        except psutil.NoSuchProcess:
+            continue

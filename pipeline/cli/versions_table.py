@@ -1,0 +1,84 @@
+"""`recordmill versions`, `rollback` and `prune`: what a person is told of versions."""
+
+from collections.abc import Iterable
+
+from rich.table import Table
+
+from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.versions.leases import Holder
+from recordmill.pipeline.versions.listing import Version
+from recordmill.pipeline.versions.prune import Pruned
+
+WIDTH = 1000
+
+
+def print_versions(output: str, versions: list[Version]) -> None:
+    """Prints the versions of an output."""
+    if not versions:
+        print_line(f"nothing has been published in {output} yet")
+    else:
+        print_table(versions)
+
+
+def print_table(versions: Iterable[Version]) -> None:
+    """Prints a line for each version, however narrow the terminal is."""
+    Screen(width=WIDTH).print(_table(versions))
+
+
+def print_rollback(output: str, now: Manifest, before: str | None) -> None:
+    """Says what a rollback did."""
+    if before == now.version:
+        print_line(f"{now.version} is live already")
+        return
+    back = f"; {before} was, and stays: `recordmill rollback {output} {before}` takes this back" if before else ""
+    print_line(f"{now.version} is live now{back}")
+
+
+def print_pruned(done: Pruned, *, dry_run: bool) -> None:
+    """Says what was removed, or would be, and why other old versions stay."""
+    for version, reason in done.kept.items():
+        print_line(f"kept {version}: {reason}")
+    for name, size in done.removed.items():
+        print_line(f"{'would remove' if dry_run else 'removed'} {name}, {size:,} bytes")
+    total = f"{sum(done.removed.values()):,} bytes"
+    print_line(f"would free {total}: nothing was removed (--dry-run)" if dry_run else f"freed {total}")
+
+
+def print_wait(holder: Holder) -> None:
+    """Says whose next beat is waited for."""
+    print_line(f"waiting for a sign of life of {holder}, at most a minute")
+
+
+def print_line(line: str) -> None:
+    """Prints a line, of any length."""
+    Screen(soft_wrap=True).print(line)
+
+
+def _table(versions: Iterable[Version]) -> Table:
+    table = Table("#", "version", "", "built at", "records", "bytes", "retired", box=None, header_style="bold")
+    for column in ("#", "records", "bytes"):
+        next(one for one in table.columns if one.header == column).justify = "right"
+    for version in versions:
+        manifest = version.manifest
+        table.add_row(
+            str(manifest.sequence or "-"),
+            manifest.version,
+            ", ".join(_marks(version)),
+            str(manifest.provenance.get("built_at", "")),
+            f"{sum(split.records for split in manifest.splits.values()):,}",
+            f"{sum(split.bytes for split in manifest.splits.values()):,}",
+            version.retired or "",
+        )
+    return table
+
+
+def _marks(version: Version) -> Iterable[str]:
+    if version.is_live:
+        yield "live"
+    if version.is_pinned:
+        yield "pinned"
+    if version.held_by:
+        yield f"held by {version.held_by[0]}"
+    if len(version.held_by) > 1:
+        yield f"and {len(version.held_by) - 1} more"

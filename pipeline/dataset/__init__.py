@@ -1,0 +1,1 @@
+"""The format on disk: manifest, shards, names, placement. NumPy at most."""

@@ -1,0 +1,75 @@
+"""Where a record goes: its split and its shard, by its key's hash alone.
+
+The shards of all splits are numbered through: a group is one shard of one split.
+"""
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.key_hash import digest, split_bounds
+
+Hashes = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The splits of a dataset with their shares and their numbers of shards (powers of two)."""
+
+    weights: Mapping[str, float]
+    shards: Mapping[str, int]
+
+    @cached_property
+    def splits(self) -> list[str]:
+        """The names of the splits, in order."""
+        return list(self.weights)
+
+    @cached_property
+    def first_group(self) -> npt.NDArray[np.int64]:
+        """The first group of each split and, last, the number of groups."""
+        return np.cumsum([0, *(self.shards[split] for split in self.splits)])
+
+    @property
+    def groups(self) -> int:
+        """The number of shards of all splits."""
+        return int(self.first_group[-1])
+
+    def split_of(self, split_hashes: Hashes) -> npt.NDArray[np.int64]:
+        """The places of the keys' splits in `splits`."""
+        bounds = np.array([bound for bound in split_bounds(self.weights) if bound < 1 << 64], np.uint64)
+        return np.searchsorted(bounds, split_hashes, side="right").astype(np.int64)
+
+    def group_of(self, splits: npt.NDArray[np.int64], positions: Hashes) -> npt.NDArray[np.int64]:
+        """The groups of records, given the places of their splits and their position hashes.
+
+        As `pipeline.dataset.key_hash.shard_of`: the shards are ranges of the position hash.
+        """
+        bits = np.array([self.shards[split].bit_length() - 1 for split in self.splits], np.uint64)[splits]
+        halved = positions >> np.uint64(1)  # a shift by all 64 bits is undefined
+        return self.first_group[splits] + (halved >> (np.uint64(63) - bits)).astype(np.int64)
+
+    def shard_of_group(self, group: int) -> tuple[str, int]:
+        """The split and the number of the shard in it."""
+        split = int(np.searchsorted(self.first_group, group, side="right")) - 1
+        return self.splits[split], group - int(self.first_group[split])
+
+
+def strata_of(
+    split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
+) -> npt.NDArray[np.int64]:
+    """The places of the keys' splits where each class has bounds of its own (`pipeline.build.worker.stratify`).
+
+    A class without is that of rows that are rejected, whose split does not matter.
+    """
+    pairs = zip(classes, split_hashes.tolist(), strict=True)
+    return np.array([bisect_right(bounds.get(name, ()), hash_) for name, hash_ in pairs], np.int64)
+
+
+def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:
+    """The split, position and sample hashes of keys, each uint64 of shape [keys]."""
+    numbers = np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64).reshape(-1, 3)
+    return numbers[:, 0], numbers[:, 1], numbers[:, 2]

@@ -1,0 +1,319 @@
+"""The manifest: `dataset.json` of a version, and `LATEST`, the pointer to the version that is live. Format 1.
+
+A version is its manifest: readers open the files that it lists and no other, and a folder without one is no version.
+All paths in it are relative to the version's folder, so that a copied folder is the same dataset.
+
+>>> manifest = read_manifest(version_folder("out/emoji", read_latest("out/emoji").version))  # doctest: +SKIP
+>>> manifest.splits["train"].records  # doctest: +SKIP
+8000
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+from recordmill.pipeline.dataset.safe_paths import Location as Location
+from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
+from recordmill.pipeline.errors import DatasetError as DatasetError
+
+FORMAT = 1
+MANIFEST_FILE = "dataset.json"
+LATEST_FILE = "LATEST"
+VERSIONS_FOLDER = "versions"
+MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names the versions, of which a folder may keep some ten thousand
+MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: of 100,000 shards, and as JSON at most 2 GB of memory
+
+Json = dict[str, Any]
+_Read = TypeVar("_Read")
+_JSON_NAMES = {str: "a string", int: "a whole number", list: "a list", dict: "an object"}
+
+_Folder = TypeVar("_Folder", bound=Location)
+
+
+class NewerFormatError(DatasetError):
+    """The manifest is of a format that this version does not know."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One TFRecord file of a split, and its index: little-endian uint64, each record's offset and the file's size."""
+
+    file: str
+    bytes: int
+    records: int
+    sha256: str
+    index: str
+
+    @classmethod
+    def from_json(cls, shard: Any) -> "Shard":
+        """Reads what `dataclasses.asdict` wrote."""
+        return cls(
+            file=check_inner(_take(shard, "file", str)),
+            bytes=_take(shard, "bytes", int),
+            records=_take(shard, "records", int),
+            sha256=_take(shard, "sha256", str),
+            index=check_inner(_take(shard, "index", str)),
+        )
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shards of a split in the order of its records, and how often each label id occurs (None without a label)."""
+
+    shards: tuple[Shard, ...]
+    label_counts: tuple[int, ...] | None = None
+    documents: int | None = None
+    """How many rows of the source the records hold, where several share one (a text's `pack`)."""
+
+    @property
+    def records(self) -> int:
+        """The number of records of all shards."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all shards."""
+        return sum(shard.bytes for shard in self.shards)
+
+    def to_json(self) -> Json:
+        """Gives the split as JSON, with its sums."""
+        return {
+            "records": self.records,
+            "bytes": self.bytes,
+            "shards": [asdict(shard) for shard in self.shards],
+            "label_counts": None if self.label_counts is None else list(self.label_counts),
+            **({} if self.documents is None else {"documents": self.documents}),
+        }
+
+    @classmethod
+    def from_json(cls, split: Any) -> "Split":
+        """Reads what `to_json` gave."""
+        counts = _take(split, "label_counts", list, default=None)
+        read = cls(
+            tuple(Shard.from_json(shard) for shard in _take(split, "shards", list)),
+            None if counts is None else tuple(counts),
+            _take(split, "documents", int, default=None),
+        )
+        if read.records != _take(split, "records", int):
+            raise DatasetError(f"the shards of a split hold {read.records} records, not {split['records']}")
+        return read
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All that there is to know about a version; what the reader needs stands first, with no default."""
+
+    name: str
+    version: str
+    build_key: str
+    label: str | None
+    """The feature that is the target of training."""
+    features: Mapping[str, Json]
+    """What `describe` of each feature's kind gives, in the order of the spec."""
+    splits: Mapping[str, Split]
+    statistics: Json = field(default_factory=dict)
+    """What the analysis found, by feature."""
+    rows: Json = field(default_factory=dict)
+    """Rows read, written, rejected and left out as duplicates, of all sources."""
+    sources: tuple[Json, ...] = ()
+    rejects: Json = field(default_factory=dict)
+    spec: Json = field(default_factory=dict)
+    provenance: Json = field(default_factory=dict)
+    sequence: int = 0
+    """The number of the version in the order of publishing, from 1; 0 where an earlier Recordmill published it."""
+    files: Mapping[str, Json] = field(default_factory=dict)
+    """`bytes` and `sha256` of every file but the shards and this one, by path; none in an earlier Recordmill's."""
+    duplicates: Json = field(default_factory=dict)
+    """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
+
+    def to_text(self) -> str:
+        """Gives `dataset.json`: the same text for the same manifest, ending in a newline.
+
+        Raises:
+            ValueError: a number is NaN or infinite, which JSON cannot hold.
+        """
+        splits = {name: split.to_json() for name, split in self.splits.items()}
+        return _to_text({"format": FORMAT, **self.__dict__, "splits": splits})
+
+    @classmethod
+    def from_json(cls, manifest: Any) -> "Manifest":
+        """Reads a parsed `dataset.json`; keys that are not known here are left out.
+
+        Raises:
+            DatasetError: the format is newer, or something is missing or of a wrong type.
+        """
+        _check_format(_take(manifest, "format", int))
+        splits = _take(manifest, "splits", dict)
+        read = cls(
+            name=_take(manifest, "name", str),
+            version=_take(manifest, "version", str),
+            build_key=_take(manifest, "build_key", str),
+            label=_take(manifest, "label", str, default=None),
+            features=_take(manifest, "features", dict),
+            splits={name: Split.from_json(split) for name, split in splits.items()},
+            statistics=_take(manifest, "statistics", dict, default={}),
+            rows=_take(manifest, "rows", dict, default={}),
+            sources=tuple(_take(manifest, "sources", list, default=[])),
+            rejects=_take(manifest, "rejects", dict, default={}),
+            spec=_take(manifest, "spec", dict, default={}),
+            provenance=_take(manifest, "provenance", dict, default={}),
+            sequence=_take(manifest, "sequence", int, default=0),
+            files=_take(manifest, "files", dict, default={}),
+            duplicates=_take(manifest, "duplicates", dict, default={}),
+        )
+        _check_features(read)
+        _check_files(read)
+        return read
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The content of `LATEST`: the live version, and what else is known of versions. It is replaced as one."""
+
+    version: str
+    sequence: int
+    """The largest number that was given: each publishing and each move of the pointer takes the next."""
+    retired: Mapping[str, str] = field(default_factory=dict)
+    """When each version stopped being live, in UTC, by the clock of who moved the pointer."""
+    pinned: tuple[str, ...] = ()
+    """Versions that are not pruned."""
+    removing: tuple[str, ...] = ()
+    """Versions that are being deleted: nobody may make them live any more."""
+
+    def to_text(self) -> str:
+        """Gives the pointer as it is written: what is empty is left out."""
+        extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing")}
+        return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
+
+    @classmethod
+    def from_json(cls, latest: Any) -> "Latest":
+        """Reads a parsed `LATEST`."""
+        return cls(
+            _take(latest, "version", str),
+            _take(latest, "sequence", int),
+            _take(latest, "retired", dict, default={}),
+            _versions(latest, "pinned"),
+            _versions(latest, "removing"),
+        )
+
+
+def _versions(latest: Any, name: str) -> tuple[str, ...]:
+    found = _take(latest, name, list, default=[])
+    for version in found:
+        if not isinstance(version, str) or "/" in version or not _is_inner(version):
+            raise DatasetError(f"'{name}' should hold names of versions, got {version!r:.80}")
+    return tuple(found)
+
+
+@overload
+def version_folder(output: str, version: str) -> Path: ...
+@overload
+def version_folder(output: _Folder, version: str) -> _Folder: ...
+def version_folder(output: str | Location, version: str) -> Location:
+    """Gives the folder of a version, whether it is there or not.
+
+    Raises:
+        DatasetError: `version` is no name of a folder.
+    """
+    if "/" in version or not _is_inner(version):
+        raise DatasetError(f"{version!r:.100} is no version: a version is named like 20261120T120000Z-4f1c9a2e")
+    return _location(output) / VERSIONS_FOLDER / version
+
+
+def _is_inner(path: str) -> bool:
+    try:
+        return bool(check_inner(path))
+    except DatasetError:
+        return False
+
+
+def read_latest(output: str | Location) -> Latest:
+    """Reads which version of a dataset is live.
+
+    Raises:
+        DatasetError: the folder is not there, nothing has been published in it, or the pointer is broken.
+    """
+    path = _location(output) / LATEST_FILE
+    if not path.is_file():
+        if not _location(output).is_dir():
+            raise DatasetError(f"there is no folder {output}")
+        raise DatasetError(
+            f"nothing has been published in {output} yet: run `recordmill build dataset.yaml --output {output}`"
+        )
+    return _read(_location(output), LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
+
+
+def read_manifest(folder: str | Location) -> Manifest:
+    """Reads the manifest of a version's folder.
+
+    Raises:
+        DatasetError: it is not there, it is broken, or a newer Recordmill wrote it.
+    """
+    path = _location(folder) / MANIFEST_FILE
+    if not path.is_file():
+        raise DatasetError(f"{folder} is no published version: it holds no {MANIFEST_FILE}")
+    return _read(_location(folder), MANIFEST_FILE, MOST_MANIFEST_BYTES, Manifest.from_json)
+
+
+def _location(path: str | Location) -> Location:
+    return Path(path) if isinstance(path, str) else path
+
+
+def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Read]) -> _Read:
+    path = folder / name
+    try:
+        content = read_inner(folder, name, most)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return from_json(json.loads(content))
+    except NewerFormatError as error:
+        raise NewerFormatError(f"{path} {error}") from None
+    except (ValueError, RecursionError) as error:  # a DatasetError, no JSON, no UTF-8, JSON nested without end
+        raise DatasetError(f"{path} is broken ({error}): restore it from a copy, or build again") from error
+
+
+def _to_text(value: Json) -> str:
+    # Keys keep their order, which is the spec's and is read by people. ASCII, because a name from a file system may
+    # hold half a surrogate pair, which UTF-8 cannot.
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
+    """Gives a key of a JSON object; with a default, the key may be absent or null."""
+    if not isinstance(value, dict):
+        raise DatasetError(f"where '{name}' should be a key there is {value!r:.80}")
+    found = value.get(name)
+    if found is None and default is not ...:
+        return default
+    if not isinstance(found, kind):
+        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {found!r:.80}")
+    return found
+
+
+def _check_format(found: int) -> None:
+    if found > FORMAT:
+        raise NewerFormatError(
+            f"was written by a newer Recordmill (format {found}, this one knows {FORMAT}): upgrade, or build again"
+        )
+
+
+def _check_features(manifest: Manifest) -> None:
+    if manifest.label is not None and manifest.label not in manifest.features:
+        raise DatasetError(f"the label '{manifest.label}' is none of the features {', '.join(manifest.features)}")
+    for description in manifest.features.values():
+        _take(description, "kind", str)
+        if "vocabulary" in description:
+            check_inner(_take(description, "vocabulary", str))
+            _take(description, "vocabulary_size", int)
+
+
+def _check_files(manifest: Manifest) -> None:
+    for file in _take(manifest.rejects, "files", list, default=[]):
+        check_inner(_take(file, "file", str))
+    for path, entry in manifest.files.items():
+        check_inner(path)
+        _take(entry, "bytes", int)
+        _take(entry, "sha256", str)

@@ -1,0 +1,136 @@
+r"""Files that a version lists: opened only where they lie in its own folder, whatever the manifest says.
+
+A manifest may come from anywhere. A path in it is relative, of plain parts; and after every symbolic link is followed
+it still lies in the folder. The folder itself may be reached through a link. Nothing is read of what is refused.
+
+>>> check_inner("transform_fn/assets/text.vocabulary.txt")
+'transform_fn/assets/text.vocabulary.txt'
+>>> check_inner("../../etc/passwd")
+Traceback (most recent call last):
+...
+pipeline.errors.DatasetError: the path '../../etc/passwd' leaves the version's folder
+"""
+
+import errno
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.terminal_text import printable
+
+FORBIDDEN = frozenset("\\:\n\t")
+"""Of drives, schemes and lines; a build writes none of them into a file's name."""
+OF_URLS = frozenset("%?#")
+"""What is no part of a name in some stores' URLs: `%2e%2e` is a way up."""
+
+
+class Remote(Protocol):
+    """A folder or a file at a URL: what is used of `RemotePath`."""
+
+    def __truediv__(self, inner: str, /) -> "Remote": ...
+    def is_file(self) -> bool:
+        """Whether it is a file."""
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+
+    def read_bytes(self, most: int | None = None) -> bytes:
+        """Gives a file's first bytes, at most `most`. Raises: DatasetError."""
+
+
+Location: TypeAlias = Path | Remote
+"""A folder or a file, local or remote."""
+
+
+def check_inner(path: str) -> str:
+    """Refuses the path of a file that does not lie below the folder it is relative to, by its text alone.
+
+    Raises:
+        DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or what is not printed.
+    """
+    parts = path.split("/")
+    plain = not FORBIDDEN & set(path) and printable(path) == path and not path.startswith("~")
+    if not plain or any(part in ("", ".", "..") for part in parts):
+        raise DatasetError(f"the path {path!r:.200} leaves the version's folder")
+    return path
+
+
+def locate(folder: str, path: str) -> str:
+    """Gives the path of a local file or folder that a version lists, links followed; it need not be there.
+
+    Raises:
+        DatasetError: `path` leaves `folder`, or a symbolic link in it does.
+    """
+    full = os.path.join(folder, check_inner(path))
+    parts = path.split("/")
+    if not any(os.path.islink(os.path.join(folder, *parts[:depth])) for depth in range(1, len(parts) + 1)):
+        return full
+    real = os.path.realpath(full)
+    if not real.startswith(os.path.join(os.path.realpath(folder), "")):
+        raise DatasetError(f"{full} is a link that leaves the version's folder: copy there what it leads to")
+    return real
+
+
+def check_place(folder: str, path: str) -> None:
+    """Refuses a listed file that leaves its version's folder, which is local or a URL. Raises: DatasetError."""
+    if "://" not in folder:
+        locate(folder, path)
+    elif OF_URLS & set(check_inner(path)):
+        raise DatasetError(f"the path {path!r:.200} is no name of a file at {folder}")
+
+
+def open_file(path: str) -> BufferedReader:
+    """Opens a regular file for reading; a pipe is not waited for, and no byte is read of it.
+
+    Raises:
+        OSError: it is missing, cannot be read, or is a pipe, a device or a folder.
+    """
+    file = open(path, "rb", opener=_open_at_once)
+    try:
+        _check_regular(path, os.fstat(file.fileno()))
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def file_bytes(path: str) -> int:
+    """Gives how many bytes a regular file holds. Raises: OSError as `open_file`."""
+    state = os.stat(path)
+    _check_regular(path, state)
+    return state.st_size
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_regular(path: str, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.ENXIO, "it is a pipe, a device or a folder, no file", path)
+
+
+def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
+    """Reads a whole file that a version lists.
+
+    Args:
+        folder: the version's folder.
+        path: relative to it.
+        most: bytes; a larger file is refused.
+
+    Raises:
+        DatasetError: the file leaves the folder, is none, or is too large; a remote one cannot be read.
+        OSError: a local one cannot be read.
+    """
+    if isinstance(folder, Path):
+        with open_file(locate(str(folder), path)) as file:
+            data = file.read(-1 if most is None else most + 1)
+    else:
+        check_place(str(folder), path)
+        data = (folder / path).read_bytes(None if most is None else most + 1)
+    if most is not None and len(data) > most:
+        raise DatasetError(f"{folder / path} is larger than {most:,} bytes, which it never is: it is no {path}")
+    return data

@@ -1,0 +1,99 @@
+"""Ids and the words that they stand for: a feature's vocabulary, with the special entries in their places."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from recordmill.pipeline.dataset.safe_paths import Location, read_inner
+from recordmill.pipeline.errors import DatasetError
+
+UNKNOWN = "[UNK]"
+PADDING = ""
+NAMES = {"begin_id": "[BEGIN]", "end_id": "[END]"}
+MOST_SPECIAL = 2 << 20  # a spec may ask for 1,048,576 ids of unknown words; a manifest may come from anywhere
+ADVICE = "copy the version again, or build again"
+
+
+def read_vocabulary(folder: Location, description: Mapping[str, Any], feature: str = "it") -> list[str]:
+    """Gives the words of a feature by id: first the special entries that the feature has, then its file's lines.
+
+    The words of a text of bytes are `<0x00>` to `<0xFF>`. A given model's special entries are named in its file.
+
+    Raises:
+        DatasetError: there is no vocabulary, or its file is missing, is not UTF-8, or holds another number of words
+            than the manifest says.
+    """
+    if description.get("tokenizer") == "bytes":
+        return _special(description) + [f"<0x{byte:02X}>" for byte in range(256)]
+    if "vocabulary" not in description:
+        hashed = "its ids are hashes (hash_buckets)" if "hash_buckets" in description else None
+        raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description['kind']}")
+    path = folder / description["vocabulary"]
+    words = _special(description) + _lines(folder, description["vocabulary"])
+    if description.get("padding_id") == len(words):  # a given model without padding
+        words.append(PADDING)
+    expected = description["vocabulary_size"]
+    if len(words) != expected:
+        raise DatasetError(f"{path} and its special ids are {len(words)} words, expected {expected}: {ADVICE}")
+    return words
+
+
+def _special(description: Mapping[str, Any]) -> list[str]:
+    """The entries below the first id of the words' own; unknown words may share several ids."""
+    names = {description[key]: name for key, name in NAMES.items() if key in description}
+    unknown, buckets, first = description.get("unknown_id"), description.get("oov_buckets", 1), description["first_id"]
+    if max(buckets, first) > MOST_SPECIAL:
+        raise DatasetError(f"a vocabulary has no {max(buckets, first):,} special entries: {ADVICE}")
+    if unknown is not None:
+        names |= dict.fromkeys(range(unknown, unknown + buckets), UNKNOWN)
+    return [names.get(id_, PADDING) for id_ in range(first)]
+
+
+def _lines(folder: Location, file: str) -> list[str]:
+    path = folder / file
+    try:
+        text = read_inner(folder, file).decode("utf-8")
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read ({error.strerror}): {ADVICE}") from error
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path} is not UTF-8 ({error}): {ADVICE}") from error
+    # Only a newline ends a word: `splitlines` would also cut at characters such as U+0085 that a word may hold.
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> list[Any]:
+    """Replaces ids by words and leaves the padding out; lists in lists stay lists in lists.
+
+    Args:
+        vocabulary: the words by id.
+        ids: a list, an array or an eager tensor of whole numbers, of any number of dimensions but 0.
+        padding_id: the id that is left out, None for none.
+
+    Raises:
+        DatasetError: a single number, or an id that the vocabulary does not have.
+    """
+    nested = _to_list(ids)
+    if not isinstance(nested, list):
+        raise DatasetError(f"ids are a list or an array, got {ids!r:.80}: one id's word is `vocabulary(feature)[id]`")
+    return _words(vocabulary, nested, padding_id)
+
+
+def _to_list(ids: Any) -> Any:
+    """Plain lists of NumPy arrays, eager tensors and ragged tensors, without importing what makes them."""
+    for method in ("to_list", "numpy", "tolist"):
+        if hasattr(ids, method):
+            return _to_list(getattr(ids, method)())
+    return [_to_list(inner) for inner in ids] if isinstance(ids, list | tuple) else ids
+
+
+def _words(vocabulary: Sequence[str], ids: list[Any], padding_id: int | None) -> list[Any]:
+    return [
+        _words(vocabulary, inner, padding_id) if isinstance(inner, list) else _word(vocabulary, inner)
+        for inner in ids
+        if isinstance(inner, list) or inner != padding_id
+    ]
+
+
+def _word(vocabulary: Sequence[str], id_: Any) -> str:
+    if not isinstance(id_, int) or not 0 <= id_ < len(vocabulary):
+        raise DatasetError(f"there is no word of id {id_!r}: the vocabulary has the ids 0 to {len(vocabulary) - 1}")
+    return vocabulary[id_]

@@ -1,0 +1,1 @@
+"""recordmill init: looks at data and writes a dataset.yaml."""

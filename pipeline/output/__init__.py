@@ -1,1 +1,0 @@
-"""Where versions lie: stores, the pointer to the live one, leases, retention."""

@@ -1,0 +1,1 @@
+"""The batch of a step, as a function of the step."""

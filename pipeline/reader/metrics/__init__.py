@@ -1,0 +1,1 @@
+"""Seconds by stage, throughput, and advice on what limits an input."""

@@ -1,0 +1,1 @@
+"""The arguments of an input, checked, and what its batches look like."""

@@ -1,0 +1,1 @@
+"""Which record comes at which position of which epoch."""

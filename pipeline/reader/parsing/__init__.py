@@ -1,0 +1,1 @@
+"""Serialized tf.train.Examples to columns, without protobuf."""

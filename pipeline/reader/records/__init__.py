@@ -1,0 +1,1 @@
+"""Random access to the records of a version, local or remote."""

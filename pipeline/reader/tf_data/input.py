@@ -1,0 +1,125 @@
+"""An input as `tf.data`: the batches of the NumPy reader as they are, or records that TensorFlow decodes.
+
+Both are made in the same order, of the same bytes, with the same random numbers.
+"""
+
+from collections.abc import Callable, Iterator
+from copy import copy
+from importlib.util import find_spec
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.batches.split import SplitSource
+from recordmill.pipeline.reader.input import NumpyBatches, Source
+from recordmill.pipeline.reader.options.element_spec import ArraySpec
+from recordmill.pipeline.reader.options.request import pictures_of
+from recordmill.pipeline.reader.order.steps import Passes
+from recordmill.pipeline.reader.tf_data.records import SerializedSource, model_ready
+
+AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
+ENGINES = ("numpy", "tensorflow")
+FAST = ("simplejpeg", "cv2")
+
+
+Begin: TypeAlias = Callable[[Source], NumpyBatches]
+"""Begins the next iteration over a source."""
+
+
+def as_tf_data(source: Source, passes: Passes, engine: str | None, begin: Begin) -> tf.data.Dataset:
+    """Gives an input's batches; see `Input.as_tf_data`.
+
+    Raises:
+        DatasetError: there is no such engine, or it cannot do what the input asks for.
+    """
+    engine = engine or _default_engine(source)
+    if engine not in ENGINES:
+        raise DatasetError(f"engine is one of {', '.join(ENGINES)}, got {engine!r}")
+    if engine == "numpy":
+        batches = _generated(_in_one_thread(source), begin)
+    else:
+        serialized = SerializedSource(source)
+        batches = _generated(serialized, begin)
+        batches = batches.map(model_ready(serialized), num_parallel_calls=source.threads, deterministic=True)
+    if _is_whole(source):  # Keras shows its progress by the number of batches
+        count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
+        batches = batches.apply(tf.data.experimental.assert_cardinality(count))
+    return batches.prefetch(AHEAD).with_options(_untuned())
+
+
+def _untuned() -> tf.data.Options:
+    """All numbers are given; and TensorFlow's tuning thread makes those wait for seconds who drop an iterator."""
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return options
+
+
+def _in_one_thread(source: Source) -> Source:
+    """Lets TensorFlow's thread make the batches itself where one thread would: two would fight for Python's lock."""
+    if source.threads > 1 or source.workers:
+        return source
+    alone = copy(source)
+    alone.threads = 0
+    return alone
+
+
+def _default_engine(source: Source) -> str:
+    """NumPy, unless pictures would be decoded by the slower of its ways."""
+    if not isinstance(source, SplitSource) or not pictures_of(source.request.features):
+        return "numpy"
+    return "numpy" if all(find_spec(name) for name in FAST) else "tensorflow"
+
+
+def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
+    """The batches of a source; lists of different lengths are pairs of values and splits on their way."""
+
+    def iterate() -> Iterator[Any]:
+        return map(_pairs, begin(source))
+
+    flat = tf.data.Dataset.from_generator(iterate, output_signature=mapped(_tensor_spec, source.element_spec))
+    if not _has_ragged(source.element_spec):
+        return flat
+    return flat.map(lambda *batch: mapped(_tensor, source.element_spec, batch if len(batch) > 1 else batch[0]))
+
+
+def mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
+    """Applies a function to each `ArraySpec` of a structure, and what lies in the same place of other structures."""
+    if isinstance(spec, ArraySpec):
+        return function(spec, *values)
+    if isinstance(spec, dict):
+        return {name: mapped(function, spec[name], *(value[name] for value in values)) for name in spec}
+    return tuple(mapped(function, *parts) for parts in zip(spec, *values, strict=True))
+
+
+def _tensor_spec(spec: ArraySpec) -> Any:
+    kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
+    if spec.ragged:
+        return tf.TensorSpec([None, *spec.shape[2:]], kind), tf.TensorSpec([None], tf.int64)
+    return tf.TensorSpec(spec.shape, kind)
+
+
+def _tensor(spec: ArraySpec, value: Any) -> Any:
+    if not spec.ragged:
+        return value
+    return tf.RaggedTensor.from_row_splits(*value, validate=False)
+
+
+def _has_ragged(spec: Any) -> bool:
+    found: list[bool] = []
+    mapped(lambda one: found.append(one.ragged), spec)
+    return any(found)
+
+
+def _pairs(batch: Any) -> Any:
+    """`Ragged` as a plain tuple, which tf.data takes for a structure."""
+    if isinstance(batch, dict):
+        return {name: _pairs(value) for name, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(map(_pairs, batch))
+    return batch
+
+
+def _is_whole(source: Source) -> bool:
+    """Whether all iterations give as many batches: the first of a resumed input may be the rest of an epoch."""
+    return source.keeps_batches and (source.epochs is not None or source.start_step % max(1, source.of_epoch) == 0)

@@ -1,0 +1,1 @@
+"""Worker processes that make batches over shared memory."""

@@ -1,0 +1,70 @@
+"""What a raw column may be: what a source is asked to deliver, as Arrow types.
+
+A source reads each column that a feature (or the key) needs as one of these, or rejects the row.
+
+>>> Column(ColumnType.NUMBER, many=True).arrow
+ListType(list<item: double>)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+class ColumnType(StrEnum):
+    """What one value of a column is."""
+
+    TEXT = "text"
+    """A string, delivered as Arrow `string`; valid UTF-8."""
+    CATEGORY = "category"
+    """A string, an integer or a boolean, delivered as Arrow `string` (`7`, `true`); not blank, no newline."""
+    NUMBER = "number"
+    """A finite number, delivered as Arrow `float64`."""
+    INTEGER = "integer"
+    """A 64-bit signed whole number, delivered as Arrow `int64`."""
+    IMAGE = "image"
+    """A picture: where it lies, or its bytes; delivered as Arrow `binary`, a reference of `sources.image_refs`."""
+
+
+ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
+    ColumnType.TEXT: pa.string(),
+    ColumnType.CATEGORY: pa.string(),
+    ColumnType.NUMBER: pa.float64(),
+    ColumnType.INTEGER: pa.int64(),
+    ColumnType.IMAGE: pa.binary(),
+}
+
+INT64 = range(-(1 << 63), 1 << 63)
+"""What an INTEGER may be."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column that a build asks for."""
+
+    type: ColumnType
+    many: bool = False
+    """Any number of values a row, delivered as an Arrow list."""
+    optional: bool = False
+    """Whether a row may lack it: it is null then, and no reject."""
+    separator: str = ","
+    """What stands between the values of a list where the source holds it as one string."""
+    multiple: int = 1
+    """The number of values in a list is a multiple of it."""
+    length: int | None = None
+    """The number of values that a list must have."""
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type that it is delivered in."""
+        return pa.list_(ARROW_TYPES[self.type]) if self.many else ARROW_TYPES[self.type]
+
+    def __str__(self) -> str:
+        """As a message names it: `number`, `list of numbers`."""
+        return f"list of {self.type}" if self.many else str(self.type)
+
+
+Columns = Mapping[str, Column]
+"""The columns that a build asks of a source, by name."""

@@ -1,0 +1,1 @@
+"""Folders of images, with metadata or captions beside them."""

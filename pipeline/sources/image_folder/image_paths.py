@@ -1,0 +1,64 @@
+"""What comes of a picture's path, in a folder of pictures: the picture, its name, its class and its split.
+
+>>> path_column("label", Column(ColumnType.CATEGORY), ["train/cat/1.jpg", "2.jpg"], {}).to_pylist()
+['cat', None]
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.image_refs import to_file
+from recordmill.pipeline.sources.typing.arrow_values import as_lists
+from recordmill.pipeline.sources.typing.checks import Faults
+from recordmill.pipeline.sources.typing.string_cells import typed_column
+
+IMAGE, FILE_NAME, LABEL, SPLIT = "image", "file_name", "label", "split"
+OF_PATH = (IMAGE, FILE_NAME, LABEL, SPLIT)
+
+
+def path_column(
+    name: str, column: Column, paths: Sequence[str | None], faults: Faults, *, reads_split: bool = False
+) -> pa.Array:
+    """Makes one of the columns `OF_PATH`, of `column.arrow` and shape [paths]; a list has one value.
+
+    Args:
+        name: The column.
+        column: What is asked for.
+        paths: The pictures' paths, relative to the folder; None where it is not known.
+        faults: Where the faults found are added, by row.
+        reads_split: Whether the first folder is read as the split, and is no class then.
+    """
+    cells = [path and PARTS[name](path.split("/")[:-1], path, reads_split) for path in paths]
+    if column.type is ColumnType.IMAGE:
+        values = pa.array([cell and to_file(cell) for cell in cells], pa.binary())
+    else:
+        values = typed_column(name, replace(column, many=False), cells, faults)
+    return in_lists_of_one(values) if column.many else values
+
+
+def in_lists_of_one(values: pa.Array) -> pa.Array:
+    """Puts each value into a list of its own; a null is no list."""
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    return as_lists((~missing).astype(np.int64), values.drop_null(), missing)
+
+
+def reads_split(columns: Columns, others: Sequence[str] = ()) -> bool:
+    """Whether the first folder is read as the split; `others` are the columns that do not come of the path."""
+    return SPLIT in columns and SPLIT not in others
+
+
+def _label(folders: list[str], _: str, first_is_split: bool) -> str | None:
+    return folders[-1] if len(folders) > first_is_split else None
+
+
+PARTS: Mapping[str, Callable[[list[str], str, bool], str | None]] = {
+    IMAGE: lambda _, path, __: path,
+    FILE_NAME: lambda _, path, __: path,
+    LABEL: _label,
+    SPLIT: lambda folders, *_: folders[0] if folders else None,
+}
+"""Each column by the folders that a picture lies in, its path, and whether the first folder is read as the split."""

@@ -1,0 +1,182 @@
+"""A folder of pictures without metadata: a picture is a row, and files beside it may be its captions."""
+
+import itertools
+import posixpath
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
+from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.image_folder.captions import (
+    OBJECT_ENDING,
+    TEXT,
+    TEXT_ENDING,
+    Captions,
+    first_names,
+    read_captions,
+)
+from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH, path_column, reads_split
+from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, path_key
+from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
+
+ROW_BYTES = 2 << 10  # 2 KiB: what a picture's row counts as, so that 8 MiB are 4,096 pictures
+BLOCK_BYTES = 8 << 20
+SHOWN_FILES = 3
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a chunk is: pictures' paths, and what is read beside them."""
+
+    names: tuple[str, ...]
+    captions: Captions = Captions()
+
+
+def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+    """Plans the pictures among the files that were found, whose paths are relative to `root`.
+
+    Raises:
+        SourceError: there is no picture, or an asked column is nowhere.
+        OSError: the machine, the disk or the network failed.
+    """
+    pictures, others = _pictures(found)
+    if not pictures:
+        raise SourceError(f"{path} holds no metadata file and no picture ({', '.join(sorted(SUFFIXES))})")
+    side = _Beside(pictures, others)
+    endings = _endings([name for name in columns if name not in OF_PATH], side)
+    needed = [name for name in columns if not columns[name].optional]
+    check_names(path, needed, side.columns(files, root, peek=OBJECT_ENDING in endings), _where(side.endings))
+    read = {name for ending in endings for name in side.names(ending)}
+    inputs = [file for file in found if file.path in read or is_image(file.path)] if read else pictures
+    total = sum(file.bytes for file in inputs)
+    chunks = _chunks(pictures, side, endings, chunk_bytes)
+    return Plan(chunks, len(pictures), total, inputs, _notes(others, side, endings), is_exact=True)
+
+
+def listing_names(root: str, found: list[FileInfo], files: Files) -> list[str]:
+    """The columns of a folder without metadata."""
+    return _Beside(*_pictures(found)).columns(files, root, peek=True)
+
+
+def _pictures(found: list[FileInfo]) -> tuple[list[FileInfo], list[FileInfo]]:
+    """The pictures, and the other files."""
+    pictures, others = list[FileInfo](), list[FileInfo]()
+    for file in found:
+        (pictures if is_image(file.path) else others).append(file)
+    return pictures, others
+
+
+class _Beside:
+    """The files beside pictures."""
+
+    def __init__(self, pictures: list[FileInfo], others: list[FileInfo]) -> None:
+        self._sizes: dict[str, dict[str, int]] = {TEXT_ENDING: {}, OBJECT_ENDING: {}}
+        self.alone: dict[str, list[str]] = {TEXT_ENDING: [], OBJECT_ENDING: []}
+        captions = [file for file in others if file.path.endswith(tuple(self._sizes))]
+        self._stems = [posixpath.splitext(file.path)[0] for file in pictures] if captions else []
+        known = frozenset(self._stems)
+        for file in captions:
+            stem, ending = posixpath.splitext(file.path)
+            if stem in known:
+                self._sizes[ending][stem] = file.bytes
+            else:
+                self.alone[ending].append(file.path)
+
+    @property
+    def endings(self) -> list[str]:
+        """The endings that there are."""
+        return [ending for ending, sizes in self._sizes.items() if sizes]
+
+    def columns(self, files: Files, root: str, *, peek: bool) -> list[str]:
+        """The columns of the pictures, and of what lies beside the first of them; of JSON only where we `peek`."""
+        texts = [TEXT] if TEXT_ENDING in self.endings else []
+        objects = first_names(files, root, self.names(OBJECT_ENDING)) if peek else []
+        return list(dict.fromkeys([*OF_PATH, *texts, *objects]))
+
+    def sizes(self, ending: str) -> tuple[int | None, ...]:
+        """The size in bytes of the file beside each picture; None where there is none."""
+        return tuple(map(self._sizes[ending].get, self._stems))
+
+    def names(self, ending: str) -> list[str]:
+        """The files that lie beside pictures."""
+        return [stem + ending for stem in self._sizes[ending]]
+
+
+def _endings(asked: Collection[str], side: _Beside) -> list[str]:
+    """The endings of the files that hold asked columns: `text` is read of the text files where there are any."""
+    endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in side.endings else []
+    others = [name for name in asked if not (name == TEXT and endings)]
+    return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in side.endings else endings
+
+
+def _where(endings: list[str]) -> str:
+    if OBJECT_ENDING in endings:
+        return f" in the first {OBJECT_ENDING} files beside its pictures"
+    beside = OBJECT_ENDING if endings else f"{TEXT_ENDING} or {OBJECT_ENDING}"
+    return f" and no metadata file, nor {beside} beside its pictures, to give more"
+
+
+def _chunks(pictures: list[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> list[Chunk]:
+    texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
+    captions = Captions(texts, objects)
+    sizes, names = np.array([file.bytes for file in pictures]), [file.path for file in pictures]
+    beside = captions.bytes(len(pictures))
+    return [
+        Chunk(0, 0, "", int((sizes + beside)[part].sum()), Listing(tuple(names[part]), captions[part]))
+        for part in even_parts(ROW_BYTES + beside, chunk_bytes)
+    ]
+
+
+def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
+    """Cuts rows of some sizes, shape [rows], into parts of about equal size: at most `limit`, and one row more."""
+    ends = np.cumsum(sizes)
+    total = int(ends[-1])
+    count = -(-total // limit)
+    bounds = np.searchsorted(ends, [total * part // count for part in range(count + 1)], "right")
+    bounds = np.unique(bounds).tolist()
+    return [slice(start, end) for start, end in itertools.pairwise(bounds)]
+
+
+def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    """Reads a chunk's rows; of the pictures nothing is looked at.
+
+    Raises:
+        OSError: the machine, the disk or the network failed.
+    """
+    listing: Listing = chunk.work
+    for part in even_parts(ROW_BYTES + listing.captions.bytes(len(listing.names)), BLOCK_BYTES):
+        paths, faults = listing.names[part], Faults()
+        read = {
+            name: path_column(name, column, paths, faults, reads_split=reads_split(columns))
+            for name, column in columns.items()
+            if name in OF_PATH
+        }
+        others = {name: column for name, column in columns.items() if name not in OF_PATH}
+        read |= read_captions(files, root, paths, listing.captions[part], others, faults)
+        values = {name: read[name] if name in read else pa.nulls(len(paths), columns[name].arrow) for name in columns}
+        raw = RawRows(values, np.arange(part.start, part.stop), None, faults, [], len(paths))
+        keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
+        yield make_block(chunk, raw, check_columns(raw, columns), keys, key)
+
+
+def _notes(others: list[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
+    notes, taken = list[str](), set[str]()
+    for ending in endings:
+        without = side.sizes(ending).count(None)
+        notes += [f"pictures without a {ending} beside them: {without:,}"] if without else []
+        notes += told(f"{ending} without a picture, left out", side.alone[ending])
+        taken.update(side.names(ending), side.alone[ending])
+    unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
+    notes += told("files beside pictures that nothing reads", unread)
+    left = taken.union(unread)
+    return notes + told("other files, left out", [file.path for file in others if file.path not in left])
+
+
+def told(what: str, paths: Sequence[str]) -> list[str]:
+    """A note with a count and the first few names; none where there are no paths."""
+    names = ", ".join(path.encode("utf-8", "replace").decode() for path in paths[:SHOWN_FILES])
+    return [f"{what}: {len(paths):,} ({names}{', …' if len(paths) > SHOWN_FILES else ''})"] if paths else []

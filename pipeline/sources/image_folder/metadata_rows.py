@@ -1,0 +1,116 @@
+"""Rows of metadata with references to their pictures: the columns that come of the pictures' paths, and the keys."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from recordmill.pipeline.dataset.key_hash import join_key
+from recordmill.pipeline.sources.base import Block, Chunk
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME, in_lists_of_one, path_column, reads_split
+from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
+from recordmill.pipeline.sources.image_refs import FILE
+from recordmill.pipeline.sources.paths import path_key
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing.arrow_values import as_lists, typed_values
+from recordmill.pipeline.sources.typing.checks import Fault, Faults, RawRows, add_faults, check_column, make_block
+
+SEVERAL = "wanted one picture, found a list"
+
+
+def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: PictureFields, key: Sequence[str] | None) -> Block:
+    """Makes of a metadata's block, which has what `fields.asked` says, one with the asked columns and keys."""
+    named = NamedRows(block.table.combine_chunks(), fields)
+    faults = named.faults()
+    first_is_split = reads_split(columns, fields.others)
+    values = {name: named.column(name, column, faults, first_is_split) for name, column in columns.items()}
+    rejects = [_with_path(reject, key) if fields.is_path(key) else reject for reject in block.rejects]
+    raw = RawRows(values, block.table["@position"].to_numpy(), None, faults, rejects, block.positions)
+    return make_block(chunk, raw, values, named.keys() if key is None else None, key)
+
+
+class NamedRows:
+    """Rows of metadata that were read, with references to their pictures."""
+
+    def __init__(self, table: pa.Table, fields: PictureFields) -> None:
+        self._table, self._fields, self._mains = table, fields, fields.mains
+        self.paths = {field: self._of(field) for field in fields.fields if field in table.column_names}
+        """Of each field the paths of each row's pictures; None where one is no path, but the picture itself."""
+
+    def _values(self, name: str) -> pa.Array:
+        column = self._table[name]
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+    def _of(self, field: str) -> list[list[str | None]]:
+        values = self._values(field)
+        lists = values.to_pylist() if pt.is_list(values.type) else [value and [value] for value in values.to_pylist()]
+        return [[_path(one) for one in some or ()] for some in lists]
+
+    def faults(self) -> Faults:
+        """The rows that are not named by paths."""
+        found = Faults()
+        for row, some in enumerate(self._named()):
+            bad = next((field for field, paths in zip(self._mains, some, strict=True) if None in paths), None)
+            if bad:
+                found[row] = Fault("wrong_type", "wanted a path, found a data: URL", bad)
+            elif not any(some):
+                found[row] = Fault("missing_value", "the row names no picture", self._mains[0])
+        return found
+
+    def keys(self) -> pa.Array:
+        """The default keys as Arrow `binary`, shape [rows]; null where a picture has no path."""
+        if self._mains == [FILE_NAME]:
+            return pa.array([some[0] and path_key(some[0]) for some in self.paths[FILE_NAME]], pa.binary())
+        keys = [None if any(None in paths for paths in some) else join_key(map(_key, some)) for some in self._named()]
+        return pa.array(keys, pa.binary())
+
+    def _named(self) -> Iterator[tuple[list[str | None], ...]]:
+        """Each row's paths, by the fields that it is known by."""
+        return zip(*(self.paths[field] for field in self._mains), strict=True)
+
+    def column(self, name: str, column: Column, faults: Faults, first_is_split: bool) -> pa.Array:
+        """A checked column, shape [rows]."""
+        field = self._fields.field(name)
+        if field in self.paths:
+            values = self._picture(name, column, field, faults)
+        elif name in self._fields.of_path:
+            paths = [some[0] if some else None for some in self.paths[FILE_NAME]]
+            values = path_column(name, column, paths, faults, reads_split=first_is_split)
+        else:
+            return self._values(name)
+        return check_column(name, column, values, faults)
+
+    def _picture(self, name: str, column: Column, field: str, faults: Faults) -> pa.Array:
+        """A column of pictures, or of their paths."""
+        values = self._values(field)
+        if column.type is not ColumnType.IMAGE:
+            flat = pa.array([path for some in self.paths[field] for path in some], pa.string())
+            lengths = np.array([len(some) for some in self.paths[field]], np.int64)
+            lists = as_lists(lengths, flat, values.is_null().to_numpy(zero_copy_only=False))
+            one = lists if pt.is_list(values.type) or column.many else pc.list_element(lists, 0)
+            return typed_values(name, column, one, ("", ""), faults)
+        if pt.is_list(values.type) == column.many:
+            return values
+        if column.many:
+            return in_lists_of_one(values)
+        add_faults(faults, values.is_valid().to_numpy(zero_copy_only=False), Fault("wrong_type", SEVERAL, name))
+        return pa.nulls(len(values), column.arrow)
+
+
+def _with_path(reject: Reject, key: Sequence[str] | None) -> Reject:
+    """A reject whose key is a picture's path, which is the default key where none is asked for."""
+    return replace(reject, key=path_key(reject.key).decode()) if reject.key and key is None else reject
+
+
+def _path(reference: bytes | None) -> str | None:
+    """The path of a whole file; None of anything else."""
+    return reference[1:].decode() if reference and reference[:1] == FILE else None
+
+
+def _key(paths: Sequence[str | None]) -> str:
+    """What the pictures of one field add to a row's key."""
+    return join_key(path_key(path or "").decode() for path in paths).decode()

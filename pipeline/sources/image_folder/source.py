@@ -1,0 +1,106 @@
+"""A folder of pictures as a source, in the convention of Hugging Face's ImageFolder.
+
+    source: {format: image_folder, path: images/}
+
+With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) in the folder or in folders below it, their rows are
+the rows: `pipeline.sources.image_folder.metadata`. Without them every picture is a row, and files beside it may be its
+captions: `pipeline.sources.image_folder.listing`.
+
+The columns that come of a picture's path: `image`; `file_name`, the path relative to the folder; `label`, the name of
+the folder that it lies in; `split`, the name of the first folder. A metadata's own `label` and `split` come first. A
+row's default key is the path in Unicode's composed form (NFC). Hidden files and folders are not looked at.
+"""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Literal
+
+from pydantic import Field
+
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.image_folder.listing import Listing, listing_names, plan_listing, read_listing
+from recordmill.pipeline.sources.image_folder.metadata import (
+    locate_row,
+    metadata_files,
+    metadata_names,
+    plan_metadata,
+    read_metadata,
+)
+from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
+from recordmill.pipeline.sources.paths import planning
+
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
+
+
+class ImageFolder(Source):
+    """A folder of pictures: in folders by class, with captions beside them, or with metadata files."""
+
+    format: Literal["image_folder"]
+    path: str = Field(min_length=1)
+    """The folder."""
+
+    def root(self, files: Files) -> str:
+        """The folder."""
+        return self.path.rstrip("/")
+
+    def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Lists the pictures; where there is metadata, reads its paths. `rows` is exact.
+
+        Raises:
+            SourceError: there is no such folder, no picture or no row in it, or an asked column is nowhere.
+        """
+        with planning(self.path):
+            root, found = self.root(files), self._found(files)
+            metadata = metadata_files(found, root)
+            if metadata:
+                return plan_metadata(self.path, root, found, metadata, files, columns, chunk_bytes)
+            return plan_listing(self.path, root, found, files, columns, chunk_bytes)
+
+    def names(self, files: Files) -> list[str]:
+        """The columns that there are.
+
+        Raises:
+            SourceError: there is no such folder, or a metadata file cannot be read.
+        """
+        with planning(self.path):
+            root, found = self.root(files), self._found(files)
+            metadata = metadata_files(found, root)
+            if not metadata:
+                return listing_names(root, found, files)
+            names = list(chain.from_iterable(metadata_names(metadata, root, files).values()))
+            return PictureFields.of(names).names(names)
+
+    def _found(self, files: Files) -> list[FileInfo]:
+        """All files, with paths relative to the folder."""
+        if not files.is_folder(self.path):
+            raise SourceError(self._no_folder(files))
+        root = self.root(files)
+        found = files.match(f"{escape(root)}/**")
+        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in found]
+
+    def _no_folder(self, files: Files) -> str:
+        if not files.match(escape(self.path)):
+            return f"{self.path}: no such folder"
+        if self.path.lower().endswith(ARCHIVES):
+            return f"{self.path} is an archive: unpack it, and give the folder"
+        folder = posixpath.dirname(self.path) or "."
+        return f"{self.path} is a file: give the folder that it lies in, `path: {folder}`"
+
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads a chunk's rows; the pictures themselves are not looked at.
+
+        Raises:
+            SourceError: the metadata file is damaged.
+            OSError: it cannot be read any more, or the machine, the disk or the network failed.
+        """
+        read = read_listing if isinstance(chunk.work, Listing) else read_metadata
+        return read(chunk, self.root(files), files, columns, key)
+
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """The picture of a listing, or the metadata file and the row inside the chunk as its format counts it."""
+        if isinstance(chunk.work, Listing):
+            return chunk.work.names[position], None
+        return locate_row(chunk, self.path.rstrip("/"), position)

@@ -1,0 +1,220 @@
+"""Parquet as a source: the rows of its row groups, of which only the asked columns are read.
+
+    source: {format: parquet, path: "data/train-*.parquet"}
+
+A chunk is a row group, or several small ones, read as record batches. How values become a column's type is
+`pipeline.sources.typing.arrow_values`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
+from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.paths import check_names, join
+from recordmill.pipeline.sources.table import Cut, Table
+from recordmill.pipeline.sources.typing.arrow_values import Pictures, is_list, lookup, misfit, plain, typed_values
+from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
+from recordmill.pipeline.sources.typing.row_digests import row_digests
+
+BLOCK_BYTES = 8 << 20  # 8 MiB
+BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
+BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
+FOOTERS_AT_ONCE = 8  # of files far away it is the waiting that takes time
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """A piece of a file: the row groups `[start, end)`."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        """As a message names them."""
+        last = self.end - 1
+        return f"the row group {last}" if last == self.start else f"the row groups {self.start} to {last}"
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What a file says of itself."""
+
+    schema: pa.Schema
+    rows: Sequence[int]
+    """The number of rows of each row group."""
+    bytes: Sequence[int]
+    """The uncompressed bytes of the asked columns of each row group."""
+
+
+class Parquet(Table):
+    """Files of Apache Parquet."""
+
+    endings: ClassVar[tuple[str, ...]] = (".parquet",)
+    compressed: ClassVar[bool] = False
+    format: Literal["parquet"]
+
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+        """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact.
+
+        Raises:
+            SourceError: a file is no Parquet file, or lacks a column, or holds one of a type that it cannot be read as.
+        """
+        paths = [join(root, file.path) for file in inputs]
+        with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+            footers = list(pool.map(lambda path: _footer(files, path, columns), paths))
+        chunks = [
+            Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.end]), part)
+            for file, footer in zip(inputs, footers, strict=True)
+            for part in _parts(footer, chunk_bytes)
+        ]
+        if not chunks:
+            raise SourceError(f"{self.path}: no file holds a row")
+        names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
+        return Cut(chunks, sum(sum(footer.rows) for footer in footers), list(names), is_exact=True)
+
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads row groups; a row's default key is the digest of its asked columns (`typing.row_digests`).
+
+        Raises:
+            SourceError: the file is damaged: how many rows that costs is not known, so it ends the build.
+            OSError: the file cannot be opened any more.
+        """
+        pictures = (self.image_root(files), self.image_folder(chunk))
+        first = 0
+        for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
+            raw = _raw_rows(first, rows, values, columns, pictures, key is None)
+            yield make_block(chunk, raw, check_columns(raw, columns), raw.keys, key)
+            first += rows
+
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """The file, and the number of the row inside the chunk, from 1."""
+        return chunk.file, position + 1
+
+
+def _raw_rows(
+    first: int, rows: int, values: dict[str, pa.Array], columns: Columns, pictures: Pictures, with_key: bool
+) -> RawRows:
+    faults: Faults = {}
+    typed = {name: typed_values(name, columns[name], values[name], pictures, faults) for name in columns}
+    keys = row_digests(typed, faults) if with_key else None
+    return RawRows(typed, np.arange(first, first + rows), keys, faults, [], rows)
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Makes what Arrow raises of a damaged file, and a failure to read, one clear line."""
+    try:
+        yield
+    except MemoryError:  # Arrow's is an ArrowException too
+        raise
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
+        raise SourceError(f"{what}: {reason}") from None
+
+
+def _footer(files: Files, path: str, columns: Columns) -> Footer:
+    with files.open(path) as opened, _reading(f"cannot read {path} as Parquet"), pq.ParquetFile(opened) as file:
+        schema, groups = file.schema_arrow, [file.metadata.row_group(at) for at in range(file.num_row_groups)]
+        _check(path, schema, columns)
+        leaves = _leaves(schema, columns)
+        sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
+    return Footer(schema, [group.num_rows for group in groups], sizes)
+
+
+def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
+    check_names(path, [name for name, column in columns.items() if not column.optional], list(_names(schema)))
+    twice = {name for name in schema.names if len(schema.get_all_field_indices(name)) > 1}
+    for name, column in columns.items():
+        for other in twice:
+            if f"{name}.".startswith(f"{other}."):
+                raise SourceError(f"{path} has two columns {other!r}; rename one")
+        found = lookup(schema.empty_table(), name)
+        wrong = None if found is None else misfit(column, found.type)
+        if wrong:
+            raise SourceError(f"{path}: column {name!r}: {wrong}")
+
+
+def _parts(footer: Footer, chunk_bytes: int) -> Iterator[RowGroups]:
+    """Row groups one after another, until there are `chunk_bytes` of them."""
+    start, size = 0, 0
+    for end, more in enumerate(footer.bytes, 1):
+        size += more
+        if size >= chunk_bytes or end == len(footer.bytes):
+            if sum(footer.rows[start:end]):
+                yield RowGroups(start, end)
+            start, size = end, 0
+
+
+def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    """The asked columns as Arrow holds them, with the number of rows: at most about `BLOCK_BYTES`, one row at least."""
+    with (
+        files.open(path) as opened,
+        _reading(f"{path}: {groups} cannot be read"),
+        pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True) as file,
+    ):
+        leaves = [file.metadata.schema.column(leaf).path for leaf in _leaves(file.schema_arrow, columns)]
+        numbers = list(range(groups.start, groups.end))
+        missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
+        for batch in file.iter_batches(BATCH_ROWS, numbers, leaves, use_threads=False):
+            missing -= len(batch)
+            found = {name: lookup(batch, name) for name in columns}
+            values = {name: pa.nulls(len(batch)) if one is None else plain(one) for name, one in found.items()}
+            size = sum(one.nbytes for one in values.values())
+            step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
+            for start in range(0, len(batch), step):
+                piece = {name: one.slice(start, step) for name, one in values.items()}
+                yield min(step, len(batch) - start), piece
+        if missing:
+            raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
+
+
+def _leaves(schema: pa.Schema, columns: Columns) -> list[int]:
+    """The stored columns that hold the asked ones, by their numbers: what lies in lists and structs is stored apart.
+
+    They are numbered in the order of the schema. To find those of a column as its values will be found, the schema's
+    types are replaced by bytes of which the length is the number, from 1.
+    """
+    numbers = count(1)
+    numbered = pa.schema([pa.field(field.name, _numbered(field.type, numbers)) for field in schema]).empty_table()
+    found = [lookup(numbered, name) for name in columns]
+    return sorted({number - 1 for one in found if one is not None for number in _numbers(one.type)})
+
+
+def _numbered(kind: pa.DataType, numbers: Iterator[int]) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _numbered(kind.storage_type, numbers)
+    if is_list(kind):
+        return pa.list_(_numbered(kind.value_type, numbers))
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(field.name, _numbered(field.type, numbers)) for field in kind.fields])
+    if pt.is_map(kind):
+        return pa.map_(_numbered(kind.key_type, numbers), _numbered(kind.item_type, numbers))
+    return pa.binary(next(numbers))
+
+
+def _numbers(kind: pa.DataType) -> Iterator[int]:
+    if pt.is_fixed_size_binary(kind):
+        yield kind.byte_width
+    for at in range(kind.num_fields):
+        yield from _numbers(kind.field(at).type)
+
+
+def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """The columns, those inside others behind them."""
+    for field in fields:
+        yield field.name
+        kind = field.type
+        while is_list(kind):
+            kind = kind.value_type
+        if pt.is_struct(kind):
+            yield from (f"{field.name}.{name}" for name in _names(kind.fields))

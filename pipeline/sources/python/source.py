@@ -1,0 +1,221 @@
+"""A user's own function as a source: it yields rows as dictionaries.
+
+    source: {format: python, rows: "reader:rows", options: {folder: scans/}}
+
+    def rows(folder):                      # reader.py, beside the spec
+        for path in sorted(Path(folder).glob("*.xml")):
+            yield {"id": path.stem, "text": read(path), "image": path.with_suffix(".png").read_bytes()}
+
+What values are taken: `typing.python_values`. The order of the rows is the function's promise: the same rows
+in the same order, whenever it is called.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.paths import check_names, join, planning
+from recordmill.pipeline.sources.python.user_code import UserCodeError, blame, load, split_reference
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
+from recordmill.pipeline.sources.typing.python_values import python_field, python_names, typed_objects
+from recordmill.pipeline.sources.typing.row_digests import row_digests
+
+BLOCK_BYTES, BLOCK_ROWS = 8 << 20, 4096
+PEEKED_ROWS = 20
+VALUE_BYTES = 16  # of a value whose length is not looked at
+
+
+def _reference(value: str) -> str:
+    try:
+        split_reference(value)
+    except UserCodeError as error:
+        raise ValueError(f"should be `module:function`, got {value!r}") from error
+    return value
+
+
+Reference = Annotated[str, AfterValidator(_reference)]
+"""An option: a function beside the spec, or in an installed package."""
+
+
+class UserRows(Source):
+    """Rows that a function yields."""
+
+    format: Literal["python"]
+    path: str = Field(default=".", min_length=1)
+    """The folder that paths of pictures in rows, and `inputs`, are relative to."""
+    rows: Reference
+    """The function, as `module:function`: called with `options`, it yields dictionaries."""
+    parts: Reference | None = None
+    """A function that, called with `options`, gives a list of JSON values: `rows` is called with each as `part`, by
+    several workers at once."""
+    options: dict[str, Any] = {}
+    """What the functions are called with, by name."""
+    inputs: tuple[str, ...] = ()
+    """The files that are read, as globs: where one of them has changed, a build is a new one."""
+    count: int | None = Field(default=None, ge=1)
+    """About how many rows there are."""
+
+    def references(self) -> list[str]:
+        """The functions that it names."""
+        return [self.rows, *([self.parts] if self.parts else [])]
+
+    def root(self, files: Files) -> str:
+        """The folder of pictures and inputs."""
+        return self.path.rstrip("/")
+
+    def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Asks for the parts, which are the chunks, and looks at the first rows.
+
+        Raises:
+            SourceError: no row is a dictionary, an asked column is in none of the first rows, or an input is not there.
+            UserCodeError: a function is not there, or fails.
+        """
+        chunks = [Chunk(0, 0, self._label(part), 0, part) for part in self._list_parts()]
+        first = list(islice((row for chunk in chunks for row in self._each(chunk)), PEEKED_ROWS))
+        names = dict.fromkeys(name for row in first if isinstance(row, Mapping) for name in python_names(row))
+        if not names:
+            raise SourceError(f"`{self.rows}` gives no row: it should yield dictionaries, such as {{'text': 'a b'}}")
+        needed = [name for name, column in columns.items() if not column.optional]
+        check_names(f"`{self.rows}`", needed, names, " in its first rows")
+        with planning(self.path):
+            inputs = self._list_inputs(files)
+        known = len(first) < PEEKED_ROWS
+        weight = sum(_bytes(python_field(row, name)) for row in first if isinstance(row, Mapping) for name in columns)
+        rows = len(first) if known else self.count or len(first)
+        return Plan(chunks, rows, weight * rows // len(first), inputs, self._notes(known))
+
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads the rows of a part; a row's default key is the digest of its asked columns (`row_digests`).
+
+        Raises:
+            UserCodeError: the function fails.
+        """
+        batch = _Batch(chunk, 0, columns)
+        for row in self._each(chunk):
+            batch.add(row)
+            if batch.bytes >= BLOCK_BYTES or batch.covered == BLOCK_ROWS:
+                yield batch.block(self.image_root(files), key)
+                batch = _Batch(chunk, batch.first + batch.covered, columns)
+        if batch.covered:
+            yield batch.block(self.image_root(files), key)
+
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """The function and its part, and the number of the row that it yields, from 1."""
+        return chunk.file, position + 1
+
+    def _label(self, part: Any) -> str:
+        return f"{self.rows} {json.dumps(part)}" if self.parts else self.rows
+
+    def _list_parts(self) -> list[Any]:
+        if self.parts is None:
+            return [None]
+        parts = _call(self.parts, self.options)
+        try:
+            json.dumps(parts)
+        except (TypeError, ValueError) as error:
+            raise SourceError(f"`{self.parts}` should give a list of JSON values: {error}") from error
+        if not isinstance(parts, list) or not parts:
+            raise SourceError(f"`{self.parts}` should give a list of at least one part, got {type(parts).__name__}")
+        return parts
+
+    def _each(self, chunk: Chunk) -> Iterator[Any]:
+        """What the function yields."""
+        found = _call(self.rows, {**self.options, "part": chunk.work} if self.parts else self.options)
+        if not isinstance(found, Iterable):
+            raise SourceError(f"`{self.rows}` should yield dictionaries, it gave a value of the type {_type(found)}")
+        try:
+            yield from found
+        except Exception as error:
+            raise blame(error, self.rows, self.options) from None
+
+    def _list_inputs(self, files: Files) -> list[FileInfo]:
+        root = self.root(files)
+        found: dict[str, FileInfo] = {}
+        for pattern in self.inputs:
+            matched = files.match(pattern if pattern.startswith("/") or "://" in pattern else join(root, pattern))
+            if not matched:
+                raise SourceError(f"`inputs`: no file matches {pattern}")
+            found |= {file.path: file for file in matched}
+        return [
+            FileInfo(path.removeprefix(f"{root}/"), file.bytes, file.modified) for path, file in sorted(found.items())
+        ]
+
+    def _notes(self, rows_known: bool) -> list[str]:
+        unknown = f"what `{self.rows}` reads is not known: give `inputs`, or a build is not repeated where data changes"
+        uncounted = f"how many rows `{self.rows}` yields is not known: give `count`, which the number of shards follows"
+        return [*([] if self.inputs else [unknown]), *([] if rows_known or self.count else [uncounted])]
+
+
+class _Batch:
+    """Some rows, of which the asked columns are kept at once: a function may yield the same dictionary again."""
+
+    def __init__(self, chunk: Chunk, first: int, columns: Columns) -> None:
+        """`first` is the place of the first row in the chunk."""
+        self._chunk, self.first, self._columns = chunk, first, columns
+        self._values: dict[str, list[Any]] = {name: [] for name in columns}
+        self._positions, self._unparsed = list[int](), list[Reject]()
+        self.covered, self.bytes = 0, 0
+
+    def add(self, row: Any) -> None:
+        """Takes the next row."""
+        position = self.first + self.covered
+        self.covered += 1
+        if not isinstance(row, Mapping):
+            message = f"the row is no dictionary, but a value of the type {_type(row)}"
+            self._unparsed.append(Reject(self._chunk.index, position, "malformed_row", message))
+            return
+        self._positions.append(position)
+        for name, values in self._values.items():
+            value = python_field(row, name)
+            values.append(value)
+            self.bytes += _bytes(value)
+
+    def block(self, image_root: str, key: Sequence[str] | None) -> Block:
+        """The rows, typed and checked."""
+        faults: Faults = {}
+        pictures = (image_root, "")
+        typed = {
+            name: typed_objects(name, self._columns[name], values, pictures, faults)
+            for name, values in self._values.items()
+        }
+        keys = row_digests(typed, faults) if key is None else None
+        positions = np.array(self._positions, np.int64)
+        raw = RawRows(typed, positions, keys, faults, self._unparsed, self.covered)
+        return make_block(self._chunk, raw, check_columns(raw, self._columns), keys, key)
+
+
+def _call(reference: str, options: Mapping[str, Any]) -> Any:
+    function: Callable[..., Any] = load(reference)
+    try:
+        inspect.signature(function).bind(**options)
+    except ValueError:  # a function in C has none
+        pass
+    except TypeError as error:
+        raise SourceError(
+            f"`{reference}` cannot be called with {', '.join(options) or 'no options'}: {error}"
+        ) from None
+    try:
+        return function(**options)
+    except Exception as error:
+        raise blame(error, reference, dict(options)) from None
+
+
+def _type(value: Any) -> str:
+    return type(value).__name__
+
+
+def _bytes(value: Any) -> int:
+    """About how much a value holds."""
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return sum(map(_bytes, value))
+    return int(getattr(value, "nbytes", VALUE_BYTES))

@@ -1,0 +1,134 @@
+"""Files of rows as a source: what all formats but a folder of pictures have in common.
+
+A format gives `cut`, `read` and `locate`; how files are found, what is said of them, and where pictures that rows name
+lie, is here.
+"""
+
+import posixpath
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pydantic import Field
+
+from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.compression import CODECS
+from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob
+from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, planning
+
+SHOWN_COLUMNS = 10
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The files of a source, cut into chunks."""
+
+    chunks: list[Chunk]
+    rows: int
+    """The number of rows: exact where a column is a picture, otherwise maybe estimated, but never by which of the files
+    comes first."""
+    names: list[str]
+    """The columns that were found, also those inside others (`objects.bbox`)."""
+    where: str = ""
+    """How a message says where columns were looked for: ` in its first lines`."""
+    notes: list[str] = field(default_factory=list)
+    is_exact: bool = False
+    """Whether `rows` is known to be exact."""
+
+
+class Table(Source):
+    """Files of rows."""
+
+    endings: ClassVar[tuple[str, ...]]
+    """The endings of the names that are read of a folder, with any ending of a compression behind."""
+    compressed: ClassVar[bool] = True
+    """Whether files may be compressed."""
+
+    path: str = Field(min_length=1)
+    """A file, a folder (the files in it of this format) or a glob, where `**` is any number of folders."""
+    images: str | None = Field(default=None, min_length=1)
+    """The folder that the paths of pictures are relative to; without it, the folder of the file that names them."""
+
+    def root(self, files: Files) -> str:
+        """The folder itself, the file's folder, or the folder where the glob's wildcards begin."""
+        return folder_prefix(self._patterns(files)[0])[:-1]
+
+    def image_root(self, files: Files) -> str:
+        """The folder of the pictures."""
+        return self.root(files) if self.images is None else self.images.rstrip("/")
+
+    def image_folder(self, chunk: Chunk) -> str:
+        """What a chunk's paths of pictures are relative to, itself relative to `image_root`."""
+        return posixpath.dirname(chunk.file) if self.images is None else ""
+
+    @abstractmethod
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+        """Looks at the inputs, none of them empty, with paths relative to the root, and cuts them into chunks.
+
+        Raises:
+            SourceError: they are not of this format.
+            OSError: one cannot be read.
+        """
+
+    def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Lists the files and cuts them.
+
+        Raises:
+            SourceError: there is no file, all are empty, or an asked column is not there.
+        """
+        with planning(self.path):
+            root = self.root(files)
+            found = {file.path: file for pattern in self._patterns(files) for file in files.match(pattern)}
+            relative = [
+                FileInfo(path[len(root) + 1 :] if root else path, file.bytes, file.modified)
+                for path, file in sorted(found.items())
+            ]
+            inputs = [file for file in relative if file.bytes]
+            if not inputs:
+                raise SourceError(f"{self.path}: {'every file is empty' if found else self._nothing()}")
+            cut = self.cut(files, root, inputs, columns, chunk_bytes)
+            needed = [name for name, column in columns.items() if not column.optional]
+            check_names(join(root, inputs[0].path), needed, cut.names, cut.where)
+            empty = [file.path for file in relative if not file.bytes]
+            for path in empty:
+                files.open(join(root, path)).close()  # a broken link is an error, not an empty file
+            notes = cut.notes + _empty(empty) + unused(cut.names, columns)
+            total = sum(file.bytes for file in inputs)
+            return Plan(cut.chunks, cut.rows, total, inputs + self._pictures(files, columns), notes, cut.is_exact)
+
+    def _nothing(self) -> str:
+        return f"no such file, or no {' or '.join('*' + ending for ending in self.endings)} in it"
+
+    def _patterns(self, files: Files) -> list[str]:
+        """The patterns of all files; a local path that holds wildcards and is there is meant as it stands."""
+        path = self.path if "/" in self.path else f"./{self.path}"
+        if files.is_folder(path):
+            codecs = ["", *CODECS] if self.compressed else [""]
+            return [f"{escape(path.rstrip('/'))}/*{end}{codec}" for end in self.endings for codec in codecs]
+        literal = is_glob(path) and "://" not in path and files.match(escape(path))
+        return [escape(path) if literal else path]
+
+    def _pictures(self, files: Files, columns: Columns) -> list[FileInfo]:
+        """The pictures that rows may refer to: all of their folder, so that a changed one is a changed input."""
+        if all(column.type is not ColumnType.IMAGE for column in columns.values()):
+            return []
+        root = self.image_root(files)
+        found = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
+        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in found]
+
+
+def _empty(paths: list[str]) -> list[str]:
+    return [f"left out, because empty: {len(paths)} ({', '.join(paths[:3])})"] if paths else []
+
+
+def unused(names: list[str], columns: Columns) -> list[str]:
+    """The columns that nothing reads; of one that nothing reads, its own parts are not told."""
+    unread = {name for name in names if not any(_overlap(name, one) for one in columns)}
+    told = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
+    return [f"columns that nothing reads: {listed(told, SHOWN_COLUMNS)}"] if told else []
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one column is the other, or a part of it."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")

@@ -1,0 +1,1 @@
+"""Plain text, by lines or by files."""

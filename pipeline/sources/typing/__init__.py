@@ -1,0 +1,1 @@
+"""Values of any format to the type that a column asks for."""

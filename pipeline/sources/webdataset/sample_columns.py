@@ -1,0 +1,153 @@
+"""From samples of a WebDataset to typed columns.
+
+A column's name says which member it is: `jpg`; or the first that is there of several, `jpg;png;webp`; or a field of one
+that holds a JSON object, `json.caption`, `meta.json.author.name`; or `__key__`, the sample's key. Extensions are
+compared in small letters.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.image_refs import inline, to_piece
+from recordmill.pipeline.sources.typing.arrow_values import Pictures, merge, one_each
+from recordmill.pipeline.sources.typing.checks import Fault, Faults
+from recordmill.pipeline.sources.typing.python_values import python_field, typed_objects
+from recordmill.pipeline.sources.typing.string_cells import typed_column
+from recordmill.pipeline.sources.webdataset.tar_samples import Member, Sample
+
+KEY = "__key__"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a column is of a sample: a member, or a field of the JSON object in it."""
+
+    extension: str
+    field: str | None = None
+
+
+def parts(name: str) -> list[Part]:
+    """What a column may be, the first that is there.
+
+    >>> parts("jpg;json.url")
+    [Part(extension='jpg', field=None), Part(extension='json.url', field=None), Part(extension='json', field='url')]
+    """
+    found = []
+    for one in name.split(";"):
+        words = one.strip().split(".")
+        found.append(Part(".".join(words).lower()))
+        for at in range(1, len(words)):
+            if words[at - 1].lower() == "json":
+                found.append(Part(".".join(words[:at]).lower(), ".".join(words[at:])))
+    return found
+
+
+def wanted(columns: Columns, *, pictures: bool) -> frozenset[str]:
+    """The extensions of which the bytes are read; those of pictures only where `pictures`."""
+    found = [(part, column) for name, column in columns.items() for part in parts(name)]
+    return frozenset(
+        part.extension
+        for part, column in found
+        if pictures or part.field is not None or column.type is not ColumnType.IMAGE
+    )
+
+
+def json_object(sample: Sample, extension: str) -> dict[str, Any] | str:
+    """The JSON object that a member holds, which is parsed once; or what is wrong with it, maybe nothing in words."""
+    if extension not in sample.objects:
+        sample.objects[extension] = _parsed(sample.members[extension].data or b"")
+    return sample.objects[extension]
+
+
+def _parsed(data: bytes) -> dict[str, Any] | str:
+    try:
+        found = json.loads(data)
+    except json.JSONDecodeError as invalid:
+        return f": {invalid.msg}, character {invalid.pos + 1}"
+    except UnicodeDecodeError:
+        return ": it is not UTF-8"
+    except (ValueError, RecursionError):
+        return ""
+    return found if isinstance(found, dict) else ""
+
+
+class SampleColumn:
+    """One column of some samples."""
+
+    def __init__(self, name: str, column: Column, file: str | None, pictures: Pictures) -> None:
+        """What is asked.
+
+        Args:
+            name: its name.
+            column: what is wanted.
+            file: the tar file, relative to the source's root, where pictures can stay in it.
+            pictures: what paths of pictures in JSON are relative to (`pipeline.sources.typing.image_cells`).
+        """
+        self._name, self._column, self._parts = name, column, parts(name)
+        self._file, self._pictures = file, pictures
+
+    def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
+        """The column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
+        rows: dict[bool, list[int]] = {True: [], False: []}
+        values: dict[bool, list[Any]] = {True: [], False: []}
+        for row, sample in enumerate(samples):
+            found = sample.key if self._name == KEY else self._value(sample)
+            if isinstance(found, Fault):
+                faults.setdefault(row, found)
+            elif found is not None:
+                rows[isinstance(found, Member)].append(row)
+                values[isinstance(found, Member)].append(found)
+        typed = []
+        for is_member, make in ((True, self._of_members), (False, self._of_objects)):
+            inner: Faults = {}
+            typed.append((rows[is_member], make(values[is_member], inner)))
+            for place, fault in inner.items():
+                faults.setdefault(rows[is_member][place], fault)
+        return merge(len(samples), typed, self._column.arrow)
+
+    def _value(self, sample: Sample) -> Any:
+        """The member, or the value of the field, that the column is; None where there is none."""
+        for part in self._parts:
+            member = sample.members.get(part.extension)
+            if member is None:
+                continue
+            if part.field is None and self._column.type is ColumnType.IMAGE and self._file is not None:
+                return member
+            if member.data is None:
+                return Fault("too_large", f"the member .{part.extension} is longer than 64 MiB", self._name)
+            if part.field is None:
+                return member
+            value = self._field(sample, part.extension, part.field)
+            if value is not None:
+                return value
+        return None
+
+    def _field(self, sample: Sample, extension: str, name: str) -> Any:
+        found = json_object(sample, extension)
+        if isinstance(found, dict):
+            return python_field(found, name)
+        return Fault("malformed_row", f"the member .{extension} is no JSON object{found}", self._name)
+
+    def _of_objects(self, values: list[Any], faults: Faults) -> pa.Array:
+        return typed_objects(self._name, self._column, values, self._pictures, faults)
+
+    def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
+        if self._column.type is ColumnType.IMAGE:
+            references = pa.array([self._reference(member) for member in members], pa.binary())
+            return one_each(references) if self._column.many else references
+        cells = [(member.data or b"").decode("utf-8", "surrogateescape") for member in members]
+        if self._column.type is not ColumnType.TEXT or self._column.many:
+            cells = [cell.rstrip("\r\n") for cell in cells]
+        return typed_column(self._name, self._column, cells, faults)
+
+    def _reference(self, member: Member) -> bytes | None:
+        if not member.size:
+            return None
+        return (
+            to_piece(self._file, member.offset, member.size) if self._file is not None else inline(member.data or b"")
+        )

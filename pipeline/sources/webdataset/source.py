@@ -1,0 +1,237 @@
+"""WebDataset's tar files as a source: a row is a sample, its columns are its members, by their extensions.
+
+    source: {format: webdataset, path: "shards/train-*.tar"}
+
+What a sample is: `webdataset.tar_samples`; what of it a column is: `webdataset.sample_columns`. Files on a
+local disk are cut where samples begin; compressed ones, and those behind a URL, are a chunk each. A picture's bytes are
+not copied out of a file that is not compressed: what is delivered is where they lie.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
+from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.paths import is_utf8, join, listed, path_key
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.table import Cut, Table
+from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
+from recordmill.pipeline.sources.typing.python_values import python_names
+from recordmill.pipeline.sources.webdataset.sample_columns import KEY, SampleColumn, json_object, parts, wanted
+from recordmill.pipeline.sources.webdataset.tar_members import DamagedTarError, Tar
+from recordmill.pipeline.sources.webdataset.tar_samples import Sample, samples
+
+BLOCK_BYTES, BLOCK_SAMPLES = 8 << 20, 4096
+PICTURES_CHUNK_BYTES = 64 << 20  # 64 MiB: of samples that hold pictures, 8 MiB would be a handful
+HEAD_SAMPLES = 100  # looked at when planning
+FILES_AT_ONCE = 8
+SHOWN = 3
+GZIP = (".gz", ".tgz")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A piece of a file: the samples that start in the bytes `[start, end)`; its bytes where it is not compressed."""
+
+    start: int = 0
+    end: int | None = None
+    size: int | None = None
+
+
+@dataclass
+class Look:
+    """What a file, or its first samples, hold."""
+
+    starts: list[int] = field(default_factory=lambda: [0])
+    """Where chunks can start."""
+    rows: int = 0
+    extensions: set[str] = field(default_factory=set)
+    left_out: list[str] = field(default_factory=list)
+    """The names of members that are no part of a sample."""
+    no_end: bool = False
+    """Whether the mark is missing that a tar file ends with."""
+    damage: str = ""
+    """What is wrong with the file."""
+
+
+class WebDataset(Table):
+    """Tar files of WebDataset."""
+
+    endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
+    compressed: ClassVar[bool] = False
+    format: Literal["webdataset"]
+    images: None = None
+    """Pictures lie in the tar files."""
+
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+        """Cuts local files where samples begin, so that `rows` is exact; of others it is estimated by all their heads.
+
+        Raises:
+            SourceError: the first file holds no sample.
+            OSError: a file cannot be read.
+        """
+        if any(column.type is ColumnType.IMAGE for column in columns.values()):
+            chunk_bytes = max(chunk_bytes, PICTURES_CHUNK_BYTES)
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            looks = list(pool.map(partial(_look, files, root, chunk_bytes), inputs))
+        chunks = [
+            Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, Samples(start, end, _size(file)))
+            for file, look in zip(inputs, looks, strict=True)
+            for start, end in zip(look.starts, [*look.starts[1:], None], strict=True)
+        ]
+        extensions = sorted({extension for look in looks for extension in look.extensions})
+        if not extensions:
+            damage = next((f": {look.damage}" for look in looks if look.damage), "")
+            raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
+        names = _names(columns, extensions + _fields(files, root, inputs[0], columns))
+        return Cut(chunks, sum(look.rows for look in looks), names, "", _notes(inputs, looks))
+
+    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads the samples that start in the chunk's bytes; a row's default key is its sample's.
+
+        Raises:
+            OSError: the file cannot be read any more.
+        """
+        in_place = chunk.work.size is not None
+        pictures = (self.image_root(files), self.image_folder(chunk))
+        file = chunk.file if in_place else None
+        made = {name: SampleColumn(name, column, file, pictures) for name, column in columns.items()}
+        path, first = join(self.root(files), chunk.file), 0
+        for batch in _batches(_read(files, path, chunk.work, wanted(columns, pictures=not in_place))):
+            raw = _raw_rows(chunk, first, batch, made, key is None)
+            yield make_block(chunk, raw, check_columns(raw, columns), raw.keys, key)
+            first += len(batch)
+
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """The file, and the number of the sample inside the chunk, from 1."""
+        return chunk.file, position + 1
+
+    def _pictures(self, files: Files, columns: Columns) -> list[FileInfo]:
+        return []
+
+
+def _size(file: FileInfo) -> int | None:
+    """The bytes of a tar file that is not compressed."""
+    return None if file.path.lower().endswith(GZIP) else file.bytes
+
+
+def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> Look:
+    """Walks through a file, or through the first samples of one that is compressed or far away."""
+    look, path, size = Look(), join(root, file.path), _size(file)
+    limit = HEAD_SAMPLES if size is None or "://" in path else None
+    with files.open(path) as opened:
+        tar = Tar(opened, size)
+        try:
+            for sample in samples(tar, (), look.left_out.append):
+                if look.rows == limit:
+                    look.rows = round(limit * file.bytes / tar.consumed)
+                    break
+                look.rows += 1
+                look.extensions |= sample.members.keys()
+                if limit is None and sample.start - look.starts[-1] >= chunk_bytes:
+                    look.starts.append(sample.start)
+            else:
+                look.no_end = not tar.has_end
+        except DamagedTarError as damage:
+            look.rows += 1
+            look.damage = str(damage)
+    if tar.has_global_headers:  # they hold for all that lies behind them
+        look.starts = [0]
+    return look
+
+
+def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -> Iterator[Sample | str]:
+    """The samples of a piece; last, what is wrong with the file, if anything is."""
+    with files.open(path) as opened:
+        if part.start:
+            opened.seek(part.start)
+        try:
+            for sample in samples(Tar(opened, part.size), extensions, lambda _: None):
+                if part.end is not None and sample.start >= part.end:
+                    return
+                yield sample
+        except DamagedTarError as damage:
+            yield f"{damage}; the sample there, and what lies behind it in the file, cannot be read"
+
+
+def _batches(found: Iterator[Sample | str]) -> Iterator[list[Sample | str]]:
+    batch, size = list[Sample | str](), 0
+    for one in found:
+        batch.append(one)
+        if isinstance(one, Sample):
+            size += sum(len(member.data or b"") for member in one.members.values())
+        if size >= BLOCK_BYTES or len(batch) == BLOCK_SAMPLES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _raw_rows(
+    chunk: Chunk, first: int, batch: list[Sample | str], columns: Mapping[str, SampleColumn], with_key: bool
+) -> RawRows:
+    """Makes rows of samples; `first` is the place of the first one in the chunk."""
+    good, rows, unparsed = list[Sample](), list[int](), list[Reject]()
+    for position, sample in enumerate(batch, first):
+        if isinstance(sample, str):
+            unparsed.append(Reject(chunk.index, position, "damaged_record", sample))
+        elif not is_utf8(sample.key):
+            unparsed.append(Reject(chunk.index, position, "invalid_utf8", "the sample's name is not UTF-8"))
+        elif sample.twice:
+            message = f"the sample has two members .{sample.twice}"
+            unparsed.append(Reject(chunk.index, position, "malformed_row", message, sample.key if with_key else None))
+        else:
+            good.append(sample)
+            rows.append(position)
+    faults: Faults = {}
+    return RawRows(
+        {name: column.typed(good, faults) for name, column in columns.items()},
+        np.array(rows, np.int64),
+        pa.array([path_key(sample.key) for sample in good], pa.binary()) if with_key else None,
+        faults,
+        unparsed,
+        len(batch),
+    )
+
+
+def _fields(files: Files, root: str, file: FileInfo, columns: Columns) -> list[str]:
+    """The fields of the JSON objects in the first samples, `json.caption`, where columns are wanted of them."""
+    asked = {part.extension for name in columns for part in parts(name) if part.field is not None}
+    if not asked:
+        return []
+    found = dict[str, None]()
+    read = _read(files, join(root, file.path), Samples(size=_size(file)), asked)
+    for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, Sample)):
+        for extension in sorted(asked & sample.members.keys()):
+            row = json_object(sample, extension)
+            if isinstance(row, dict):
+                found |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
+    return list(found)
+
+
+def _names(columns: Columns, found: list[str]) -> list[str]:
+    """The columns that are there: those asked for that are there in any way, and what else was found."""
+    ways = {
+        name: {f"{part.extension}.{part.field}" if part.field else part.extension for part in parts(name)}
+        for name in columns
+    }
+    used = set().union(*ways.values())
+    there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
+    return there + [name for name in found if name not in used]
+
+
+def _notes(inputs: list[FileInfo], looks: list[Look]) -> list[str]:
+    left_out = [name for look in looks for name in look.left_out]
+    no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
+    found = (
+        (left_out, "members that are no part of a sample, left out"),
+        (no_end, "maybe cut off, because the mark is missing that a tar file ends with"),
+    )
+    return [f"{what}: {len(names):,} ({listed(names, SHOWN)})" for names, what in found if names]

@@ -1,0 +1,1 @@
+"""The user's dataset.yaml: read, checked, explained."""

@@ -1,0 +1,1 @@
+"""The options of each kind of feature, without TensorFlow."""

@@ -1,0 +1,157 @@
+"""Categories: one name a row, stored as its id."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+from recordmill.pipeline.spec.features.classes import Classes, read_classes
+from recordmill.pipeline.spec.messages import WrongValueError
+
+
+class NamedClasses(Feature):
+    """How names become ids, of one name a row or of several."""
+
+    classes: Classes | None = None
+    """The names in the order of their ids; where none are given, those of the data, the most frequent first: of all
+    splits for the label, of the train split for any other feature."""
+    classes_file: str | None = Field(default=None, min_length=1)
+    """A file of the names, one a line, instead of `classes`."""
+    max_classes: int | None = Field(default=None, ge=1, strict=True)
+    """How many names of the data have an id of their own, the most frequent; the others are unknown."""
+    minimum_count: int = Field(default=1, ge=1, strict=True)
+    """A name that the train split holds less often is unknown."""
+    oov_buckets: int = Field(default=0, ge=0, le=1 << 20, strict=True)
+    """How many ids the unknown names share, by their hash; 0: they are as what is missing, id 0."""
+    hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
+    """Ids are 1 to n by the names' hash, without a vocabulary."""
+
+    @model_validator(mode="after")
+    def _check_classes(self) -> "NamedClasses":
+        if self.classes is not None and self.classes_file is not None:
+            raise ValueError("`classes` and `classes_file` exclude each other: give the names once")
+        given = self.classes is not None or self.classes_file is not None
+        counted = [name for name in ("max_classes", "minimum_count") if name in self._chosen()]
+        if counted and (given or self.hash_buckets is not None):
+            other = "hash_buckets" if self.hash_buckets is not None else "classes"
+            raise ValueError(f"`{counted[0]}` is of names that are counted: leave it out, or `{other}`")
+        if self.hash_buckets is not None and (given or "oov_buckets" in self._chosen()):
+            raise ValueError("with `hash_buckets` no name is unknown: leave out `classes` and `oov_buckets`")
+        return self
+
+    def _chosen(self) -> set[str]:
+        """The options that have another value than the default."""
+        fields = type(self).model_fields
+        return {name for name in fields if getattr(self, name) != fields[name].get_default()}
+
+    @property
+    def analyzed(self) -> bool:
+        """The analysis counts the names, unless they are given or hashed."""
+        return self.classes is None and self.classes_file is None and self.hash_buckets is None
+
+    def files(self) -> dict[str, str]:
+        """The file of the classes."""
+        return {"classes_file": self.classes_file} if self.classes_file else {}
+
+    def with_classes(self) -> Self:
+        """The same with the names of `classes_file` as its `classes`; the file's path is that of this process.
+
+        Raises:
+            ValueError: the file cannot be read, or is wrong; the message names it.
+        """
+        if self.classes_file is None:
+            return self
+        return self.model_copy(update={"classes": read_classes(self.classes_file), "classes_file": None})
+
+    def check_label(self) -> None:
+        """Checks the options of a label, whose ids are its classes, all of them.
+
+        Raises:
+            WrongValueError: an option would leave some without an id of their own; its path begins at this feature.
+        """
+        for name in ("max_classes", "minimum_count", "oov_buckets", "hash_buckets"):
+            if name in self._chosen():
+                raise WrongValueError(
+                    "is not for a label: each of its classes has an id; give `classes`, or none", name
+                )
+
+    def describe_ids(self, statistics: dict[str, Any]) -> Description:
+        """Where the names lie, and the ids."""
+        if self.hash_buckets is not None:
+            return {"vocabulary_size": self.hash_buckets + 1, "hash_buckets": self.hash_buckets}
+        is_label = statistics["is_label"]
+        first = 0 if is_label else 1 + self.oov_buckets
+        return {
+            "vocabulary": statistics["vocabulary"],
+            "vocabulary_size": statistics["words"] + first,
+            "unknown_id": None if is_label else min(1, self.oov_buckets),
+            "first_id": first,
+        }
+
+
+class Category(NamedClasses):
+    """A name as an id: for the label 0 to n-1 in the order of the classes; for any other feature 0 is unknown."""
+
+    kind: Literal["category"]
+    cross: tuple[str, ...] | None = None
+    """Features of kind category whose names together are this one's, instead of a column; with `hash_buckets`."""
+
+    @model_validator(mode="after")
+    def _check_cross(self) -> "Category":
+        if self.cross is None:
+            return self
+        if self.hash_buckets is None:
+            raise ValueError("`cross` needs `hash_buckets`: how many ids the combinations share")
+        if self.column is not None or self.optional:
+            raise ValueError("a `cross` is made of other features: leave out `column` and `optional`")
+        if len(set(self.cross)) < max(2, len(self.cross)):
+            raise ValueError(f"`cross` should be two features or more, each once, got [{', '.join(self.cross)}]")
+        return self
+
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks what it is a cross of: categories with columns of their own.
+
+        Raises:
+            WrongValueError: one of them is not; its path begins at this feature.
+        """
+        for name in self.cross or ():
+            found = features.get(name)
+            if found is None:
+                raise WrongValueError(f"'{name}' is none of the features{did_you_mean(name, features)}", "cross")
+            if not isinstance(found, Category) or found.cross:
+                what = "a cross itself" if isinstance(found, Category) else f"of kind {found.kind}"
+                raise WrongValueError(f"'{name}' is {what}: a cross is of categories with a column each", "cross")
+
+    def raw_column(self) -> Column | None:
+        """A name; no column for a cross."""
+        return None if self.cross else Column(ColumnType.CATEGORY, optional=self.optional)
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Where the names lie, and the ids; with `oov_buckets` their number."""
+        oov = {"oov_buckets": self.oov_buckets} if self.oov_buckets else {}
+        cross = {"cross": list(self.cross)} if self.cross else {}
+        return {"kind": self.kind, "stored": "int64", **self.describe_ids(statistics), **oov, **cross}
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """A class label where each id has a name of its own (the unknown one's is `[UNK]`), else an int64."""
+        if "vocabulary" not in description or self.oov_buckets:
+            return tfds_scalar("int64")
+        return {
+            "pythonClassName": "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
+            "classLabel": {"numClasses": str(description["vocabulary_size"])},
+        }
+
+
+def check_not_crossed(label: str, features: Mapping[str, Feature]) -> None:
+    """Checks that no feature is a cross of the label.
+
+    Raises:
+        WrongValueError: one is; its path begins at the spec.
+    """
+    for name, feature in features.items():
+        if isinstance(feature, Category) and label in (feature.cross or ()):
+            message = f"'{label}' is the label: a model would be given what it is to predict"
+            raise WrongValueError(message, "features", name, "cross")

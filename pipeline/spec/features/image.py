@@ -1,0 +1,203 @@
+"""Images: decoded, oriented by EXIF, brought to a size, stored encoded; normalized when they are read."""
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from recordmill.pipeline.options import Options
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+from recordmill.pipeline.spec.messages import WrongValueError
+
+Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
+Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
+Sides = Annotated[
+    tuple[Side, Side],
+    BeforeValidator(
+        lambda value: (value, value) if type(value) is int else value, json_schema_input_type=Side | tuple[Side, Side]
+    ),
+]
+Mean = Annotated[float, Field(allow_inf_nan=False)]
+Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0, "original": 0.15}
+"""How many bytes are stored for each of a picture's uint8 numbers; a rough guess."""
+MAX_BYTES = 64 << 20
+"""64 MiB, as of a line of text."""
+OWN_SIDES = (480, 640)
+"""The height and width that are guessed of pictures that keep their own."""
+READ_WITH = {"size", "shorter_side", "fit", "resize", "antialias", "channels", "background", "dct_scaling"}
+"""The options that the reader needs where the originals are stored."""
+
+
+class Normalization(Options):
+    """A mean and a standard deviation of pixels from 0 to 1, for each channel."""
+
+    mean: tuple[Mean, ...] = Field(min_length=1, max_length=3)
+    """What is subtracted from each channel."""
+    std: tuple[Deviation, ...] = Field(min_length=1, max_length=3)
+    """What each channel is divided by then."""
+
+
+IMAGENET = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+Normalize = Annotated[
+    Annotated[Literal["zero_one", "minus_one_one", "dataset", "imagenet", "none"], Tag("a name")]
+    | Annotated[Normalization, Tag("mean and std")],
+    Discriminator(lambda value: "mean and std" if isinstance(value, dict | Normalization) else "a name"),
+]
+
+
+class Image(Feature):
+    """A picture of one size, or of its own."""
+
+    kind: Literal["image"]
+    size: Sides | None = None
+    """Height and width in pixels; one number is both. None: the pictures keep their own sizes."""
+    shorter_side: Side | None = None
+    """Scales a picture so that its shorter side has so many pixels and it keeps its shape; with `size`, its centre is
+    cut then."""
+    fit: Literal["pad", "crop", "stretch", "none"] = "pad"
+    """pad: the whole picture, centred on the background; crop: the centre that fills the size; stretch: both sides
+    scaled on their own; none: no size."""
+    resize: Literal[
+        "auto", "area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"
+    ] = "auto"
+    """The method. auto: area averaging when shrinking, bilinear when enlarging."""
+    antialias: bool = True
+    """Whether a method's kernel widens when it shrinks, as Pillow's does; auto, area and nearest have no choice."""
+    channels: Literal[1, 3] = 3
+    """3: RGB; 1: grey."""
+    store: Literal["auto", "jpeg", "png", "raw", "original"] = "auto"
+    """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels; original: the file's bytes, which the reader
+    decodes, turns and scales."""
+    quality: int = Field(default=95, ge=1, le=100, strict=True)
+    """JPEG quality."""
+    normalize: Normalize = "zero_one"
+    """zero_one: 0..1; minus_one_one: -1..1; imagenet: by ImageNet's mean and standard deviation; dataset: mean 0 and
+    variance 1 a channel over the train split; none: uint8, untouched; or `mean` and `std` as numbers."""
+    background: tuple[Byte, Byte, Byte] = (255, 255, 255)
+    """The colour behind transparent pixels and around a padded picture, as RGB."""
+    max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
+    """A picture whose header states more is rejected before it is decoded."""
+    max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
+    """A picture of more bytes is rejected before it is read."""
+    dct_scaling: bool = True
+    """Whether a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size where it is averaged down further."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_size(cls, value: Any) -> Any:
+        """Where it is clear that there is no size, `fit` need not say so."""
+        if isinstance(value, dict) and value.get("size") is None:
+            keeps_shape = value.get("shorter_side") is not None or value.get("store") == "original"
+            return {"fit": "none", **value} if keeps_shape else value
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> "Image":
+        self._check_size()
+        self._check_channels()
+        return self
+
+    def _check_size(self) -> None:
+        if self.size is None:
+            if self.fit != "none":
+                raise WrongValueError("is needed; with `fit: none` each picture keeps its own size", "size")
+            if self.store == "raw":
+                raise WrongValueError("`raw` pixels need one `size`: give it, or store `png`", "store")
+            return
+        if self.fit == "none":
+            raise WrongValueError("`none` keeps each picture's own size, but there is a `size`: leave one out", "fit")
+        if self.shorter_side is None:
+            return
+        if self.fit != "crop":
+            message = f"with `size` and `shorter_side` the centre is cut: give `fit: crop`, got `{self.fit}`"
+            raise WrongValueError(message, "fit")
+        if self.shorter_side < max(self.size):
+            message = f"should be {max(self.size)} or more, the larger side of `size`, got `{self.shorter_side}`"
+            raise WrongValueError(message, "shorter_side")
+
+    def _check_channels(self) -> None:
+        if self.normalize == "imagenet" and self.channels != 3:
+            raise WrongValueError("`imagenet` is for 3 channels: give `mean` and `std` for one", "normalize")
+        if isinstance(self.normalize, Normalization):
+            for name in ("mean", "std"):
+                numbers = getattr(self.normalize, name)
+                if len(numbers) != self.channels:
+                    message = f"should be a list of {self.channels}, one for each channel, got {list(numbers)}"
+                    raise WrongValueError(message, "normalize", name)
+
+    def raw_column(self) -> Column:
+        """A reference to the picture."""
+        return Column(ColumnType.IMAGE, optional=self.optional)
+
+    def parts(self) -> tuple[str, ...]:
+        """The orientation of an original, and whether there is a picture."""
+        orientation = ("orientation",) if self.store == "original" else ()
+        return (*orientation, "missing") if self.optional else orientation
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Each picture's own height and width, where they have no common one."""
+        shape = ("shape",) if self.size is None else ()
+        return (*super().read_parts(), *shape)
+
+    @property
+    def expected_bytes(self) -> float:
+        """About how many bytes are stored of a picture: a guess by the options alone."""
+        height, width = self.size or OWN_SIDES
+        if self.size is None and self.shorter_side is not None:
+            height, width = self.shorter_side, self.shorter_side * width // height
+        return height * width * self.channels * ENCODED_SHARE[self.store]
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Shape, encoding and the pixels' normalization: `(pixel - offset) * scale`, a channel each.
+
+        Height and width are None where pictures keep their own. `options` are those that read an original.
+        """
+        offset, scale = self._normalization(statistics)
+        description: Description = {
+            "kind": self.kind,
+            "stored": "bytes",
+            "encoding": self.store,
+            "shape": [*(self.size or (None, None)), self.channels],
+            "dtype": "uint8" if self.normalize == "none" else "float32",
+            "offset": offset,
+            "scale": scale,
+        }
+        if self.store == "original":
+            description["options"] = self.model_dump(mode="json", include=READ_WITH)
+        return {**description, "optional": True} if self.optional else description
+
+    def _normalization(self, statistics: dict[str, Any]) -> tuple[list[float], list[float]]:
+        given = IMAGENET if self.normalize == "imagenet" else self.normalize
+        if isinstance(given, Normalization):
+            return [255 * mean for mean in given.mean], [1 / (255 * deviation) for deviation in given.std]
+        if given == "dataset":
+            deviations = [math.sqrt(variance) for variance in statistics["variance"]]
+            return statistics["mean"], [1 / deviation if deviation else 1.0 for deviation in deviations]
+        names = {"zero_one": (0.0, 1 / 255), "minus_one_one": (127.5, 1 / 127.5), "none": (0.0, 1.0)}
+        offset, scale = names[given]
+        return [offset] * self.channels, [scale] * self.channels
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """An `Image`, or a uint8 `Tensor` in bytes where the pixels are stored raw; a string where it may be empty."""
+        if description.get("optional"):
+            return tfds_scalar("string")
+        *sides, channels = description["shape"]
+        if self.store == "original":  # its own size
+            sides = [-1, -1]
+        sides = [-1 if side is None else side for side in (*sides, channels)]
+        dimensions = {"dimensions": [str(side) for side in sides]}
+        if self.store == "raw":
+            return {
+                "pythonClassName": "tensorflow_datasets.core.features.tensor_feature.Tensor",
+                "tensor": {"shape": dimensions, "dtype": "uint8", "encoding": "bytes"},
+            }
+        return {
+            "pythonClassName": "tensorflow_datasets.core.features.image_feature.Image",
+            "image": {
+                "shape": dimensions,
+                "dtype": "uint8",
+                "encodingFormat": "jpeg" if self.store == "jpeg" else "png",
+            },
+        }

@@ -1,0 +1,46 @@
+"""Several pictures a row, such as a video's frames or views of one thing: all brought to one size."""
+
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Description, tfds_sequence
+from recordmill.pipeline.spec.features.image import Image, Sides
+from recordmill.pipeline.spec.features.lists import ListFeature
+
+
+class ImageSequence(Image, ListFeature):
+    """Any number of pictures a row; each has an image's options."""
+
+    kind: Literal["image_sequence"]  # type: ignore[assignment]
+    size: Sides
+    """Height and width in pixels of every picture; one number is both."""
+    fit: Literal["pad", "crop", "stretch"] = "pad"
+    """pad: the whole picture, centred on the background; crop: the centre that fills the size; stretch: both sides
+    scaled on their own."""
+    store: Literal["auto", "jpeg", "png", "raw"] = "auto"
+    """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_size(cls, value: Any) -> Any:
+        """Leaves `fit` as it is: there is always a size."""
+        return value
+
+    def raw_column(self) -> Column:
+        """A list of references to pictures, which may be empty."""
+        return self.list_column(ColumnType.IMAGE)
+
+    def parts(self) -> tuple[str, ...]:
+        """None: a row without pictures has an empty list."""
+        return ()
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """As an image's, of every picture; and how many there are."""
+        description = super().describe(statistics) | self.describe_length()
+        return {key: value for key, value in description.items() if key != "optional"}
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """A sequence of images, or of uint8 tensors."""
+        return tfds_sequence(super().tfds(description))

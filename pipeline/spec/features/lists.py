@@ -1,0 +1,47 @@
+"""What the kinds that have several values a row have in common."""
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Feature
+
+
+class ListFeature(Feature):
+    """Several values a row."""
+
+    length: int | None = Field(default=None, ge=1, strict=True)
+    """The number of values that every row must have; any number where it is not given."""
+    max_length: int | None = Field(default=None, ge=1, strict=True)
+    """The number of values that are kept, and that a batch is padded to; none: all, and a batch's longest."""
+    separator: str = Field(default=",", min_length=1)
+    """What stands between the values where the source holds them as one string, as in a cell of CSV."""
+
+    @model_validator(mode="after")
+    def _check_length(self) -> "ListFeature":
+        if self.length is not None and self.max_length is not None:
+            raise ValueError("`length` and `max_length` exclude each other: a row has exactly `length` values")
+        return self
+
+    @property
+    def fill(self) -> Any:
+        """No values."""
+        return []
+
+    def list_column(self, kind: ColumnType) -> Column:
+        """A list of values."""
+        return Column(kind, many=True, optional=self.optional, separator=self.separator, length=self.length)
+
+    @property
+    def varies(self) -> bool:
+        """Whether rows may have different numbers of values."""
+        return self.length is None
+
+    def read_parts(self) -> tuple[str, ...]:
+        """What the reader gives beside the feature itself without its being stored, as `<feature>_<part>`."""
+        return ("length",) if self.varies else ()
+
+    def describe_length(self) -> dict[str, Any]:
+        """How long the lists are: the same for all, or varying and up to a limit or none."""
+        return {"length": self.length or "varying", "max_length": self.max_length}

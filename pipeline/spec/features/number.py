@@ -1,0 +1,156 @@
+"""Numbers: one a row, normalized or put into buckets by the train split."""
+
+import math
+import struct
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+
+SMALLEST = 2.0**-126  # the smallest float32 with all its bits: TensorFlow may take what is smaller for 0
+
+
+def to_float32(value: float) -> float:
+    """Rounds to the nearest float32. Raises: ValueError beyond float32's range."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        raise ValueError(f"should be within float32's range, got {value:g}") from None
+
+
+def _fits(value: float) -> float:
+    to_float32(value)
+    return value
+
+
+def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
+    for left, right in zip(values, values[1:], strict=False):
+        if not to_float32(left) < to_float32(right):
+            raise ValueError(f"should ascend as float32, got {left:g} before {right:g}")
+    return values
+
+
+def _imputable(value: Any) -> Any:
+    if value in ("mean", "median") or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    raise ValueError(f"should be mean, median or a number, got {value!r:.80}")
+
+
+Float32 = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_fits)]
+Boundaries = Annotated[tuple[Float32, ...], Field(min_length=1, max_length=10_000), AfterValidator(_ascending)]
+Impute = Annotated[
+    Literal["mean", "median"] | Float32, BeforeValidator(_imputable, Literal["mean", "median"] | Float32)
+]
+
+
+class NumberOptions(Feature):
+    """What is done with a number, in this order: clip, transform, normalize or put into a bucket."""
+
+    clip: tuple[Float32 | None, Float32 | None] | None = None
+    """What is below the first is the first, what is above the second is the second; null for no limit."""
+    transform: Literal["none", "log", "log1p"] = "none"
+    """log: the natural logarithm; needs a `clip` from above 0. log1p: of 1 + x, with `clip: [0, null]` by default."""
+    normalize: Literal["z_score", "min_max", "none"] = "z_score"
+    """z_score: (x - mean) / standard deviation. min_max: (x - minimum) / (maximum - minimum). By the train split."""
+    quantiles: int | None = Field(default=None, ge=2, le=10_000, strict=True)
+    """The number of buckets that the train split's values are spread over evenly; stored is a bucket's id."""
+    boundaries: Boundaries | None = None
+    """Where each bucket but the first begins; stored is a bucket's id."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follow(cls, given: Any) -> Any:
+        """Sets what follows from other options: a bucket's id is not normalized, the logarithm of 1 + x is from 0."""
+        if not isinstance(given, dict):
+            return given
+        buckets = given.get("quantiles") is not None or given.get("boundaries") is not None
+        normalize = {"normalize": "none"} if buckets else {}
+        clip = {"clip": (0.0, None)} if given.get("transform") == "log1p" and given.get("clip") is None else {}
+        return {**normalize, **given, **clip}
+
+    @model_validator(mode="after")
+    def _check_number(self) -> "NumberOptions":
+        if self.quantiles is not None and self.boundaries is not None:
+            raise ValueError("`quantiles` and `boundaries` exclude each other: both say where buckets begin")
+        if self.is_bucket and self.normalize != "none":
+            raise ValueError("`quantiles` and `boundaries` give a bucket's id, which is not normalized: no `normalize`")
+        low, high = self.clip or (None, None)
+        if self.clip == (None, None) or (low is not None and high is not None and low >= high):
+            raise ValueError(f"`clip` should be [low, high], one of them may be null, got [{low}, {high}]")
+        if self.transform == "log" and (low is None or to_float32(low) < SMALLEST):
+            raise ValueError("`log` needs a `clip` whose first is above 0, such as [0.001, null]; see also `log1p`")
+        if self.transform == "log1p" and (low is None or to_float32(low) <= -1):
+            raise ValueError("`log1p` needs a `clip` whose first is above -1, such as [0, null]")
+        return self
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether the id of a bucket is stored."""
+        return self.quantiles is not None or self.boundaries is not None
+
+    @property
+    def analyzed(self) -> bool:
+        """Whether something is learned from the train split's values."""
+        return self.normalize != "none" or self.quantiles is not None
+
+    @property
+    def stored(self) -> str:
+        """The type that is stored."""
+        return "int64" if self.is_bucket else "float32"
+
+    def describe_number(self, statistics: dict[str, Any]) -> Description:
+        """What the stored values already are; of buckets, where they begin and how many there are."""
+        described: Description = {"stored": self.stored, "normalize": self.normalize}
+        described |= {"clip": list(self.clip)} if self.clip else {}
+        described |= {"transform": self.transform} if self.transform != "none" else {}
+        if not self.is_bucket:
+            return described
+        boundaries = statistics["boundaries"] if self.boundaries is None else list(self.boundaries)
+        return {**described, "boundaries": boundaries, "buckets": len(boundaries) + 1}
+
+
+class Number(NumberOptions):
+    """A number."""
+
+    kind: Literal["number"]
+    impute: Impute = "mean"
+    """With `optional`: what a missing number is taken for. mean, median: of the train split, after the transform. A
+    number: as if the row held it."""
+    indicator: bool = False
+    """With `optional`: whether `<feature>_missing` tells which rows lack it."""
+
+    @model_validator(mode="after")
+    def _check_optional(self) -> "Number":
+        for name, default in (("impute", "mean"), ("indicator", False)):
+            if not self.optional and getattr(self, name) != default:
+                raise ValueError(f"`{name}` is of rows that lack the number: give `optional: true`, or leave it out")
+        return self
+
+    @property
+    def analyzed(self) -> bool:
+        """Whether something is learned from the train split's values."""
+        return super().analyzed or (self.optional and self.impute in ("mean", "median"))
+
+    @property
+    def fill(self) -> float:
+        """Not a number, which no source delivers."""
+        return math.nan
+
+    def raw_column(self) -> Column:
+        """A finite number."""
+        return Column(ColumnType.NUMBER, optional=self.optional)
+
+    def parts(self) -> tuple[str, ...]:
+        """Which rows lack it."""
+        return ("missing",) if self.indicator else ()
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """What the stored values already are."""
+        missing = {"impute": self.impute, "indicator": self.indicator} if self.optional else {}
+        return {"kind": self.kind, **self.describe_number(statistics), **missing}
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """A float32, or an int64 of a bucket."""
+        return tfds_scalar(self.stored)

@@ -1,0 +1,36 @@
+"""What the user's own `preprocessing` function stores: no kind of the spec, but described as one."""
+
+from typing import Any, Literal
+
+from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar, tfds_sequence
+from recordmill.pipeline.spec.features.raw import TFDS_TYPES
+
+
+class Own(Feature):
+    """A tensor that the user's function returned."""
+
+    kind: Literal["own"] = "own"
+    stored: Literal["bytes", "int64", "float32"]
+    shape: tuple[int, ...] | None
+    """A row's shape; None where rows have different lengths."""
+
+    def raw_column(self) -> None:
+        """It has none."""
+        return
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Type and shape."""
+        return {"kind": self.kind, "stored": self.stored, "shape": None if self.shape is None else list(self.shape)}
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """A scalar, a tensor, or a sequence."""
+        kind = TFDS_TYPES[self.stored]
+        if self.shape is None:
+            return tfds_sequence(kind)
+        if not self.shape:
+            return tfds_scalar(kind)
+        dimensions = {"dimensions": [str(side) for side in self.shape]}
+        return {
+            "pythonClassName": "tensorflow_datasets.core.features.tensor_feature.Tensor",
+            "tensor": {"shape": dimensions, "dtype": kind, "encoding": "none"},
+        }

@@ -1,0 +1,55 @@
+"""Raw values: stored as they come."""
+
+import math
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Description, tfds_scalar, tfds_sequence
+from recordmill.pipeline.spec.features.lists import ListFeature
+
+COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
+TFDS_TYPES = {"bytes": "string", "int64": "int64", "float32": "float32"}
+MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
+
+
+class Raw(ListFeature):
+    """A value that is passed through, or a list of them."""
+
+    kind: Literal["raw"]
+    type: Literal["bytes", "int64", "float32"] = "bytes"
+    """bytes: a string's UTF-8."""
+    many: bool = False
+    """A list of such values a row; `length`, `max_length` and `separator` are of it."""
+
+    @model_validator(mode="after")
+    def _check_many(self) -> "Raw":
+        for name in ("length", "max_length", "separator"):
+            if not self.many and getattr(self, name) != Raw.model_fields[name].default:
+                raise ValueError(f"`{name}` is of lists: give `many: true`, or leave it out")
+        return self
+
+    @property
+    def fill(self) -> Any:
+        """What is stored of a row that lacks it: an empty string, 0 or NaN; an empty list."""
+        return [] if self.many else MISSING[self.type]
+
+    @property
+    def varies(self) -> bool:
+        """Whether it is lists of different lengths."""
+        return self.many and super().varies
+
+    def raw_column(self) -> Column:
+        """By `type` and `many`."""
+        kind = COLUMN_TYPES[self.type]
+        return self.list_column(kind) if self.many else Column(kind, optional=self.optional)
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """The type that is stored, and of lists their length."""
+        lengths = self.describe_length() if self.many else {}
+        return {"kind": self.kind, "stored": self.type, **lengths}
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """A scalar, or a sequence of them."""
+        return (tfds_sequence if self.many else tfds_scalar)(TFDS_TYPES[self.type])

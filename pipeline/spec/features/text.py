@@ -1,0 +1,188 @@
+"""Text: cleaned, cut into tokens, ids of a vocabulary that is learned from the train split, or is given."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from recordmill.pipeline.options import Options
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar, tfds_sequence
+from recordmill.pipeline.spec.features.text_rules import check_alone, check_shared
+from recordmill.transforms.contract.text_options import (
+    BYTES,
+    MODEL_TOKENIZERS,
+    SpecialIds,
+    counts_words,
+    has_vocabulary,
+    needs_tensorflow_text,
+    special_ids,
+    vocabulary_owner,
+)
+
+
+class SharedVocabulary(Options):
+    """Another text's vocabulary."""
+
+    shared_with: str
+    """The feature that has the vocabulary; the words of both are counted together."""
+
+
+def _form(value: Any) -> str:
+    """A size, unless it is a mapping or looks like a path."""
+    if isinstance(value, dict | SharedVocabulary):
+        return "another feature"
+    return "a file" if isinstance(value, str) and ("." in value or "/" in value) else "a size"
+
+
+Size = Annotated[int, Field(ge=1, strict=True)]
+Vocabulary = Annotated[
+    Annotated[Size, Tag("a size")]
+    | Annotated[str, Tag("a file")]
+    | Annotated[SharedVocabulary, Tag("another feature")],
+    Discriminator(_form),
+]
+Widths = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=16, strict=True)], ...],
+    Field(min_length=1),
+    BeforeValidator(lambda value: (value,) if isinstance(value, int) else value, int | tuple[int, ...]),
+]
+
+
+class Text(Feature):
+    """A text as ids: 0 pads, 1 is unknown, then begin and end where they are asked for, then the tokens' own."""
+
+    kind: Literal["text"]
+    normalize: Literal["none", "nfc", "nfkc"] = "none"
+    """Unicode's normalization form. nfkc also makes one of what only looks different, such as ﬁ and fi."""
+    case: Literal["lower", "fold", "keep"] = "lower"
+    """lower: small letters; fold: Unicode's NFKC case folding, which makes ß ss; keep: as it is."""
+    tokenizer: Literal["words", "whitespace", "characters", "bytes", "wordpiece", "sentencepiece"] = "words"
+    """words: runs of letters, marks, digits and underscores; whitespace: what stands between white space; characters:
+    code points; bytes: of UTF-8; wordpiece, sentencepiece: pieces of words, learned from the train split or given."""
+    model: str | None = Field(default=None, min_length=1)
+    """A given model instead of a learned one: a SentencePiece model, or a WordPiece vocabulary, a piece a line."""
+    model_type: Literal["unigram", "bpe"] = "unigram"
+    """How a SentencePiece model is learned."""
+    vocabulary: Vocabulary = 32_000
+    """How many tokens have an id of their own; or a file of words, one a line; or {shared_with: FEATURE}."""
+    minimum_count: int = Field(default=1, ge=1, strict=True)
+    """A word that the train split holds less often is unknown, and nothing is learned from it."""
+    oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
+    """How many ids the unknown tokens share, by their hash: 1 to n."""
+    hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
+    """No vocabulary: every token gets one of so many ids, by its hash."""
+    ngrams: Widths = (1,)
+    """How many tokens in a row make one, joined by a space; a list for several: first all of the first width."""
+    begin: bool = False
+    """Whether an id of its own stands before each text."""
+    end: bool = False
+    """Whether an id of its own stands after each text."""
+    max_length: int | None = Field(default=None, ge=1, strict=True)
+    """The number of ids that are kept, and the length that a batch is padded to; none: all, and a batch's longest."""
+    truncate: Literal["end", "start"] = "end"
+    """Which side of a long text is cut off."""
+    keep_length: bool = False
+    """Whether `<feature>_length` is stored: the number of ids before the cut."""
+    pack: int | None = Field(default=None, ge=1, le=1 << 20, strict=True)
+    """How many ids a record holds, of several documents; none: each document is a record."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Text":
+        check_alone(self)
+        return self
+
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks that a shared vocabulary is there, and is alike.
+
+        Raises:
+            WrongValueError: it is not; its path begins at this feature.
+        """
+        if isinstance(self.vocabulary, SharedVocabulary):
+            check_shared(self, self.vocabulary.shared_with, features)
+
+    @property
+    def analyzed(self) -> bool:
+        """The analysis counts its words, unless they are given or hashed."""
+        return counts_words(self.model_dump())
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether a tokenizer's model must be there before the graph is made."""
+        return self.tokenizer in MODEL_TOKENIZERS
+
+    @property
+    def needs_training(self) -> bool:
+        """Whether that model is learned from the train split, and under this feature's options."""
+        return self.needs_model and self.model is None and not isinstance(self.vocabulary, SharedVocabulary)
+
+    @property
+    def needs_tensorflow_text(self) -> bool:
+        """Whether a process that loads the export or the serving model must import `tensorflow_text` first."""
+        return needs_tensorflow_text(self.model_dump())
+
+    def vocabulary_owner(self, name: str) -> str:
+        """The feature whose vocabulary or model this one, of this name, uses: its own or the shared one."""
+        return vocabulary_owner(name, self.model_dump())
+
+    def files(self) -> dict[str, str]:
+        """The paths of files that decide what is stored, by option: `model`, or `vocabulary`."""
+        given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
+        return {option: path for option, path in given.items() if path is not None}
+
+    def raw_column(self) -> Column:
+        """A string, empty or not."""
+        return Column(ColumnType.TEXT, optional=self.optional)
+
+    def parts(self) -> tuple[str, ...]:
+        """The true length, where it is kept; of packed documents the length of each."""
+        if self.pack is not None:
+            return ("lengths",)
+        return ("length",) if self.keep_length else ()
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Of packed documents, which one an id is of, and its place in it."""
+        return ("segments", "positions") if self.pack is not None else ()
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Where the words lie, and the special ids. Beside what every text has stands only what the spec asks for.
+
+        `statistics` is that of the vocabulary's owner: `vocabulary`, `words` and, of a tokenizer's model, `model` and
+        `special_ids` (`pipeline.build.analysis.tokenizer_models`).
+        """
+        special = SpecialIds(**statistics["special_ids"]) if self.needs_model else special_ids(self.model_dump())
+        tokens = BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
+        named = self.needs_model or has_vocabulary(self.model_dump())
+        return {
+            "kind": self.kind,
+            "stored": "bytes" if self.pack else "int64",
+            "length": "varying",
+            "max_length": self.max_length,
+            **({"vocabulary": statistics["vocabulary"]} if named else {}),
+            "vocabulary_size": max(special.first + tokens, special.padding + 1),
+            "padding_id": special.padding,
+            "unknown_id": special.unknown,
+            "first_id": special.first,
+            **self._further(special, statistics),
+        }
+
+    def _further(self, special: SpecialIds, statistics: Mapping[str, Any]) -> Description:
+        ids = {f"{name}_id": id_ for name, id_ in asdict(special).items() if name in ("begin", "end")}
+        asked = {
+            "tokenizer": self.tokenizer if self.tokenizer != "words" else None,
+            "model": statistics["model"] if self.needs_model else None,
+            "oov_buckets": self.oov_buckets if self.oov_buckets > 1 else None,
+            "hash_buckets": self.hash_buckets,
+            "keep_length": self.keep_length or None,
+            "packed": self.pack,
+        }
+        return {key: value for key, value in (ids | asked).items() if value is not None}
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """A sequence of int64; of packed documents, the ids' bytes."""
+        return tfds_scalar("string") if self.pack else tfds_sequence("int64")
+
+    def tfds_part(self, part: str, description: Description) -> dict[str, Any]:
+        """The true length is one number, the lengths of packed documents are any number."""
+        return tfds_sequence("int64") if part == "lengths" else super().tfds_part(part, description)

@@ -1,0 +1,112 @@
+"""Which of a text's options go together; each rule names the option that is wrong and what to do."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.spec.messages import WrongValueError
+from recordmill.transforms.contract.text_options import MODEL_TOKENIZERS, WORD_TOKENIZERS
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.text import Text
+
+SHARED_ALIKE = (
+    "tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end",
+)  # fmt: skip
+"""What must be the same in features that share a vocabulary, so that an id means the same in both."""
+
+
+def check_alone(text: "Text") -> None:
+    """Checks the options of one text against each other.
+
+    Raises:
+        WrongValueError: two of them do not go together.
+    """
+    for option, message in _wrong(text):
+        raise WrongValueError(message, option)
+
+
+def _wrong(text: "Text") -> Iterator[tuple[str, str]]:
+    set_ = {name for name, field in type(text).model_fields.items() if getattr(text, name) != field.default}
+    if text.normalize == "nfc" and text.case == "fold":
+        yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
+    yield from _wrong_tokens(text, set_)
+    yield from _wrong_model(text, set_)
+    added = text.begin + text.end
+    if text.max_length is not None and text.max_length <= added:
+        yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
+    if "truncate" in set_ and text.max_length is None:
+        yield "truncate", "nothing is cut without `max_length`: give one, or leave `truncate` out"
+    if text.pack is not None and text.keep_length:
+        yield "keep_length", "with `pack` the length of each document is stored: leave `keep_length` out"
+    if list(text.ngrams) != sorted(set(text.ngrams)):
+        yield "ngrams", f"should be widths that ascend, such as [1, 2], got {list(text.ngrams)}"
+
+
+def _wrong_tokens(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
+    """What does not go with the tokenizer, or with hashing."""
+    for option in ("ngrams", "oov_buckets", "hash_buckets"):
+        if option in set_ and text.tokenizer not in WORD_TOKENIZERS:
+            tokenizers = ", ".join(WORD_TOKENIZERS)
+            yield option, f"goes with the tokenizers {tokenizers} alone, not with {text.tokenizer}: leave it out"
+    for option in ("vocabulary", "minimum_count", "oov_buckets"):
+        if option in set_ and text.tokenizer == "bytes":
+            yield option, "the tokenizer bytes has no vocabulary, each byte is its own id: leave it out"
+        if option in set_ and text.hash_buckets is not None:
+            yield option, "there is no vocabulary with `hash_buckets`: leave one of the two out"
+    if "minimum_count" in set_ and not isinstance(text.vocabulary, int):
+        where = "is given" if isinstance(text.vocabulary, str) else "has its options in the other feature"
+        yield "minimum_count", f"nothing is counted here, since the vocabulary {where}: leave it out"
+
+
+def _wrong_model(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
+    """What does not go with a learned model, or with a given one."""
+    if isinstance(text.vocabulary, str) and text.tokenizer in MODEL_TOKENIZERS:
+        yield "vocabulary", f"a {text.tokenizer} model that is given is `model: {text.vocabulary}`"
+    if "model_type" in set_ and (text.tokenizer != "sentencepiece" or text.model is not None):
+        yield "model_type", "says how a sentencepiece model is learned, and none is learned here: leave it out"
+    if text.model is None:
+        return
+    if text.tokenizer not in MODEL_TOKENIZERS:
+        yield "model", f"goes with the tokenizers {', '.join(MODEL_TOKENIZERS)} alone, not with {text.tokenizer}"
+    for option in ("vocabulary", "minimum_count"):
+        if option in set_:
+            yield option, "a given `model` has its own pieces: leave it out"
+    if "case" not in text.model_fields_set:
+        yield "model", "was made of text of one case: say which, `case: keep` or `case: lower`"
+
+
+def check_packed(features: Mapping[str, Any], label: str | None, preprocessing: str | None) -> None:
+    """Checks that a packed text is all that a record holds: one document's label has no place in a row of several.
+
+    Raises:
+        WrongValueError: something stands beside it; its path begins at the spec.
+    """
+    for name in [name for name, feature in features.items() if getattr(feature, "pack", None) is not None]:
+        others = [f"the feature '{other}'" for other in features if other != name]
+        beside = [*others, *(["`label`"] if label else []), *(["`preprocessing`"] if preprocessing else [])]
+        if beside:
+            message = f"packed rows hold several documents, and nothing can stand beside them: leave {beside[0]} out"
+            raise WrongValueError(f"{message}, or `pack`", "features", name, "pack")
+
+
+def check_shared(text: "Text", owner: str, features: Mapping[str, Any]) -> None:
+    """Checks that the vocabulary that a text shares is that of another text, which is alike.
+
+    Raises:
+        WrongValueError: it is not; its path begins at the text.
+    """
+    path = ("vocabulary", "shared_with")
+    if owner not in features:
+        raise WrongValueError(f"'{owner}' is none of the features{did_you_mean(owner, features)}", *path)
+    other = features[owner]
+    if other.kind != "text" or hasattr(other.vocabulary, "shared_with"):
+        raise WrongValueError(f"'{owner}' should be a text with a vocabulary of its own", *path)
+    for option in SHARED_ALIKE:
+        mine, theirs = getattr(text, option), getattr(other, option)
+        if mine != theirs:
+            raise WrongValueError(
+                f"is {mine} here and {theirs} in '{owner}', whose vocabulary this is: make them the same", option
+            )
+    if other.hash_buckets is not None or other.tokenizer == "bytes":
+        raise WrongValueError(f"'{owner}' has no vocabulary: leave this out and take the same options", *path)

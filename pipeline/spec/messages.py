@@ -1,0 +1,146 @@
+"""From a wrong spec to lines that a person can act on: where in the YAML, what, and the nearest right name."""
+
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.spec.yaml_document import Document, Path
+
+TAGS = ("kind", "format")
+"""The keys that say which options a mapping has."""
+
+
+class WrongValueError(ValueError):
+    """A value that is wrong because of another; `path` leads to it from where the check is."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[str]:
+    """One line for each thing that is wrong: `dataset.yaml:7: features.image: …`."""
+    told = set()
+    for problem in error.errors():
+        path = (*_yaml_path(problem["loc"], document.value), *_further(problem))
+        if problem["type"] == "too_short" and problem["input"]:
+            continue  # its items are wrong, which is told of each
+        place = ".".join(map(str, path[:-1] if problem["type"] == "extra_forbidden" else path))
+        message = _message(problem, path, document, model)
+        line = f"{document.where}:{document.line(path)}: {place + ': ' if place else ''}{message}"
+        if line not in told:
+            told.add(line)
+            yield line
+
+
+def _further(problem: Any) -> Path:
+    return getattr(problem.get("ctx", {}).get("error"), "path", ())
+
+
+def _yaml_path(location: tuple[str | int, ...], value: Any) -> Path:
+    """Leaves out what pydantic puts into a location that the YAML does not hold: a union's tag, a single source's 0."""
+    path: list[str | int] = []
+    for position, part in enumerate(location):
+        last = position == len(location) - 1
+        if isinstance(value, dict) and (part in value or (last and not _is_tag(part, value))):
+            path.append(part)
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            path.append(part)
+            value = value[part]
+    return tuple(path)
+
+
+def _is_tag(part: str | int, value: dict[str, Any]) -> bool:
+    return part in (0, "[key]") or part in [value.get(tag) for tag in TAGS]
+
+
+def _message(problem: Any, path: Path, document: Document, model: type[BaseModel]) -> str:
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = _known_keys(model, problem["loc"][:-1])
+        return f"unknown key `{path[-1]}`{did_you_mean(str(path[-1]), known)}; known here: {', '.join(known)}"
+    if kind == "missing":
+        too_few = isinstance(problem["loc"][-1], int)
+        return f"too few items, got {problem['input']}" if too_few else "is needed and is not there"
+    if kind == "union_tag_invalid":
+        return _unknown_tag(context)
+    if kind == "union_tag_not_found":
+        return f"needs a `{context['discriminator'].strip(chr(39))}`"
+    if kind == "too_short":
+        return "should not be empty"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in WANTED:
+        return f"should be {WANTED[kind](context)}, got {_got(problem, path, document)}"
+    return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_got(problem, path, document)}"
+
+
+NAME = "a name: a letter, then letters, digits and underscores"
+FUNCTION = "a function, written `module:function`"
+WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
+    "dict_type": lambda _: "a mapping",
+    "finite_number": lambda _: "a finite number",
+    "float_parsing": lambda _: "a number",
+    "float_type": lambda _: "a number",
+    "greater_than_equal": lambda context: f"{context['ge']:g} or more",
+    "int_type": lambda _: "a whole number",
+    "less_than_equal": lambda context: f"{context['le']:g} or less",
+    "literal_error": lambda context: context["expected"],
+    "model_attributes_type": lambda _: "a mapping",
+    "model_type": lambda _: "a mapping",
+    "none_required": lambda _: "left out: this format has no such option",
+    "string_pattern_mismatch": lambda context: FUNCTION if ":" in context["pattern"] else NAME,
+    "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
+    "string_type": lambda _: "text",
+    "too_long": lambda context: f"a list of at most {context['max_length']} items",
+    "tuple_type": lambda _: "a list",
+}
+"""What a value should have been, by pydantic's type of the error."""
+
+
+def _got(problem: Any, path: Path, document: Document) -> str:
+    if problem["loc"][-1] == "[key]":
+        return f"`{path[-1]}`"
+    text, taken = document.text(path), document.type(path)
+    if text is None:
+        return f"{problem['input']}" if isinstance(problem["input"], list | tuple) else taken
+    if problem["type"] == "string_type":
+        return f"`{text}`, which YAML reads as {taken}: put it in quotes"
+    if problem["type"] == "literal_error":
+        return f"`{text}`{did_you_mean(text, re.findall(r'[a-z0-9_]+', problem['ctx']['expected']))}"
+    return f"`{text[:80]}`"
+
+
+def _unknown_tag(context: dict[str, Any]) -> str:
+    tag, known = context["tag"], re.findall(r"'(.*?)'", context["expected_tags"])
+    kind = context["discriminator"].strip("'")
+    return f"{kind} '{tag}' is unknown{did_you_mean(tag, known)}; known: {', '.join(known)}"
+
+
+def _known_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
+    """The keys of the options at a location of pydantic's, whose last part is a union's tag where there is one."""
+    models = [model]
+    for part in location:
+        inner = [_models(current.model_fields[part].annotation) for current in models if part in current.model_fields]
+        models = [member for members in inner for member in members] or models
+    tagged = [member for member in models if location and location[-1] in _tags(member)]
+    return sorted({field for member in tagged or models for field in member.model_fields})
+
+
+def _tags(model: type[BaseModel]) -> list[Any]:
+    fields = [model.model_fields[tag] for tag in TAGS if tag in model.model_fields]
+    return [tag for field in fields for tag in typing.get_args(field.annotation)]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if isinstance(annotation, types.GenericAlias) or typing.get_origin(annotation) is not None:
+        return [model for part in typing.get_args(annotation) for model in _models(part)]
+    return []

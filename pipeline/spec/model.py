@@ -1,0 +1,345 @@
+r"""`dataset.yaml` as frozen, checked options.
+
+>>> spec = parse_spec("name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n")
+>>> spec.splits
+{'train': 80.0, 'validation': 10.0, 'test': 10.0}
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from recordmill.pipeline.dataset.key_hash import split_bounds
+from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.options import Options
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.spec.duplicates import Action, Duplicates
+from recordmill.pipeline.spec.features.category import Category, NamedClasses, check_not_crossed
+from recordmill.pipeline.spec.features.registry import AnyFeature
+from recordmill.pipeline.spec.features.text_rules import check_packed
+from recordmill.pipeline.spec.messages import WrongValueError, explain
+from recordmill.pipeline.spec.sources import AnySource
+from recordmill.pipeline.spec.split_by import SplitBy
+from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
+
+
+def _power_of_two(count: int) -> int:
+    if count & (count - 1):
+        raise ValueError(f"should be a power of two, such as {1 << count.bit_length() - 1}, got {count}")
+    return count
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=100)]
+Columns = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...]),
+]
+
+
+def _source(value: Any) -> Any:
+    """A source that is written as `module:function` is the user's own."""
+    return {"format": "python", "rows": value} if isinstance(value, str) else value
+
+
+OneSource = Annotated[AnySource, BeforeValidator(_source, AnySource | str)]
+Sources = Annotated[
+    tuple[OneSource, ...],
+    Field(min_length=1),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list | tuple) else (value,), OneSource | tuple[OneSource, ...]
+    ),
+]
+Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+ShardCount = Annotated[int, Field(ge=1, le=1 << 16, strict=True), AfterValidator(_power_of_two)]
+ShardCounts = Annotated[
+    Annotated[ShardCount, Tag("of every split")] | Annotated[dict[Name, ShardCount], Tag("of each split")],
+    Discriminator(lambda value: "of each split" if isinstance(value, dict) else "of every split"),
+]
+
+
+class Rejects(Options):
+    """How many bad rows a build takes, and what is told of them."""
+
+    max_share: float | None = Field(default=0.01, ge=0, le=1)
+    """The share of all rows, 0 to 1, that may be rejected; a build with more ends, and publishes nothing. None: any."""
+    max_share_per_file: float | None = Field(default=None, ge=0, le=1)
+    """The same for each file of 20 rows or more. None: any."""
+    payload: bool = False
+    """Whether the published rejects hold what the rows hold: a secret in a bad line would stand there too."""
+
+
+class ContentKey(Options):
+    """A key that is the digest of a column's content: of a text, or of a picture's bytes."""
+
+    content: str = Field(min_length=1)
+    """The column. Pictures are read once more for it."""
+
+
+Key = Annotated[
+    Annotated[ContentKey, Tag("a content")] | Annotated[Columns, Field(min_length=1), Tag("columns")],
+    Discriminator(lambda value: "a content" if isinstance(value, dict | ContentKey) else "columns"),
+]
+DuplicatesOrAction = Annotated[
+    Duplicates,
+    BeforeValidator(lambda value: {"action": value} if isinstance(value, str) else value, Action | Duplicates),
+]
+RESERVED = {
+    "key": "every record's own key is stored under it",
+    "self": "a serving model cannot take it",
+    "train": "the analysis uses it",
+}
+
+
+class Spec(Options):
+    """What a dataset is made of and what it holds."""
+
+    name: Name
+    """The dataset's name; the shards' names begin with it."""
+    source: Sources
+    """Where the rows come from: one source, or a list of them."""
+    key: Key | None = None
+    """The column, or columns, that name a row for ever, or `{content: column}`; where none is given, an image's path
+    inside the source, or the digest of a row's content."""
+    splits: dict[Name, Share] = {"train": 80.0, "validation": 10.0, "test": 10.0}
+    """The splits and their shares, by hash of the key; `train` is the one that is learned from."""
+    split_by: SplitBy | None = None
+    """What decides a row's split instead of the key's hash: a column, a group, a time, or the classes of a feature."""
+    features: dict[Name, AnyFeature] = Field(min_length=1)
+    """What a record holds, by name."""
+    label: str | None = None
+    """The feature that is to be predicted."""
+    shards: ShardCounts | None = None
+    """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
+
+    rejects: Rejects = Rejects()
+    """How many bad rows are too many, and what is told of them."""
+    duplicates: DuplicatesOrAction = Duplicates()
+    """What becomes of rows of one content: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
+    preprocessing: Reference | None = None
+    """A tf.Transform function of yours, `module:function`, that extends or replaces what the features give."""
+    _folder: str = PrivateAttr(default=".")
+
+    @property
+    def folder(self) -> str:
+        """The folder of the spec, where the user's modules lie."""
+        return self._folder
+
+    def files(self) -> list[str]:
+        """The files that features name: models, vocabularies, classes."""
+        return [path for feature in self.features.values() for path in feature.files().values()]
+
+    @model_validator(mode="after")
+    def _check(self) -> "Spec":
+        for name, why in RESERVED.items():
+            if name in self.features:
+                message = f"no feature can be named '{name}': {why}; call it otherwise and give `column: {name}`"
+                raise WrongValueError(message, "features", name)
+        self._check_features()
+        self._check_splits()
+        self._check_split_by()
+        self._check_label()
+        self._check_duplicates()
+        check_packed(self.features, self.label, self.preprocessing)
+        self._check_columns()
+        return self
+
+    def _check_splits(self) -> None:
+        if not self.splits.get("train"):
+            raise WrongValueError(f"needs a `train` with a share above 0, got {self.splits}", "splits")
+        try:
+            split_bounds(self.splits)
+        except ValueError as error:
+            raise WrongValueError(str(error), "splits") from None
+        for split in self.shards if isinstance(self.shards, dict) else ():
+            if split not in self.splits:
+                near = did_you_mean(split, self.splits)
+                raise WrongValueError(f"is none of the splits {', '.join(self.splits)}{near}", "shards", split)
+
+    def _check_duplicates(self) -> None:
+        ways = [way for way in ("column", "time") if self.split_by and getattr(self.split_by, way)]
+        deciders = [f"`split_by: {{{way}: …}}`" for way in ways]
+        deciders += ["a source's `split`" for source in self.source if source.split is not None]
+        if self.duplicates.action == "same_split" and deciders:
+            message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
+            raise WrongValueError(message, "duplicates")
+        if self.duplicates.near and not any(feature.kind == "image" for feature in self.features.values()):
+            raise WrongValueError("`near` compares pictures, and no feature is of kind image", "duplicates", "near")
+
+    def _check_label(self) -> None:
+        if self.label is None:
+            return
+        if self.label not in self.features:
+            near = did_you_mean(self.label, self.features)
+            raise WrongValueError(f"'{self.label}' is none of the features {', '.join(self.features)}{near}", "label")
+        if self.features[self.label].optional:
+            raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
+        check_not_crossed(self.label, self.features)
+
+    def _check_features(self) -> None:
+        for name, feature in self.features.items():
+            try:
+                feature.check(self.features)
+                if name == self.label and isinstance(feature, NamedClasses):
+                    feature.check_label()
+            except WrongValueError as error:
+                raise WrongValueError(str(error), "features", name, *error.path) from None
+            for part in (*feature.parts(), *feature.read_parts()):
+                if f"{name}_{part}" in self.features:
+                    message = f"'{name}_{part}' is what '{name}' stores its {part} under: call the feature otherwise"
+                    raise WrongValueError(message, "features", f"{name}_{part}")
+
+    def _check_split_by(self) -> None:
+        for source in self.source:
+            if source.split is not None:
+                self._check_split(source.split, "source")
+        if self.split_by is None:
+            return
+        for split in self.split_by.splits():
+            self._check_split(split, "split_by")
+        starts = self.split_by.starts
+        if starts is not None and len(starts) != len(self.splits) - 1:
+            raise WrongValueError(
+                "`starts` needs a time for each split but one, which holds what is earlier", "split_by"
+            )
+        by = self.split_by.stratify
+        if by is None:
+            return
+        feature = self.features.get(by)
+        if not isinstance(feature, Category):
+            near = "" if feature else did_you_mean(by, self.features)
+            raise WrongValueError(f"'{by}' is no feature of kind category{near}", "split_by", "stratify")
+        if feature.cross or feature.optional:
+            why = "a cross" if feature.cross else "optional"
+            raise WrongValueError(f"'{by}' is {why}: each row needs a class of its own", "split_by", "stratify")
+
+    def _check_split(self, split: str, *place: str) -> None:
+        if split not in self.splits:
+            near = did_you_mean(split, self.splits)
+            raise WrongValueError(f"'{split}' is none of the splits {', '.join(self.splits)}{near}", *place)
+
+    def _check_columns(self) -> None:
+        for column in self.columns():
+            if column.startswith("@"):
+                place = "key" if column in (self.key_columns or ()) else "features"
+                raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` begins our own", place)
+
+    @property
+    def key_columns(self) -> tuple[str, ...] | None:
+        """The columns that make the key, where they do."""
+        return None if isinstance(self.key, ContentKey) else self.key
+
+    @property
+    def content_key(self) -> str | None:
+        """The column whose content is the key, where one is."""
+        return self.key.content if isinstance(self.key, ContentKey) else None
+
+    def columns(self) -> dict[str, Column]:
+        """The columns that are asked of the sources, with their types; one is optional where all who read it say so.
+
+        Raises:
+            WrongValueError: two features want one column as different types.
+        """
+        columns: dict[str, Column] = {}
+        for name, feature in self.features.items():
+            wanted = feature.raw_column()
+            if wanted is None:
+                continue
+            column = feature.column or name
+            known = columns.setdefault(column, wanted)
+            if replace(known, optional=wanted.optional) != wanted:
+                message = f"column '{column}' is wanted as {known} and here as {wanted}: a column is read as one type"
+                raise WrongValueError(message, "features", name)
+            columns[column] = replace(known, optional=known.optional and wanted.optional)
+        for column in self._other_columns():
+            known = columns.setdefault(column, Column(ColumnType.CATEGORY))
+            if known.many:
+                raise WrongValueError(f"column '{column}' is a {known}: a key or a split is one value", "features")
+            columns[column] = replace(known, optional=False)
+        by = self.split_by and (self.split_by.column or self.split_by.time)
+        if by and columns[by].type is ColumnType.IMAGE:
+            raise WrongValueError(f"column '{by}' is a picture: it names no split, and no time", "split_by")
+        return columns
+
+    def _other_columns(self) -> list[str]:
+        """The columns that are read for the key and the splits; a content key's is a text where no feature reads it."""
+        by = self.split_by.read_column if self.split_by else None
+        return [*(self.key_columns or ()), *([by] if by else []), *([self.content_key] if self.content_key else [])]
+
+    def options(self) -> dict[str, dict[str, Any]]:
+        """The features' options as plain mappings, as `transforms` takes them; `is_label` is added."""
+        return {
+            name: {**feature.model_dump(), "is_label": name == self.label} for name, feature in self.features.items()
+        }
+
+
+def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
+    """Reads a spec from YAML text; `where` names it in messages.
+
+    Raises:
+        SpecError: the YAML or a value in it is wrong; each line says where, what and what to do.
+    """
+    document = load_yaml(text, where)
+    try:
+        return Spec.model_validate(document.value)
+    except ValidationError as error:
+        raise SpecError("\n".join(explain(error, document, Spec))) from None
+
+
+def load_spec(path: str) -> Spec:
+    """Reads a spec from a file; the sources' relative paths are taken from the spec's folder.
+
+    Raises:
+        SpecError: the file is missing, unreadable or wrong.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise SpecError(f"{path}: cannot be read: {reason}") from None
+    spec = parse_spec(text, path)
+    folder = Path(path).resolve().parent
+    sources = [source.model_copy(update=_resolved(folder, source)) for source in spec.source]
+    features = {name: _with_files(one, folder, f"{path}: features.{name}") for name, one in spec.features.items()}
+    resolved = spec.model_copy(update={"source": tuple(sources), "features": features})
+    resolved._folder = str(folder)
+    return resolved
+
+
+PATHS = ("path", "images")
+"""The options of sources that are paths."""
+
+
+def _resolved(folder: Path, source: Options) -> dict[str, str]:
+    """The options that are paths, taken from the spec's folder."""
+    paths = {name: getattr(source, name, None) for name in PATHS}
+    return {name: _beside(folder, path) for name, path in paths.items() if isinstance(path, str) and path}
+
+
+def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
+    """A feature with the paths of its files taken from the spec's folder, and the classes of a file read."""
+    found = feature.with_paths(lambda path: path if "://" in path else str(folder / path))
+    try:
+        return found.with_classes() if isinstance(found, NamedClasses) else found
+    except ValueError as error:
+        raise SpecError(f"{where}.classes_file: {error}") from None
+
+
+def _beside(folder: Path, path: str) -> str:
+    """A path relative to the spec's folder, whose own name is no pattern where the path is one."""
+    if "://" in path:
+        return path
+    return str(Path(escape(str(folder)) if is_glob(path) else folder, path))

@@ -1,0 +1,119 @@
+"""What decides a row's split: by default the hash of its key; else a column, a group, a time, or the label's classes.
+
+splits: {train: 80, validation: 10, test: 10}
+split_by: {group: patient}
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BeforeValidator, Field, model_validator
+
+from recordmill.pipeline.options import Options
+
+Places = npt.NDArray[np.int64]
+"""Of each row, the place of its split in the spec's `splits`; -1 for none."""
+BEGINNING = datetime.min.replace(tzinfo=UTC)
+SYNONYMS = {"train": ("training",), "validation": ("valid", "val", "dev", "eval"), "test": ("testing",)}
+
+Values = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
+]
+Instant = Annotated[
+    str, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value, str | date)
+]
+
+
+class SplitBy(Options):
+    """One way, beside the hash of the key, to decide a row's split: exactly one of these."""
+
+    column: str | None = Field(default=None, min_length=1)
+    """The column that holds the split's name."""
+    values: dict[str, Values] | None = None
+    """With `column`: the values that stand for a split; by default its name, and what else it is often called."""
+    group: str | None = Field(default=None, min_length=1)
+    """The column whose value's hash decides: all rows of one value are in one split."""
+    time: str | None = Field(default=None, min_length=1)
+    """The column with the time, in ISO 8601 or as Unix seconds; without a time zone it is UTC."""
+    starts: dict[str, Instant] | None = None
+    """With `time`: when each split but one begins; that one has what is earlier."""
+    stratify: str | None = Field(default=None, min_length=1)
+    """The feature, a category, each of whose classes is split by the shares; the data is read once more before."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "SplitBy":
+        ways = [way for way in ("column", "group", "time", "stratify") if getattr(self, way) is not None]
+        if len(ways) != 1:
+            raise ValueError(f"needs exactly one of column, group, time and stratify, got {', '.join(ways) or 'none'}")
+        for option, way in (("values", "column"), ("starts", "time")):
+            if getattr(self, option) is not None and way not in ways:
+                raise ValueError(f"`{option}` belongs to `{way}`")
+        for value, times in Counter(value for values in (self.values or {}).values() for value in values).items():
+            if times > 1:
+                raise ValueError(f"the value {value!r} stands for {times} splits")
+        if self.time and not self.starts:
+            raise ValueError("`time` needs `starts`: when each split but one begins")
+        for split, start in (self.starts or {}).items():
+            if instant(start) is None:
+                raise ValueError(f"`starts` of {split} should be a time in ISO 8601, got {start!r}")
+        return self
+
+    def splits(self) -> list[str]:
+        """The splits that are named."""
+        return [*(self.values or ()), *(self.starts or ())]
+
+    @property
+    def read_column(self) -> str | None:
+        """The column that must be read for it, as a category."""
+        return self.column or self.group or self.time
+
+    def places(self, values: Sequence[str], splits: Sequence[str]) -> Places:
+        """Gives the splits of rows by a column's or a time's values, shape [rows]; -1 for a value that has none."""
+        known = dict.fromkeys(values, -1)
+        if self.column:
+            names = self._names(splits)
+            known = {value: names.get(value, -1) for value in known}
+        else:
+            starts = self._starts(splits)
+            known = {value: _at(instant(value), starts) for value in known}
+        return np.array([known[value] for value in values], np.int64)
+
+    def _names(self, splits: Sequence[str]) -> dict[str, int]:
+        """The values that stand for each split."""
+        given = self.values or {}
+        usual = {split: (split, *(name for name in SYNONYMS.get(split, ()) if name not in splits)) for split in splits}
+        return {value: place for place, split in enumerate(splits) for value in given.get(split, usual[split])}
+
+    def _starts(self, splits: Sequence[str]) -> list[tuple[datetime, int]]:
+        """When each split begins, the latest first; the one without a start begins with time itself."""
+        given = self.starts or {}
+        starts = [(instant(given[split]) if split in given else None, place) for place, split in enumerate(splits)]
+        return sorted(((start or BEGINNING, place) for start, place in starts), reverse=True)
+
+
+def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
+    return -1 if when is None else next((place for start, place in starts if when >= start), starts[-1][1])
+
+
+@lru_cache(maxsize=1 << 16)
+def instant(text: str) -> datetime | None:
+    """A time of ISO 8601 or Unix seconds; None where it is neither."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        pass
+    else:
+        try:
+            return datetime.fromtimestamp(seconds, UTC)
+        except (OverflowError, OSError, ValueError):
+            return None
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return when.replace(tzinfo=UTC) if when.tzinfo is None else when

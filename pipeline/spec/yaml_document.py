@@ -1,0 +1,156 @@
+r"""YAML with the line of every place in it, so that whatever is wrong can be pointed at.
+
+>>> document = load_yaml("name: a\nsplits:\n  train: 80\n", "dataset.yaml")
+>>> document.line(("splits", "train")), document.text(("splits", "train"))
+(3, '80')
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from recordmill.pipeline.errors import UserError
+
+Path = tuple[str | int, ...]
+STRING, MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+MOST_COPIES = 100_000
+"""Values that aliases may add: ten lines of aliases of aliases are a billion."""
+YAML_TYPES = {
+    "bool": "a boolean",
+    "float": "a number",
+    "int": "a number",
+    "map": "a mapping",
+    "null": "nothing",
+    "seq": "a list",
+    "str": "text",
+    "timestamp": "a date",
+}
+
+
+class SpecError(UserError):
+    """The spec is wrong; the message is one line or more for the user."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML document: its value, and the node and the 1-based line of each of its places."""
+
+    where: str
+    value: Any
+    nodes: dict[Path, yaml.Node]
+    lines: dict[Path, int]
+
+    def line(self, path: Path) -> int:
+        """The line of a place, or of the nearest place above it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def text(self, path: Path) -> str | None:
+        """A place's value as it is written; None where it is a list, a mapping, empty or not there."""
+        node = self.nodes.get(path)
+        return node.value or None if isinstance(node, yaml.ScalarNode) else None
+
+    def type(self, path: Path) -> str:
+        """What YAML takes a place's value for: `a date`, `nothing`."""
+        return yaml_type(self.nodes[path]) if path in self.nodes else "nothing"
+
+
+def yaml_type(node: yaml.Node | None) -> str:
+    """What YAML takes a node for, in words."""
+    return "nothing" if node is None else YAML_TYPES.get(node.tag.rpartition(":")[2], "a value")
+
+
+def load_yaml(text: str, where: str) -> Document:
+    """Parses YAML (plain values alone, aliases and merge keys too); `where` names it in messages.
+
+    Raises:
+        SpecError: not YAML, not a mapping, a key given twice, a key that is no text, a tag of an object or a function,
+            or aliases that stand for more values than a spec has.
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None:
+            _count(node, where, {})
+        value = yaml.safe_load(text)
+        if not isinstance(node, yaml.MappingNode):
+            raise SpecError(
+                f"{where}: a spec is a mapping of keys such as `name:` and `source:`, got {yaml_type(node)}"
+            )
+        document = Document(where, value, {}, {})
+        _note_places(document, node, ())
+    except yaml.YAMLError as error:
+        raise SpecError(f"{where}{_line(error, text)}: not valid YAML: {_reason(error)}") from None
+    except RecursionError:
+        raise SpecError(f"{where}: nested too deep, or an alias stands inside what it is an alias of") from None
+    return document
+
+
+def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
+    """The values that a node stands for, aliases replaced by what they are aliases of; `counted` is of nodes seen."""
+    if id(node) in counted:
+        return counted[id(node)]
+    line = node.start_mark.line + 1
+    if node.tag not in yaml.SafeLoader.yaml_constructors and node.tag != MERGE:
+        tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+        raise SpecError(f"{where}:{line}: the tag `{tag}` is refused: a spec holds plain values alone")
+    inner = node.value if isinstance(node, yaml.SequenceNode) else []
+    if isinstance(node, yaml.MappingNode):
+        inner = [part for entry in node.value for part in entry]
+    total = 1 + sum(_count(one, where, counted) for one in inner)
+    if total - len(counted) > MOST_COPIES:
+        raise SpecError(f"{where}:{line}: aliases make {total:,} values of this: write out what is meant")
+    counted[id(node)] = total
+    return total
+
+
+def _line(error: yaml.YAMLError, text: str) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f":{mark.line + 1}"
+    position = getattr(error, "position", None)
+    return "" if position is None else f":{text.count(chr(10), 0, position) + 1}"
+
+
+def _reason(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"a file holds no character {error.character:#x}"
+    problem, context = getattr(error, "problem", None), getattr(error, "context", None)
+    if problem and r"'\t'" in problem:
+        return "a tab cannot indent a line: use spaces"
+    begin = getattr(error, "context_mark", None)
+    since = f" that begins in line {begin.line + 1}" if begin else ""
+    return f"{context}{since}, {problem}" if context else str(problem or error)
+
+
+def _note_places(document: Document, node: yaml.Node, path: Path) -> None:
+    places: Iterator[tuple[str | int, yaml.Node, yaml.Node]] = iter(())
+    if isinstance(node, yaml.MappingNode):
+        places = ((name, *entry) for name, entry in _entries(node, document.where).items())
+    elif isinstance(node, yaml.SequenceNode):
+        places = ((index, value, value) for index, value in enumerate(node.value))
+    for part, start, value in places:
+        document.lines[*path, part] = start.start_mark.line + 1
+        document.nodes[*path, part] = value
+        _note_places(document, value, (*path, part))
+
+
+def _entries(node: yaml.MappingNode, where: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+    """The keys and values of a mapping by key: those merged in by `<<`, and over them its own."""
+    own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+    merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if key.tag == MERGE:
+            for mapping in reversed(value.value if isinstance(value, yaml.SequenceNode) else [value]):
+                merged |= _entries(mapping, where)
+        elif key.tag != STRING:
+            raise SpecError(f"{where}:{line}: YAML reads the key `{key.value}` as {yaml_type(key)}: put it in quotes")
+        elif key.value in own:
+            first = own[key.value][0].start_mark.line + 1
+            raise SpecError(f"{where}:{line}: `{key.value}` stands here a second time; the first is in line {first}")
+        else:
+            own[key.value] = (key, value)
+    return merged | own

@@ -1,1 +1,0 @@
-"""`recordmill init`: looks at data, and writes a `dataset.yaml` that builds as it is, with the reasons as comments."""

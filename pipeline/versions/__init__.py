@@ -1,0 +1,1 @@
+"""Published versions: stores, the live pointer, leases, listing, pruning."""

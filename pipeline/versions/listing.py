@@ -1,0 +1,184 @@
+"""The versions of an output: which there are, which one a person means, which is live, which are pinned.
+
+>>> for one in list_versions("out"):  # doctest: +SKIP
+...     print(one.manifest.sequence, one.manifest.version, one.is_live)
+1 20261120T120000Z-4f1c9a2e False
+2 20261121T090000Z-77d0a4b1 True
+"""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest
+from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.versions import latest_file, leases
+from recordmill.pipeline.versions.latest_file import change, moved
+from recordmill.pipeline.versions.leases import Holder
+from recordmill.pipeline.versions.publishing import next_sequence, published
+from recordmill.pipeline.versions.stores.open_store import OutputError, Store, open_location, open_store
+
+
+@dataclass(frozen=True)
+class Version:
+    """A published version, and how it stands in its output."""
+
+    manifest: Manifest
+    is_live: bool
+    is_pinned: bool
+    held_by: tuple[Holder, ...]
+    """Who holds it by a lease, the dead of other hosts perhaps among them."""
+    retired: str | None
+    """When it stopped being live, in UTC; None where it is live, or it is not known."""
+
+
+def list_versions(output: str) -> list[Version]:
+    """Gives the versions of an output in the order of publishing; none where there are none.
+
+    Raises:
+        DatasetError: there is no such folder.
+        OutputError: the output cannot be read, or `LATEST` is broken.
+    """
+    store = open_existing(output)
+    latest = latest_file.read(store) or Latest("", 0)
+    held = {name: holder for name, holder in leases.holders(store).items() if not holder.is_dead()}
+    return [
+        Version(
+            manifest,
+            manifest.version == latest.version,
+            manifest.version in latest.pinned,
+            tuple(holder for name, holder in held.items() if holds(name, manifest.version)),
+            latest.retired.get(manifest.version),
+        )
+        for manifest in published(store)
+    ]
+
+
+def open_existing(output: str) -> Store:
+    """Gives the store of an output that is there. Raises: DatasetError if it is not."""
+    if not open_location(output).is_dir():
+        raise DatasetError(f"there is no folder {output}")
+    return open_store(output)
+
+
+def holds(lease: str, version: str) -> bool:
+    """Whether a lease of this name holds a version: its own name, and for readers anything after a `+`."""
+    return lease.partition("+")[0] == version
+
+
+@contextmanager
+def held(output: str, version: str) -> Iterator[None]:
+    """Keeps a version from being pruned while a program reads it; several programs may hold one.
+
+    Raises:
+        DatasetError: it was removed. OutputError: a lease cannot be written in the output.
+    """
+    store = open_store(output)
+    with leases.hold(store, f"{version}+{secrets.token_hex(6)}"):
+        latest = latest_file.read(store)  # only now: a prune marks first, and then looks who holds what
+        is_going = latest is not None and version in latest.removing
+        if is_going or not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
+            raise DatasetError(f"the version {version} was removed from {output}: open the dataset again")
+        yield
+
+
+def find(output: str, wanted: str) -> Manifest:
+    """Finds the version that a person means.
+
+    Args:
+        output: the dataset's output.
+        wanted: its name; its number (`3` or `#3`); or what its name alone begins or ends with.
+
+    Raises:
+        DatasetError: there is none, or several; the message names them.
+    """
+    return _find(published(open_existing(output)), output, wanted)
+
+
+def _find(manifests: list[Manifest], output: str, wanted: str) -> Manifest:
+    tests: tuple[Callable[[Manifest], bool], ...] = (
+        lambda manifest: manifest.version == wanted,
+        lambda manifest: manifest.sequence > 0 and str(manifest.sequence) == wanted.removeprefix("#"),
+        lambda manifest: bool(wanted) and (manifest.version.startswith(wanted) or manifest.version.endswith(wanted)),
+    )
+    for fits in tests:
+        found = [manifest for manifest in manifests if fits(manifest)]
+        if len(found) > 1:
+            several = ", ".join(manifest.version for manifest in found)
+            raise DatasetError(f"'{wanted}' may be any of {several}: give more of the name")
+        if found:
+            return found[0]
+    names = [manifest.version for manifest in manifests]
+    near = did_you_mean(wanted, names, "{}")
+    known = f"; there are {', '.join(names)}" if names else "; there is none"
+    raise DatasetError(f"{output} has no version '{wanted}'{near or known}")
+
+
+def pin(output: str, wanted: str) -> Manifest:
+    """Keeps a version from being pruned.
+
+    Raises:
+        DatasetError: there is no such version. OutputError: nothing is published, or it cannot be written.
+    """
+    return _edit_pins(output, wanted, lambda pinned, version: pinned | {version})
+
+
+def unpin(output: str, wanted: str) -> Manifest:
+    """Lets a version be pruned again. Raises: as `pin`."""
+    return _edit_pins(output, wanted, lambda pinned, version: pinned - {version})
+
+
+def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[str]]) -> Manifest:
+    store = open_existing(output)
+    chosen: list[Manifest] = []
+
+    def edit(latest: Latest | None) -> Latest:
+        if latest is None:
+            raise OutputError(
+                f"nothing is live in {output}: make a version live by `recordmill rollback {output} VERSION`"
+            )
+        chosen.append(_find(published(store), output, wanted))
+        return replace(latest, pinned=tuple(sorted(edited({*latest.pinned}, chosen[-1].version))))
+
+    change(store, edit)
+    return chosen[-1]
+
+
+def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | None]:
+    """Makes another version live, by a new move of the pointer; a broken `LATEST` is mended.
+
+    Args:
+        output: the dataset's output.
+        wanted: the version, as `find` takes it; by default the one that was published before the live one.
+
+    Returns:
+        What is live now, and the version that was live, None where there was none.
+
+    Raises:
+        DatasetError: there is no such version, or none before the live one. OutputError: it cannot be written.
+    """
+    store = open_existing(output)
+    steps: list[tuple[Manifest, str | None]] = []
+
+    def edit(latest: Latest | None) -> Latest:
+        manifests = published(store)
+        chosen = _find(manifests, output, wanted) if wanted else _previous(manifests, output, latest)
+        steps.append((chosen, latest.version if latest else None))
+        if latest is not None and latest.version == chosen.version:
+            return latest
+        return moved(latest, chosen.version, next_sequence(store, latest))
+
+    change(store, edit, mend=True)
+    return steps[-1]
+
+
+def _previous(manifests: list[Manifest], output: str, latest: Latest | None) -> Manifest:
+    names = [manifest.version for manifest in manifests]
+    if latest is None or latest.version not in names:
+        known = f"there are {', '.join(names)}" if names else "there is none"
+        raise DatasetError(f"{output} has no live version to go back from: give the version to make live; {known}")
+    place = names.index(latest.version)
+    if place == 0:
+        raise DatasetError(f"{output} has no version before {latest.version}, which is live")
+    return manifests[place - 1]

@@ -1,0 +1,1 @@
+"""Places that an output may lie in: a local folder, Google Cloud Storage, S3."""

@@ -1,0 +1,248 @@
+"""An output in a folder of this machine, or of a network: `os.replace` and fsync under a lock.
+
+The lock is a file `.lock` in the folder, taken with flock, and removed by who holds it: whoever waited then finds that
+the file that it locked is gone, and begins again. A process that is killed lets go of it.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.safe_paths import locate, open_file
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError
+
+LOCK_FILE = ".lock"
+REMOVING_FOLDER = ".removing"
+"""Where a folder goes before it is deleted, by one rename."""
+_TEMPORARY = "{}.new"  # one name, since only who holds the lock writes it: a killed writer's is written over
+_STRAYS = (
+    "LATEST.new",
+    ".leases/*.json.new",
+    "versions/*/dataset.json.new",
+    f"{REMOVING_FOLDER}/*",
+    "LATEST." + "[0-9a-f]" * 32,
+)
+
+
+@dataclass
+class _Lock:
+    """The lock of a folder, as far as this process has it."""
+
+    mutex: threading.RLock = field(default_factory=threading.RLock)
+    depth: int = 0
+    file: int = -1
+
+
+_locks: dict[str, _Lock] = {}
+"""By folder: one for all its stores."""
+
+
+class PosixStore:
+    """A folder. It is made when something is written into it."""
+
+    def __init__(self, folder: str) -> None:
+        self.url = os.path.abspath(folder)
+        self._root = Path(self.url)
+        self._lock = _locks.setdefault(self.url, _Lock())
+
+    def read(self, name: str) -> Content | None:
+        """As `Store.read`; the tag is the content's digest."""
+        with self._refusals("read"):
+            try:
+                with open_file(locate(self.url, name)) as file:
+                    data = file.read()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return Content(data, hashlib.sha256(data).hexdigest())
+
+    def write_if(self, name: str, data: bytes, tag: str | None) -> str:
+        """As `Store.write_if`: compared and replaced under the lock."""
+        with self._refusals("written"):
+            if tag is None:
+                os.makedirs(self._root, exist_ok=True)
+            elif not self._root.is_dir():  # pulled away: it must not come back
+                raise Conflict(name)
+            with self.locked():
+                found = self.read(name)
+                if (found and found.tag) != tag:
+                    raise Conflict(name)
+                (self._root / name).parent.mkdir(parents=True, exist_ok=True)
+                _replace(self._root / name, data)
+        return hashlib.sha256(data).hexdigest()
+
+    def exists(self, name: str) -> bool:
+        """As `Store.exists`."""
+        return (self._root / name).is_file()
+
+    def children(self, folder: str) -> list[str]:
+        """As `Store.children`."""
+        with self._refusals("read"):
+            try:
+                return sorted(os.listdir(self._root / folder))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """As `Store.sizes`; what is deleted meanwhile is left out."""
+        found = {}
+        for place, _, names in os.walk(self._root / folder):
+            for name in names:
+                path = Path(place, name)
+                with suppress(FileNotFoundError):
+                    found[path.relative_to(self._root).as_posix()] = path.lstat().st_size
+        return found
+
+    def delete(self, name: str, tag: str | None = None) -> None:
+        """As `Store.delete`; also the folder, if it was a hidden one and is empty then."""
+        path = self._root / name
+        if not path.exists():
+            return
+        with self._refusals("written"), self.locked():
+            found = self.read(name)
+            if found is None or tag not in (None, found.tag):
+                return
+            path.unlink()
+            _remove_empty(path.parent)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """As `Store.locked`; by threads of this process too, and by one thread as often as it likes."""
+        with self._lock.mutex:
+            if not self._lock.depth:
+                with self._refusals("written"):
+                    self._lock.file = _flock(self._root / LOCK_FILE)
+            self._lock.depth += 1
+            try:
+                yield
+            finally:
+                self._lock.depth -= 1
+                if not self._lock.depth:
+                    with suppress(OSError):
+                        os.unlink(self._root / LOCK_FILE)
+                    os.close(self._lock.file)
+
+    def stage(self, assembled: str, folder: str, claim: bytes) -> None:
+        """As `Store.stage`: everything is on the disk before anything points to it."""
+        if (self._root / folder).exists():
+            raise Conflict(folder)
+        with self._refusals("written"):
+            os.makedirs(self._root, exist_ok=True)
+            _sync_tree(assembled)
+
+    def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
+        """As `Store.reveal`: by one rename."""
+        target = self._root / folder
+        with self._refusals("written"), self.locked():
+            if not os.path.isdir(assembled):  # revealed before
+                _replace(target / name, data)
+                return
+            target.parent.mkdir(exist_ok=True)
+            _replace(Path(assembled, name), data)
+            try:
+                os.rename(assembled, target)
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise Conflict(folder) from None
+                raise
+            sync(target.parent)
+
+    def remove(self, folder: str, first: str) -> None:
+        """As `Store.remove`: it is renamed away, then deleted."""
+        path, away = self._root / folder, self._root / REMOVING_FOLDER / attempt_name(Path(folder).name)
+        with self._refusals("written"):
+            while os.path.lexists(path):  # another removal may take `.removing` away in between
+                away.parent.mkdir(exist_ok=True)
+                with suppress(FileNotFoundError):
+                    os.rename(path, away)
+                    sync(path.parent)
+            _delete(away)
+            _remove_empty(path.parent)
+
+    def strays(self, *, remove: bool) -> dict[str, int]:
+        """As `Store.strays`: temporary files, which nobody has open under the lock, and folders renamed away."""
+        with self._refusals("written"), self.locked() if remove else nullcontext():
+            found = [path for pattern in _STRAYS for path in self._root.glob(pattern) if not path.parent.is_symlink()]
+            sizes = {path.relative_to(self._root).as_posix(): folder_bytes(path) for path in found}
+            for path in found if remove else []:
+                _delete(path)
+        return sizes
+
+    @contextmanager
+    def _refusals(self, action: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            where = error.filename or self.url
+            raise OutputError(f"the output {self.url} cannot be {action}: {error.strerror}: {where}") from error
+
+
+def _flock(path: Path) -> int:
+    while True:
+        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            if os.fstat(held).st_ino == os.stat(path).st_ino:
+                return held
+        except FileNotFoundError:
+            pass  # its last holder removed it
+        except BaseException:
+            os.close(held)
+            raise
+        os.close(held)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replaces a file by one that is whole on the disk, and puts the folder's entry there too."""
+    temporary = path.with_name(_TEMPORARY.format(path.name))
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+    sync(path.parent)
+
+
+def sync(path: str | Path) -> None:
+    """Puts a file's content, or a folder's entries, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_tree(folder: str) -> None:
+    for place, _, names in os.walk(folder):
+        for name in names:
+            sync(os.path.join(place, name))
+        sync(place)
+
+
+def _delete(path: Path) -> None:
+    """Deletes a file or a folder, and the hidden folder that it lay in, if it was the last there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    _remove_empty(path.parent)
+
+
+def _remove_empty(folder: Path) -> None:
+    if folder.name.startswith("."):
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def folder_bytes(path: Path) -> int:
+    """The bytes of a file, or of all files below a folder."""
+    if not path.is_dir():
+        return path.lstat().st_size
+    return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(path) for name in names)

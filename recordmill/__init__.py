@@ -1,0 +1,77 @@
+"""Recordmill: raw data in; a versioned, training-ready TFRecord dataset out; one reader that feeds it to a model.
+
+Names load when they are first used, so that reading a dataset imports NumPy, Pillow and google-crc32c alone, and only
+`build` imports Beam, TensorFlow and tf.Transform.
+
+>>> from recordmill import open_dataset
+>>> train = open_dataset("out/emoji").training_input("train", batch_size=256, seed=1)  # doctest: +SKIP
+>>> for features, label in train.as_numpy():  # doctest: +SKIP
+...     ...
+>>> model.fit(train.as_tf_data())  # doctest: +SKIP
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.driver import Published, RunOptions, build
+    from recordmill.pipeline.errors import DatasetError, UserError
+    from recordmill.pipeline.reader.batches.rows import DamagedRecordError
+    from recordmill.pipeline.reader.dataset import Dataset, open_dataset
+    from recordmill.pipeline.reader.input import Input
+    from recordmill.pipeline.reader.metrics.throughput import with_progress
+    from recordmill.pipeline.reader.mix import mix
+    from recordmill.pipeline.reader.options.element_spec import ArraySpec
+    from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
+    from recordmill.pipeline.version import VERSION as __version__
+    from recordmill.transforms.contract.ragged import Ragged
+
+__all__ = [
+    "ArraySpec",
+    "DamagedRecordError",
+    "Dataset",
+    "DatasetError",
+    "Input",
+    "Published",
+    "Ragged",
+    "RunOptions",
+    "Spec",
+    "UserError",
+    "__version__",
+    "build",
+    "load_spec",
+    "mix",
+    "open_dataset",
+    "parse_spec",
+    "with_progress",
+]
+
+_MODULES = {
+    "pipeline.build.driver": ("Published", "RunOptions", "build"),
+    "pipeline.errors": ("DatasetError", "UserError"),
+    "pipeline.reader.batches.rows": ("DamagedRecordError",),
+    "pipeline.reader.dataset": ("Dataset", "open_dataset"),
+    "pipeline.reader.input": ("Input",),
+    "pipeline.reader.metrics.throughput": ("with_progress",),
+    "pipeline.reader.mix": ("mix",),
+    "pipeline.reader.options.element_spec": ("ArraySpec",),
+    "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
+    "transforms.contract.ragged": ("Ragged",),
+}
+_OWNERS = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a public name from the module that defines it."""
+    if name == "__version__":
+        return import_module("recordmill.pipeline.version").VERSION
+    if name not in _OWNERS:
+        raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
+    value = getattr(import_module(f"recordmill.{_OWNERS[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Lists the public names."""
+    return __all__

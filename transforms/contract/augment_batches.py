@@ -1,0 +1,178 @@
+"""Random mixtures of a batch's rows, MixUp and CutMix: their options, their draws, and the NumPy engine's half.
+
+Each row is mixed with the next one, the last with the first, by a share of its own. Pictures and the label are mixed;
+all else, such as texts, numbers and boxes, stays the row's own.
+
+>>> mixture = MixUp(alpha=0.2, num_classes=10)
+>>> draws = np.random.default_rng(0).random((64, mixture.lanes))
+>>> features, label = mixture.apply(features, label, draws)  # doctest: +SKIP
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.transforms.contract.augment_places import PYTHON, Arithmetic, Number, Window, around
+from recordmill.transforms.numpy.pixels import blend
+
+Array: TypeAlias = npt.NDArray[Any]
+Floats: TypeAlias = npt.NDArray[np.float64]
+UNIT = 1024.0  # shares of MixUp are whole numbers of 1/1024: sums of uint8 pixels are exact in float32
+
+
+@dataclass(frozen=True)
+class BatchAugmentation(ABC):
+    """A mixture of each row with the next; the row's own share is drawn from Beta(`alpha`, `alpha`).
+
+    `num_classes` tells how many classes the label's ids are of; a label of floats, such as a multi-hot one, needs none.
+    `pictures` names the features that are mixed; None: all of four dimensions or more, [rows, …, height, width, c].
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+
+    lanes: ClassVar[int] = 0
+    """How many random numbers a row takes."""
+
+    alpha: float = 1.0
+    num_classes: int | None = None
+    pictures: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < math.inf:
+            raise ValueError(f"{self}: alpha is {self.alpha}; give a positive number, such as 0.2 or 1.0")
+        if self.num_classes is not None and self.num_classes < 1:
+            raise ValueError(f"{self}: num_classes is {self.num_classes}; give the number of classes")
+
+    @abstractmethod
+    def draw(self, uniforms: Floats) -> Floats:
+        """Makes parameters, float64 [rows, numbers], of random numbers, float64 [rows, lanes] in [0, 1)."""
+
+    @abstractmethod
+    def mix(self, batch: Array, parameters: Floats) -> Array:
+        """Mixes pictures, [rows, …, height, width, c], in their memory; gives rows' own shares, float32 [rows]."""
+
+    def apply(
+        self, features: Mapping[str, Array], label: Array | None, uniforms: Floats
+    ) -> tuple[dict[str, Array], Array | None]:
+        """Mixes a batch's rows.
+
+        Args:
+            features: arrays of [rows, …]; of the pictures, uint8 or floats, **the memory is written to**. Uint8 is
+                rounded half up.
+            label: ids of classes, whole numbers [rows], or floats [rows, …]; None for none.
+            uniforms: float64 [rows, lanes] in [0, 1).
+
+        Returns:
+            The features, and the label as float32: [rows, num_classes] of ids, where an id that is no class, such as
+            -1, has no share. Its shares are those of the first picture.
+
+        Raises:
+            ValueError: there is no picture, or a label of whole numbers that are no ids of classes.
+        """
+        drawn = self.draw(uniforms)
+        shares = [self.mix(features[name], drawn) for name in self.mixed({n: f.ndim for n, f in features.items()})]
+        if label is None:
+            return dict(features), None
+        self.check_label(label.shape, label.dtype.name)
+        if label.dtype.kind in "iu":
+            label = label[:, np.newaxis] == np.arange(self.num_classes or 0)
+        label = label.astype(np.float32)
+        own = shares[0].reshape(-1, *[1] * (label.ndim - 1))
+        return dict(features), own * label + (1 - own) * np.roll(label, -1, 0)
+
+    def mixed(self, dimensions: Mapping[str, int]) -> list[str]:
+        """The features that are mixed, by the features' numbers of dimensions."""
+        names = self.pictures or [name for name, count in dimensions.items() if count >= 4]
+        missing = [name for name in names if name not in dimensions]
+        if missing or not names:
+            raise ValueError(f"{self} finds no picture {missing}; name such in pictures, of: {', '.join(dimensions)}")
+        return list(names)
+
+    def check_label(self, shape: Sequence[int | None], dtype: str) -> None:
+        """Refuses a label of whole numbers that are no ids of classes. Raises: ValueError."""
+        if "int" in dtype and (len(shape) != 1 or self.num_classes is None):
+            raise ValueError(
+                f"{self} cannot mix a label of {dtype} {list(shape)}: give num_classes where it has one class a row, "
+                "or read several as multi-hot"
+            )
+
+    def label_spec(self, label: Any) -> Any:
+        """What becomes of a label's `shape` and `dtype`, a named tuple of these and more; None stays."""
+        if label is None:
+            return None
+        self.check_label(label.shape, label.dtype)
+        shape = (label.shape[0], self.num_classes) if "int" in label.dtype else label.shape
+        return label._replace(shape=shape, dtype="float32")
+
+
+@dataclass(frozen=True)
+class MixUp(BatchAugmentation):
+    """Adds the pictures, and the labels, by their shares (Zhang et al. 2018)."""
+
+    lanes: ClassVar[int] = 2
+    alpha: float = 0.2
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """The row's own share, in whole numbers of 1/1024."""
+        return np.rint(symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1])[:, np.newaxis] * UNIT) / UNIT
+
+    def mix(self, batch: Array, parameters: Floats) -> Array:
+        """Row by row: the next one is still as it was."""
+        for row, other, share in zip(batch, _next(batch), parameters[:, 0].tolist(), strict=True):
+            blend(row, other, share)
+        return parameters[:, 0].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class CutMix(BatchAugmentation):
+    """Puts a rectangle of the next picture into its place; labels by the pixels' shares (Yun et al. 2019).
+
+    The rectangle has the picture's shape and the other's share of its area, lies around a random point, and is cut off
+    at the edge.
+    """
+
+    lanes: ClassVar[int] = 4
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """The rectangle's sides by the picture's, and its centre: y, x."""
+        side = np.sqrt(1 - symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1]))
+        return np.column_stack([side, uniforms[:, 2:]])
+
+    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+        """The rectangle, which lies inside of the picture; its sides are rounded half up."""
+        y, high = around(values[1], of.floor(values[0] * height + 0.5), height, of)
+        x, wide = around(values[2], of.floor(values[0] * width + 0.5), width, of)
+        return Window(y, x, high, wide)
+
+    def mix(self, batch: Array, parameters: Floats) -> Array:
+        """Row by row: the next one is still as it was."""
+        height, width = batch.shape[-3:-1]
+        own, pixel = [], 1.0 / (height * width)
+        for row, other, values in zip(batch, _next(batch), parameters.tolist(), strict=True):
+            y, x, high, wide = self.window(values, height, width, PYTHON)
+            row[..., y : y + high, x : x + wide, :] = other[..., y : y + high, x : x + wide, :]
+            own.append(1.0 - high * wide * pixel)
+        return np.array(own, np.float32)
+
+
+def symmetric_beta(alpha: float, first: Floats, second: Floats) -> Floats:
+    """Makes of two random numbers in [0, 1) one of Beta(alpha, alpha), in one step, for any alpha above 0.
+
+    Source: Devroye 1996, "Random variate generation in one line of code": 1/2 + T / (2 sqrt(2 alpha + T ** 2)) is the
+    Beta, where T, Student's of 2 alpha degrees of freedom, is sqrt(2 alpha (U ** (-1 / alpha) - 1)) cos(2 pi V) (Bailey
+    1994). Here both sides of the fraction are taken times U ** (1 / alpha), so that no power overflows.
+    """
+    power, cosine = first ** (1 / alpha), np.cos(2 * np.pi * second)
+    squared = (1 - power) * cosine**2
+    return 0.5 + np.copysign(0.5, cosine) * np.sqrt(squared / (power + squared))
+
+
+def _next(batch: Array) -> list[Array]:
+    """Each row's next one; the last one's is a copy, since the first is mixed before."""
+    return [*batch[1:], *batch[:1].copy()]

@@ -1,0 +1,221 @@
+"""A picture's header, read from its bytes alone: its format, its size, and whether the graph decodes it as it is.
+
+Nothing is decoded or allocated, so that hostile bytes may come here first. (Pillow's `open` would: it fills the canvas
+of an animated PNG before it looks at its size, and its warnings cannot be silenced for one thread.)
+
+>>> read_header(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005"))
+Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+JPEG = b"\xff\xd8\xff"
+PNG = b"\x89PNG\r\n\x1a\n"
+TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
+"""The byte order of a TIFF and whether it is a BigTIFF, by its first four bytes."""
+OTHER_FORMATS = {
+    rb"....ftypavi[fs]": "AVIF",
+    rb"....ftyp(hei[cx]|mif1|msf1)": "HEIF",
+    rb"\0\0\x01\0": "ICO",
+    rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": "JPEG 2000",
+    rb"\0\0\0\x0cJXL |\xff\x0a": "JPEG XL",
+    rb"8BPS": "Photoshop",
+    rb"%PDF": "PDF",
+    rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
+}
+LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg refuses
+PROGRESSIVE = (0xC2, 0xCA)
+END, SCAN = 0xD9, 0xDA  # markers of JPEG
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # not those that stand alone, nor bytes that fill
+MAX_MARKERS = 10_000  # before a JPEG's first scan; real files have some hundreds
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+FULL_SCANS = 20  # of a JPEG of `max_pixels`, more of a smaller one; programs write 10, of CMYK 18
+MAX_SCANS = 100  # of any JPEG: each costs about a nanosecond a pixel, and the time that its bytes take
+WIDTH, LENGTH = 256, 257  # TIFF's tags
+MAX_ENTRIES = 4_096  # of a TIFF's first directory; real ones hold about 30
+
+Size = tuple[int, int] | None
+"""Width and height in pixels, or None where the header does not state them."""
+
+
+class ImageError(Exception):
+    """A picture that is rejected before the graph sees it."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.rejects`."""
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a picture says of itself."""
+
+    format: str
+    """JPEG, PNG, GIF, BMP, WebP or TIFF."""
+    width: int
+    """In pixels as they are stored, before EXIF turns them; at least 1."""
+    height: int
+    in_graph: bool
+    """Whether the graph decodes it, and rightly; `pipeline.build.images.transcode` makes a PNG of any other."""
+    scans: int = 1
+    """How often a decoder goes through the pixels: more than once where a JPEG is not of a single scan."""
+
+
+def check_header(data: bytes, max_pixels: int) -> Header:
+    """Refuses what no decoder may see: no picture of a format that is read, one of too many pixels, or of many scans.
+
+    Raises:
+        ImageError: `unsupported_format`, `too_many_pixels` or `too_slow`; nothing else, whatever the bytes.
+    """
+    header = read_header(data)
+    check_pixels(header.width, header.height, max_pixels)
+    allowed = min(MAX_SCANS, FULL_SCANS * max_pixels // (header.width * header.height))
+    if header.scans > allowed:
+        size = f"{header.width} x {header.height} pixels in {header.scans} scans"
+        raise ImageError("too_slow", f"the JPEG is of {size}; of this size {allowed} are allowed")
+    return header
+
+
+def check_pixels(width: int, height: int, max_pixels: int) -> None:
+    """Refuses a size of too many pixels.
+
+    Raises:
+        ImageError: `too_many_pixels`.
+    """
+    if width * height > max_pixels:
+        raise ImageError(
+            "too_many_pixels",
+            f"the header states {width} x {height} = {width * height} pixels; max_pixels allows {max_pixels}",
+        )
+
+
+def read_header(data: bytes) -> Header:
+    """Reads the header of a picture's first frame.
+
+    Raises:
+        ImageError: `unsupported_format`; nothing else, whatever the bytes.
+    """
+    if data.startswith(JPEG):
+        frame, size, scans = _jpeg_frame(data)
+        return _header("JPEG", size, frame != LOSSLESS, scans)
+    if data.startswith(PNG):
+        size = struct.unpack_from(">II", data, 16) if data[12:16] == b"IHDR" and len(data) >= 24 else None
+        return _header("PNG", size, True)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return _header("WebP", _webp_size(data), not _is_animated_webp(data))
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        return _header("GIF", struct.unpack_from("<HH", data, 6) if len(data) >= 10 else None, False)
+    if data[:2] == b"BM":
+        return _header("BMP", _bmp_size(data), _is_plain_bmp(data))
+    if data[:4] in TIFFS:
+        return _header("TIFF", _tiff_size(data), False)
+    raise _unsupported(data)
+
+
+def _header(form: str, size: Size, in_graph: bool, scans: int = 1) -> Header:
+    if size is None or not all(size):
+        raise ImageError("unsupported_format", f"the file begins as {form}, but its header states no size")
+    return Header(form, *size, in_graph, scans)
+
+
+def _unsupported(data: bytes) -> ImageError:
+    if not data:
+        found = "the file is empty"
+    else:
+        names = (name for pattern, name in OTHER_FORMATS.items() if re.match(pattern, data[:512], re.DOTALL))
+        name = next(names, None)
+        found = f"the file is {name or 'no image'}"
+    return ImageError("unsupported_format", f"{found}; JPEG, PNG, GIF, BMP, WebP and TIFF are read")
+
+
+def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
+    """Finds the frame header as libjpeg does: its marker, its size and the number of scans; 0 and None if none is."""
+    frame, size, components = 0, None, 0
+    for marker, at in _segments(data):
+        if marker in FRAMES and not frame:
+            height, width, components = struct.unpack_from(">HHB", data, at + 5)
+            frame, size = marker, (width, height)
+        elif marker == SCAN:
+            several = frame in PROGRESSIVE or data[at + 4] != components
+            return frame, size, data.count(b"\xff\xda", at) if several else 1
+    return frame, size, 1
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, int]]:
+    """Walks over a JPEG's markers to its first scan: each and where it stands, 10 bytes before the end or more.
+
+    Raises:
+        ImageError: `unsupported_format`, of markers without end.
+    """
+    match = MARKER.search(data, 2)
+    for _ in range(MAX_MARKERS):
+        if match is None or match.start() >= len(data) - 9:
+            return
+        at = match.start()
+        yield data[at + 1], at
+        if data[at + 1] in (END, SCAN):
+            return
+        match = MARKER.search(data, at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"))
+    raise ImageError("unsupported_format", f"the JPEG has more than {MAX_MARKERS:,} markers before its pixels")
+
+
+def _webp_size(data: bytes) -> Size:
+    """The canvas of an extended file, else the one frame's size."""
+    kind = data[12:16]
+    if len(data) < 30:
+        return None
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    return None
+
+
+def _is_animated_webp(data: bytes) -> bool:
+    return data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
+
+
+def _bmp_size(data: bytes) -> Size:
+    if len(data) < 26:
+        return None
+    if data[14:18] == b"\x0c\0\0\0":  # OS/2's first header
+        return struct.unpack_from("<HH", data, 18)
+    width, height = struct.unpack_from("<ii", data, 18)
+    return (width, abs(height)) if width > 0 else None
+
+
+def _is_plain_bmp(data: bytes) -> bool:
+    """Whether it is of 24 bits, not compressed, and ends with its pixels: what TensorFlow decodes rightly."""
+    if len(data) < 54:
+        return False
+    start, head, width, height, _, bits, compression = struct.unpack_from("<IIiiHHI", data, 10)
+    row = (width * 3 + 3) // 4 * 4
+    return head >= 40 and bits == 24 and compression == 0 and len(data) == start + row * abs(height)
+
+
+def _tiff_size(data: bytes) -> Size:
+    """Reads width and height in the first directory."""
+    order, big = TIFFS[data[:4]]
+    place, count, entry, value = (8, "Q", 20, 12) if big else (4, "H", 12, 8)
+    try:
+        (at,) = struct.unpack_from(order + ("Q" if big else "I"), data, place)
+        (entries,) = struct.unpack_from(order + count, data, at)
+        at += struct.calcsize(order + count)
+        found = {}
+        for start in range(at, at + entry * min(entries, MAX_ENTRIES), entry):
+            tag, kind = struct.unpack_from(order + "HH", data, start)
+            if tag in (WIDTH, LENGTH):
+                code = {3: "H", 4: "I", 16: "Q"}[kind]
+                (found[tag],) = struct.unpack_from(order + code, data, start + value)
+        return found[WIDTH], found[LENGTH]
+    except (struct.error, KeyError, OverflowError):
+        return None

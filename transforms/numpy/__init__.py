@@ -1,0 +1,1 @@
+"""Stored to model-ready without TensorFlow."""

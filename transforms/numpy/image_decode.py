@@ -1,0 +1,198 @@
+"""A picture's bytes to pixels, without TensorFlow: equal to `transforms.tensorflow.image_decode` bit for bit.
+
+JPEG by libjpeg-turbo's accurate integer DCT with smooth chroma, through simplejpeg where it is installed, else through
+Pillow: the same pixels. PNG, WebP and BMP by Pillow. The rules for alpha, grey, CMYK, palettes, 16 bits and EXIF are
+those of `transforms.tensorflow.image_decode`.
+
+>>> decode(data, 3).shape  # doctest: +SKIP
+(256, 256, 3)
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from PIL import Image
+
+from recordmill.transforms.contract.image_header import JPEG, PNG
+from recordmill.transforms.contract.luma import luma
+from recordmill.transforms.numpy.buffers import Array
+from recordmill.transforms.numpy.image_resize import placement
+
+try:
+    import simplejpeg
+except ImportError:  # Pillow decodes the same pixels, and takes longer
+    simplejpeg = None  # type: ignore[assignment]
+
+Options = Mapping[str, Any]
+Data: TypeAlias = bytes | memoryview
+
+RATIOS = (8, 4, 2)  # this and the next two as in `transforms.tensorflow.image_decode`
+LARGE = 256
+SPARE = 2
+DEPTH = 24  # where a PNG states the bits of a sample
+INKS = ("CMYK", "YCCK")
+FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
+
+
+class PictureError(ValueError):
+    """Bytes are no picture that can be decoded."""
+
+
+def decode(data: Data, channels: int, out: Array | None = None) -> Array:
+    """Decodes a picture that the build encoded, JPEG or PNG: uint8 [height, width, channels].
+
+    Args:
+        data: what was stored.
+        channels: 1 or 3.
+        out: memory to decode into, uint8 [height, width, channels]; it is used, and is the result, where its shape is
+            the picture's, and it may be overwritten where it is not.
+
+    Raises:
+        PictureError: it is neither, or is damaged.
+    """
+    if data[:3] == JPEG:
+        return jpeg(data, channels, out)
+    if data[:8] != PNG:
+        raise PictureError(f"it is neither JPEG nor PNG: it begins with {bytes(data[:8])!r}")
+    return _channels(_opened(data, ("PNG",)).convert("L" if channels == 1 else "RGB"))
+
+
+def decode_original(data: Data, options: Options, orientation: int) -> Array:
+    """Decodes a file as a user gave it and turns it upright: uint8 [height, width, channels].
+
+    Args:
+        data: JPEG, PNG, WebP or BMP.
+        options: an image's. The sides are a half, a quarter or an eighth of the file's where the options allow it.
+        orientation: 1..8, as EXIF says it.
+
+    Raises:
+        PictureError: it is none of these, or is damaged.
+    """
+    if data[:3] == JPEG:
+        pixels = _original_jpeg(data, options, orientation)
+    else:
+        rgb = _on_background(_opened(data, FORMATS), options["background"], data)
+        pixels = rgb if options["channels"] == 3 else grey(rgb)
+    return np.ascontiguousarray(upright(pixels, orientation))
+
+
+def upright(pixels: Array, orientation: int) -> Array:
+    """Turns a picture, [h, w, channels], as EXIF says: a view, [w, h, channels] for orientations 5..8."""
+    if orientation >= 5:
+        pixels = np.swapaxes(pixels, 0, 1)
+    flip = (orientation - 1) % 4
+    return pixels[:: -1 if flip >= 2 else 1, :: -1 if flip in (1, 2) else 1]
+
+
+def grey(rgb: Array) -> Array:
+    """The luma of colours, uint8 [h, w, 3]: uint8 [h, w, 1]."""
+    return luma(*np.split(rgb.astype(np.int32), 3, -1)).astype(np.uint8)
+
+
+def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) -> Array:
+    """Decodes a JPEG, not of CMYK, as it lies: uint8 [height / ratio, width / ratio, channels]; `out` as in `decode`.
+
+    Raises:
+        PictureError: it is cut off or damaged.
+    """
+    if simplejpeg is not None:
+        try:
+            high, wide = simplejpeg.decode_jpeg_header(data)[:2] if ratio > 1 else (0, 0)
+            space = "RGB" if channels == 3 else "GRAY"
+            # Neither the fast DCT nor fast chroma; the least sides make libjpeg choose the ratio.
+            found = simplejpeg.decode_jpeg(data, space, False, False, high // ratio, wide // ratio, buffer=out)
+            return found if out is None or found.shape != out.shape else out
+        except ValueError:  # `out` is too small, or libjpeg warns of what it could make good, and so can Pillow
+            pass
+    picture, mode = _opened(data, ("JPEG",), load=False), "RGB" if channels == 3 else "L"
+    # As small as that, and of luma alone: the picture's own, which is not computed from its colours again.
+    picture.draft(mode, (picture.width // ratio, picture.height // ratio))
+    return _channels(_loaded(picture).convert(mode))
+
+
+def _original_jpeg(data: Data, options: Options, orientation: int) -> Array:
+    height, width, is_ink = _jpeg_header(data)
+    if not is_ink:
+        sides = (width, height) if orientation >= 5 else (height, width)
+        return jpeg(data, options["channels"], ratio=_reduction(sides, options))
+    inks = 255 - np.asarray(_opened(data, ("JPEG",)), np.uint16)
+    rgb = (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
+    return rgb if options["channels"] == 3 else grey(rgb)
+
+
+def _jpeg_header(data: Data) -> tuple[int, int, bool]:
+    """A JPEG's height and width, and whether it is of CMYK."""
+    try:
+        height, width, space, _ = simplejpeg.decode_jpeg_header(data)
+        return height, width, space in INKS
+    except (AttributeError, ValueError):  # simplejpeg is not there, or knows no such header
+        picture = _opened(data, ("JPEG",), load=False)
+        return picture.height, picture.width, picture.mode == "CMYK"
+
+
+def _reduction(sides: tuple[int, int], options: Options) -> int:
+    """What the size of a JPEG, upright, may be divided by while it is decoded (`tensorflow.image_decode`)."""
+    least = min(options["size"] or [options["shorter_side"]])
+    if least is None or not options["dct_scaling"] or options["resize"] not in ("auto", "area"):
+        return 1
+    if max(sides) < max(2 * SPARE * least, LARGE):
+        return 1
+    place = placement(sides, options)
+    for ratio in RATIOS:
+        is_whole = all(side % ratio == 0 for side in (*sides, *place.start, *place.box))
+        if is_whole and all(box >= SPARE * ratio * one for box, one in zip(place.box, place.scaled, strict=True)):
+            return ratio
+    return 1
+
+
+def _opened(data: Data, formats: tuple[str, ...], load: bool = True) -> Image.Image:
+    try:
+        picture = Image.open(io.BytesIO(data), formats=formats)
+    except Exception as error:  # hostile bytes bring out any: struct.error, SyntaxError, MemoryError, …
+        raise PictureError(f"it is no {' or '.join(formats)}, or is cut off or damaged") from error
+    return _loaded(picture) if load else picture
+
+
+def _loaded(picture: Image.Image) -> Image.Image:
+    try:
+        picture.load()
+    except Exception as error:  # as above
+        raise PictureError(f"the {picture.format} is cut off or damaged: {error}") from error
+    return picture
+
+
+def _on_background(picture: Image.Image, background: Sequence[int], data: Data) -> Array:
+    """The colours of a picture, its alpha laid on the background: uint8 [h, w, 3]."""
+    if not picture.has_transparency_data:
+        return _eight_bits(picture)
+    colours, alpha = _colours_and_alpha(picture, data[DEPTH] if picture.format == "PNG" else 8)
+    behind = np.array(background, np.int32)
+    return (((colours - behind) * alpha + 255 * behind + 127) // 255).astype(np.uint8)
+
+
+def _eight_bits(picture: Image.Image) -> Array:
+    if not picture.mode.startswith("I;16"):
+        return np.asarray(picture.convert("RGB"))
+    return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., np.newaxis], 3, -1)
+
+
+def _colours_and_alpha(picture: Image.Image, depth: int) -> tuple[Array, Array]:
+    """The colours, int32 [h, w, 3], and the alpha, int32 [h, w, 1], of a picture of samples of `depth` bits."""
+    clear = picture.info.get("transparency")
+    if clear is None or picture.mode == "P" or depth in (1, 8):
+        rgba = np.asarray(picture.convert("RGBA")).astype(np.int32)
+        return rgba[..., :3], rgba[..., 3:]
+    # A PNG whose one clear colour Pillow compares with pixels of 8 bits, which these were not.
+    if picture.mode == "RGB":
+        raise PictureError("it is a PNG of 16 bits with a clear colour, which TensorFlow alone decodes: `store: png`")
+    samples = np.asarray(picture)[..., np.newaxis].astype(np.int32)
+    key = clear if depth == 16 else clear * (255 // (2**depth - 1))
+    return _eight_bits(picture).astype(np.int32), np.where(samples == key, 0, 255)
+
+
+def _channels(picture: Image.Image) -> Array:
+    """A picture's pixels, uint8 [h, w, 1 or 3]."""
+    pixels = np.asarray(picture)
+    return pixels.reshape(*pixels.shape[:2], -1)

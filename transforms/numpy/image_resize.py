@@ -1,0 +1,232 @@
+"""An upright picture to the size that its options ask for, without TensorFlow: what `tensorflow.image_resize` does.
+
+Where a picture goes are the same whole numbers as in `tensorflow.geometry`. Its pixels are weighted sums, rounded half
+to even: those of `nearest` are TensorFlow's, of every other method they differ from them by one level at most, because
+the sums are made in another order.
+
+>>> resize(pixels, {"size": (64, 64), "fit": "pad", "resize": "auto", ...}).shape  # doctest: +SKIP
+(64, 64, 3)
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recordmill.transforms.contract.luma import luma
+from recordmill.transforms.numpy.buffers import Array
+from recordmill.transforms.numpy.pixels import cv2
+
+Options = Mapping[str, Any]
+Sides = tuple[int, int]
+"""Height and width in pixels, or y and x."""
+
+MAX_SIDE = 16_384  # these two as in `transforms.tensorflow.geometry`
+MAX_STRIP = 64
+TABLE = 1024  # places between two pixels for which TensorFlow's bicubic without antialias has weights
+
+
+class Placement(NamedTuple):
+    """Where one picture goes; the fields are those of `transforms.tensorflow.geometry.Placement`."""
+
+    start: Sides
+    box: Sides
+    scaled: Sides
+    offset: Sides
+    output: Sides
+
+
+def placement(sides: Sides, options: Options) -> Placement:
+    """Tells where a picture of some size goes: `geometry.placement` of one picture, in Python's integers."""
+    height, width = sides = max(sides[0], 1), max(sides[1], 1)
+    nothing, shorter = (0, 0), options["shorter_side"]
+    if options["size"] is None:
+        scaled = sides if shorter is None else _own(sides, shorter)
+        return Placement(nothing, sides, scaled, nothing, scaled)
+    size = high, wide = options["size"][0], options["size"][1]
+    if options["fit"] == "stretch":
+        return Placement(nothing, sides, size, nothing, size)
+    if options["fit"] == "pad":
+        scaled = min(high, divided(height * wide, width)), min(wide, divided(width * high, height))
+        return Placement(nothing, sides, scaled, ((high - scaled[0]) // 2, (wide - scaled[1]) // 2), size)
+    if shorter is None:
+        box = min(height, divided(width * high, wide)), min(width, divided(height * wide, high))
+        return Placement(((height - box[0]) // 2, (width - box[1]) // 2), box, size, nothing, size)
+    start = max(height - MAX_STRIP * width, 0) // 2, max(width - MAX_STRIP * height, 0) // 2
+    box = height - 2 * start[0], width - 2 * start[1]
+    scaled = divided(box[0] * shorter, min(box)), divided(box[1] * shorter, min(box))
+    return Placement(start, box, scaled, (-((scaled[0] - high) // 2), -((scaled[1] - wide) // 2)), size)
+
+
+def divided(dividend: int, divisor: int) -> int:
+    """Divides whole numbers, rounded half up, 1 at least."""
+    return max((2 * dividend + divisor) // (2 * divisor), 1)
+
+
+def _own(sides: Sides, shorter: int) -> Sides:
+    least, longest = min(sides), max(sides)
+    height, width = (min(divided(side * shorter, least), divided(side * MAX_SIDE, longest)) for side in sides)
+    return height, width
+
+
+def resize(pixels: Array, options: Options) -> Array:
+    """Brings a picture, uint8 [h, w, channels], to its size: uint8 [height, width, channels]."""
+    place = placement((pixels.shape[0], pixels.shape[1]), options)
+    if options["size"] is None or options["fit"] != "crop":
+        pixels = scale(pixels, place.scaled, options["resize"], options["antialias"])
+        return _framed(pixels, place, options) if options["size"] is not None and options["fit"] == "pad" else pixels
+    pixels = scale(_cut(pixels, place.start, place.box), place.scaled, options["resize"], options["antialias"])
+    return _cut(pixels, (-place.offset[0], -place.offset[1]), place.output)
+
+
+def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
+    return pixels[start[0] : start[0] + size[0], start[1] : start[1] + size[1]]
+
+
+def _framed(pixels: Array, place: Placement, options: Options) -> Array:
+    colour = options["background"]
+    framed = np.empty((*place.output, options["channels"]), np.uint8)
+    framed[...] = colour if options["channels"] == 3 else luma(*colour)
+    _cut(framed, place.offset, place.scaled)[...] = pixels
+    return framed
+
+
+def scale(pixels: Array, size: Sides, method: str, antialias: bool) -> Array:
+    """Scales a picture, uint8 [h, w, channels], to a height and width: uint8.
+
+    Args:
+        pixels: at least one.
+        size: at least (1, 1).
+        method: one of an image's `resize`. `auto`: area averaging if that has fewer pixels or as many, else bilinear.
+        antialias: whether a method's kernel widens when it shrinks; of `auto`, `area` and `nearest` it says nothing.
+    """
+    sides = pixels.shape[:2]
+    if size == sides:
+        return pixels
+    if method == "auto":
+        method, antialias = ("area" if math.prod(size) <= math.prod(sides) else "bilinear"), False
+    if method == "nearest":
+        rows, columns = (_nearest(*each) for each in zip(sides, size, strict=True))
+        return pixels[rows[:, np.newaxis], columns]
+    if cv2 is not None and (way := _by_opencv(method, antialias, sides, size)) is not None:
+        return cv2.resize(pixels, size[::-1], interpolation=way).reshape(*size, -1)
+    high, wide = (_weights(method, antialias, *each) for each in zip(sides, size, strict=True))
+    sums = _summed(np.swapaxes(_summed(pixels, high), 0, 1), wide)
+    return np.swapaxes(np.clip(np.rint(sums), 0, 255).astype(np.uint8), 0, 1)
+
+
+def _by_opencv(method: str, antialias: bool, sides: Sides, size: Sides) -> int | None:
+    """OpenCV's way to scale, where it has one that differs from TensorFlow's by one level at most."""
+    if method == "area" and size[0] <= sides[0] and size[1] <= sides[1]:
+        return cv2.INTER_AREA
+    return cv2.INTER_LINEAR if method == "bilinear" and not antialias else None
+
+
+def _nearest(source: int, target: int) -> Array:
+    step = np.float32(source) / np.float32(target)
+    return np.minimum(np.floor((np.arange(target, dtype=np.float32) + np.float32(0.5)) * step), source - 1).astype(int)
+
+
+class Weights(NamedTuple):
+    """Of which source pixels each pixel of the result is made."""
+
+    places: Array
+    """int64 [target, taps]."""
+    shares: Array
+    """float32 [target, taps]."""
+
+
+def _summed(pixels: Array, weights: Weights) -> Array:
+    """Weighs the first axis, tap by tap: float32 [target, …]."""
+    sums = np.zeros((len(weights.places), *pixels.shape[1:]), np.float32)
+    for places, shares in zip(weights.places.T, weights.shares.T, strict=True):
+        sums += pixels[places] * shares[:, np.newaxis, np.newaxis]
+    return sums
+
+
+def _weights(method: str, antialias: bool, source: int, target: int) -> Weights:
+    if method == "area":
+        return _area(source, target)
+    if antialias or method not in ("bilinear", "bicubic"):
+        return _kernel(*KERNELS[method], antialias, source, target)
+    return _between(method, source, target)
+
+
+def _area(source: int, target: int) -> Weights:
+    """How much of each source pixel lies in a pixel of the result."""
+    step = np.float32(source) / np.float32(target)
+    start = np.arange(target, dtype=np.float32) * step
+    end = np.arange(1, target + 1, dtype=np.float32) * step
+    first = np.floor(start).astype(np.int64)
+    places = first[:, np.newaxis] + np.arange(int((np.ceil(end) - first).max()))
+    shares = np.minimum(places + 1, end[:, np.newaxis]) - np.maximum(places, start[:, np.newaxis])
+    shares = np.maximum(shares, 0) / step
+    return Weights(np.minimum(places, source - 1), shares.astype(np.float32))
+
+
+def _between(method: str, source: int, target: int) -> Weights:
+    """The two or four pixels around each place, without antialias."""
+    step = np.float32(source) / np.float32(target)
+    at = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5)
+    first = np.floor(at)
+    part = (at - first)[:, np.newaxis]
+    near = np.arange(2) if method == "bilinear" else np.arange(-1, 3)
+    places = first.astype(np.int64)[:, np.newaxis] + near
+    if method == "bilinear":
+        return Weights(np.clip(places, 0, source - 1), np.concatenate([1 - part, part], 1))
+    shares = _cubic(np.abs(np.rint(part * TABLE) / TABLE - near))
+    shares *= (places >= 0) & (places < source)
+    return Weights(np.clip(places, 0, source - 1), (shares / shares.sum(1, keepdims=True)).astype(np.float32))
+
+
+def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, source: int, target: int) -> Weights:
+    """A kernel about each place, wider by the factor that it shrinks by, cut at the edges.
+
+    In float32 as TensorFlow's ScaleAndTranslate, so that the same pixels lie within the kernel.
+    """
+    step = 1 / (np.float32(target) / np.float32(source))
+    wider = max(step, np.float32(1)) if antialias else np.float32(1)
+    at = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step
+    reach = np.float32(radius) * wider
+    first = np.maximum(np.ceil(at - reach - np.float32(0.5)), 0)[:, np.newaxis]
+    last = np.minimum(np.floor(at + reach - np.float32(0.5)), source - 1)[:, np.newaxis]
+    places = first + np.arange(int((last - first).max()) + 1, dtype=np.float32)
+    shares = kernel(np.abs((places + np.float32(0.5) - at[:, np.newaxis]) * (1 / wider))) * (places <= last)
+    shares /= shares.sum(1, keepdims=True)
+    return Weights(np.minimum(places, source - 1).astype(np.int64), shares.astype(np.float32))
+
+
+def _triangle(x: Array) -> Array:
+    return np.maximum(1 - x, 0)
+
+
+def _cubic(x: Array) -> Array:
+    """Keys' kernel of 1981 with a = -1/2."""
+    near, far = ((1.5 * x - 2.5) * x) * x + 1, ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _mitchell(x: Array) -> Array:
+    """Mitchell's and Netravali's kernel of 1988 with B = C = 1/3."""
+    near, far = ((7 / 6 * x - 2) * x) * x + 8 / 9, ((-7 / 18 * x + 2) * x - 10 / 3) * x + 16 / 9
+    return np.where(x < 1, near, np.where(x < 2, far, 0))
+
+
+def _gaussian(x: Array) -> Array:
+    return np.where(x < 1.5, np.exp(x * x / -0.5), 0)
+
+
+def _lanczos(radius: int) -> Callable[[Array], Array]:
+    return lambda x: np.where(x <= radius, np.sinc(x) * np.sinc(x / radius), 0)
+
+
+KERNELS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
+    "bilinear": (_triangle, 1.0),
+    "bicubic": (_cubic, 2.0),
+    "mitchellcubic": (_mitchell, 2.0),
+    "gaussian": (_gaussian, 1.5),
+    "lanczos3": (_lanczos(3), 3.0),
+    "lanczos5": (_lanczos(5), 5.0),
+}
+"""A kernel by the distance in pixels, and how far it reaches."""

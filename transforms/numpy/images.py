@@ -1,0 +1,190 @@
+"""Stored pictures to a batch of pixels, without TensorFlow: decoded, augmented and normalized into the batch's memory.
+
+Equal to `tensorflow.image` bit for bit, but for originals that are scaled when they are read and for augmentations that
+scale: these differ by one level at most (`picture_resize`, `transforms.contract.augment`).
+
+>>> reader = PictureReader("image", description, "uint8")  # doctest: +SKIP
+>>> reader.pictures(encoded)[""].shape  # doctest: +SKIP
+(256, 224, 224, 3)
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from recordmill.transforms.contract.augment import output_shape
+from recordmill.transforms.contract.finish_options import Augment as Augment
+from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
+from recordmill.transforms.numpy.augment import apply
+from recordmill.transforms.numpy.buffers import Array, Empty
+from recordmill.transforms.numpy.image_decode import Data, PictureError, decode, decode_original
+from recordmill.transforms.numpy.image_resize import resize
+from recordmill.transforms.numpy.normalize import dtype_of, normalizer
+from recordmill.transforms.numpy.texts import mask
+
+SMALL = 16 << 10  # 16 KiB: raw pictures of fewer bytes are quicker joined and then read as one
+
+
+class MovingBoxes:
+    """The boxes of pictures, which move with their pixels: the lists of one feature, or of several."""
+
+    def __init__(self, lists: Sequence[Ragged]) -> None:
+        """Takes lists of float32 [boxes, 4], which are written to."""
+        self._lists = lists
+
+    def of(self, row: int) -> Array | None:
+        """A row's boxes, of all lists: float32 [n, 4]; None where there are no lists."""
+        return np.concatenate(self._rows(row)) if self._lists else None
+
+    def put(self, row: int, boxes: Array | None) -> None:
+        """Writes them back."""
+        at = 0
+        for part in self._rows(row):
+            part[...] = boxes[at : at + len(part)]  # type: ignore[index] # there are boxes where there are lists
+            at += len(part)
+
+    def _rows(self, row: int) -> list[Array]:
+        return [values[splits[row] : splits[row + 1]] for values, splits in self._lists]
+
+
+class PictureReader:
+    """Reads the pictures of one feature of a batch."""
+
+    def __init__(
+        self,
+        name: str,
+        description: Mapping[str, Any],
+        dtype: str | None = None,
+        augment: Augment | None = None,
+        boxes: Sequence[Ragged] = (),
+        empty: Empty = np.empty,
+    ) -> None:
+        """Takes how a feature's pictures are read.
+
+        Args:
+            name: the feature's, for errors.
+            description: the feature's.
+            dtype: `uint8` as the pixels are; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: as described.
+            augment: what is done to the pixels before they are normalized.
+            boxes: lists of boxes, float32 [boxes, 4], that move with the pixels; they are written to.
+            empty: where the results lie.
+
+        Raises:
+            DatasetError: bfloat16 is asked for, and ml_dtypes is not installed.
+        """
+        self._name, self._description, self._augment, self._empty = name, description, augment, empty
+        self._boxes = MovingBoxes(boxes)
+        self._stored = tuple(description["shape"])
+        self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
+        self._dtype = dtype_of(dtype or description["dtype"])
+        self._normalize = normalizer(description, self._dtype)
+        # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
+        self._scratch = None if None in (*self._stored, *self._shape) else np.empty(self._stored, np.uint8)
+
+    def pictures(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
+        """Reads one picture a row.
+
+        Args:
+            encoded: what was stored; empty for no picture, of a feature that is `optional`.
+            turns: their orientations, 1..8, where originals are stored.
+
+        Returns:
+            The part "", [rows, height, width, channels]; zeros for no picture. Where pictures have their own sizes,
+            height and width are the largest of these (0 of none), with zeros below and to the right. Where the
+            description gives no common size, the part `shape` too, int64 [rows, 2]: each one's height and width.
+
+        Raises:
+            RowError: bytes that are not what was stored.
+        """
+        turns = [1] * len(encoded) if turns is None else turns
+        batch, sides = self._of_any_size(encoded, turns) if None in self._shape else self._of_one_size(encoded, turns)
+        return {"": batch, "shape": sides} if None in self._stored else {"": batch}
+
+    def sequences(self, encoded: Ragged, length: int | None) -> Array:
+        """Reads any number of pictures a row: [rows, length, height, width, channels], zeros after a row's last.
+
+        Args:
+            encoded: lists of what was stored.
+            length: how many are read of each row; None for the most that one has.
+
+        Raises:
+            RowError: bytes that are not what was stored.
+        """
+        width = int(encoded.lengths().max(initial=0)) if length is None else length
+        there = mask(encoded, width)
+        batch = self._empty((*there.shape, *self._shape), self._dtype)  # type: ignore[arg-type] # sequences have a size
+        batch[~there] = 0
+        for row, place in np.argwhere(there).tolist():
+            self._read_into(batch[row, place], row, encoded.values[int(encoded.splits[row]) + place], 1)
+        return batch
+
+    def _of_one_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
+        batch = self._empty((len(encoded), *self._shape), self._dtype)  # type: ignore[arg-type] # no None
+        if not self._read_joined(batch, encoded):
+            for row, (data, turn) in enumerate(zip(encoded, turns, strict=True)):
+                self._read_into(batch[row], row, data, turn)
+        there = np.array([len(data) > 0 for data in encoded], np.int64)
+        return batch, there[:, np.newaxis] * np.array(self._shape[:2], np.int64)
+
+    def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
+        """Reads raw pictures all at once, where they are small and all there; tells whether it did."""
+        size = math.prod(batch.shape[1:])
+        if self._description["encoding"] != "raw" or self._augment is not None or size > SMALL:
+            return False
+        if any(len(data) != size for data in encoded):
+            return False
+        self._normalize(np.frombuffer(b"".join(encoded), np.uint8).reshape(batch.shape), batch)
+        return True
+
+    def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
+        nothing = np.zeros((0, 0, self._shape[2]), np.uint8)
+        read = [
+            nothing if self._is_missing(data) else self._pixels(row, data, turn)
+            for row, (data, turn) in enumerate(zip(encoded, turns, strict=True))
+        ]
+        sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
+        batch = self._empty((len(read), *sides.max(0, initial=0).tolist(), self._shape[2]), self._dtype)
+        for pixels, (height, width), out in zip(read, sides.tolist(), batch, strict=True):
+            self._normalize(pixels, out[:height, :width])
+            out[height:] = 0
+            out[:height, width:] = 0
+        return batch, sides
+
+    def _read_into(self, out: Array, row: int, data: Data, turn: int) -> None:
+        if self._is_missing(data):
+            out[...] = 0
+        else:
+            self._normalize(self._pixels(row, data, turn, out if self._dtype == np.uint8 else None), out)
+
+    def _is_missing(self, data: Data) -> bool:
+        return not len(data) and bool(self._description.get("optional"))
+
+    def _pixels(self, row: int, data: Data, turn: int, out: Array | None = None) -> Array:
+        """Decodes and augments one picture: uint8 [height, width, channels], which is `out` where that is given."""
+        augment = self._augment
+        try:
+            pixels = self._decoded(data, turn, out if augment is None and out is not None else self._scratch)
+        except PictureError as error:
+            raise RowError(row, f"the picture '{self._name}' cannot be decoded: {error}") from error
+        if None not in self._stored and pixels.shape != self._stored:
+            message = f"the picture '{self._name}' has the shape {list(pixels.shape)}, not {list(self._stored)}"
+            raise RowError(row, message)
+        if augment is None:
+            return pixels
+        boxes, values = self._boxes.of(row), augment.parameters[row]
+        pixels, boxes = apply(pixels, boxes, augment.changes, values, out, mask=augment.mask)
+        self._boxes.put(row, boxes)
+        return pixels
+
+    def _decoded(self, data: Data, turn: int, out: Array | None) -> Array:
+        encoding = self._description["encoding"]
+        if encoding == "original":
+            options = self._description["options"]
+            return resize(decode_original(data, options, turn), options)
+        if encoding != "raw":
+            return decode(data, self._stored[2], out)
+        if len(data) != math.prod(self._stored):
+            raise PictureError(f"it is of {len(data):,} bytes, not {math.prod(self._stored):,}")
+        return np.frombuffer(data, np.uint8).reshape(self._stored)

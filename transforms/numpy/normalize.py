@@ -1,0 +1,93 @@
+"""Pixels as models take them: as they are, or `(pixel - offset) * scale` in float32 or bfloat16.
+
+The bits are those of `tensorflow.image`: float32 in every step, and bfloat16 is the float32 result rounded to even.
+
+>>> normalize = normalizer({"offset": [0.0], "scale": [0.5]}, np.dtype(np.float32))
+>>> out = np.empty((1, 2, 1), np.float32)
+>>> normalize(np.array([[[3], [4]]], np.uint8), out)
+>>> out[..., 0]
+array([[1.5, 2. ]], dtype=float32)
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.transforms.numpy.buffers import Array
+from recordmill.transforms.numpy.pixels import cv2
+
+Normalize: TypeAlias = Callable[[Array, Array], None]
+"""Writes pixels, uint8 [..., width, channels], into an array of their shape."""
+
+
+def dtype_of(name: str) -> "np.dtype[Any]":
+    """Gives the dtype of a name, `bfloat16` too.
+
+    Raises:
+        DatasetError: bfloat16 is asked for, and ml_dtypes is not installed.
+    """
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ModuleNotFoundError:
+        message = "dtype='bfloat16' needs the package ml_dtypes: pip install ml_dtypes, or take dtype='float32'"
+        raise DatasetError(message) from None
+
+
+def normalizer(description: Mapping[str, Any], dtype: "np.dtype[Any]") -> Normalize:
+    """Gives what writes a picture's pixels as numbers of a dtype, by `offset` and `scale` of its description.
+
+    What it is given may be its own result already, where that is uint8.
+    """
+    if dtype == np.uint8:
+        return _as_they_are
+    to_float = _float32(description["offset"], description["scale"])
+    return to_float if dtype == np.float32 else _rounded(to_float, dtype, len(description["offset"]))
+
+
+def _as_they_are(pixels: Array, out: Array) -> None:
+    if pixels is not out:
+        out[...] = pixels
+
+
+def _float32(offset: list[float], scale: list[float]) -> Normalize:
+    @lru_cache(maxsize=8)
+    def rows(width: int) -> tuple[Array, Array]:
+        """The channels' numbers for a row of pixels: with three numbers alone NumPy takes several times as long."""
+        first, second = (np.tile(np.array(numbers, np.float32), (width, 1)) for numbers in (offset, scale))
+        return first, second
+
+    def normalize(pixels: Array, out: Array) -> None:
+        offsets, scales = rows(out.shape[-2])
+        out[...] = pixels
+        out -= offsets
+        out *= scales
+
+    return normalize
+
+
+def _rounded(to_float: Normalize, dtype: "np.dtype[Any]", channels: int) -> Normalize:
+    """By a table of every pixel: rounding each number takes twice as long, and holds Python's lock."""
+    levels = np.arange(256, dtype=np.uint8)
+    numbers = np.empty((1, 256, channels), np.float32)
+    to_float(np.stack([levels] * channels, -1)[np.newaxis], numbers)
+    table = numbers.astype(dtype).view(np.uint16)
+
+    def normalize(pixels: Array, out: Array) -> None:
+        bits = out.view(np.uint16)
+        if not bits.size:
+            return
+        if cv2 is None:
+            bits[...] = table[0][pixels, np.arange(channels)]
+        elif bits.flags.c_contiguous:
+            one = (-1, *bits.shape[-2:])  # of several pictures one below the other
+            cv2.LUT(pixels.reshape(one), table, bits.reshape(one))
+        else:
+            bits[...] = cv2.LUT(pixels, table).reshape(bits.shape)
+
+    return normalize

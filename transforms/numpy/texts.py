@@ -1,0 +1,194 @@
+"""Lists of a batch made rectangular, and texts in the forms that models take: padded, ragged, or packed.
+
+Everything is done for all rows at once, without TensorFlow; the padded form is that of `transforms.tensorflow.text`.
+
+>>> padded(Ragged(np.array([7, 8, 9]), np.array([0, 2, 2, 3])), None, 0, np.empty)
+array([[7, 8],
+       [0, 0],
+       [9, 0]])
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from recordmill.transforms.contract.finish_options import FinishOptions
+from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
+from recordmill.transforms.numpy.buffers import Array, Empty
+
+Description = Mapping[str, Any]
+ID = np.dtype("<i4")
+"""Of ids in packed rows."""
+WIDE = 128  # values a row: above, rows are copied one by one; below, all at once by a mask
+
+
+def texts(
+    name: str, description: Description, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
+) -> dict[str, Any]:
+    """Gives a text's ids in the form that is asked for.
+
+    Args:
+        name: the feature's, for errors.
+        description: the feature's.
+        stored: its parts: int64 lists, and what else it stores.
+        options: the form, the length, and whether padded ids have the part `mask`.
+        empty: where the arrays lie.
+
+    Returns:
+        By part. Padded: int64 [rows, length]; `mask`, bool of that shape, True where there is an id of the text.
+        Ragged: `Ragged` of int64, cut where a number is given as length. Packed here or by the build: `packed_rows`,
+        and fewer rows than texts where it is packed here. The part `length` stays as it is stored, but of texts that
+        are packed here.
+
+    Raises:
+        RowError: as `packed_rows`.
+        ValueError: texts are to be packed, but nothing says how long a row is.
+    """
+    ids, padding, length = stored[""], description["padding_id"], options.length_of(description)
+    if "packed" in description:
+        return packed_rows(name, unpacked(name, ids), stored["lengths"], description["packed"], padding, empty)
+    if options.text == "packed":
+        if length is None:
+            raise ValueError(f"to pack '{name}', which has no max_length, give text_length, the ids of a row")
+        return packed_rows(name, *first_fit(ids, length), length, padding, empty)
+    if options.text == "ragged":
+        return {**stored, "": ids if length is None else cut(ids, length)}
+    full = padded(ids, length, padding, empty)
+    return {**stored, "": full, **({"mask": mask(ids, full.shape[1])} if options.masks else {})}
+
+
+def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Array:
+    """Pads lists at their end, and cuts those that are longer: [rows, length, …] of the values' dtype.
+
+    Args:
+        rows: lists of values, which may have a shape of their own.
+        length: None for the longest list's; 0 of no rows.
+        padding: what follows a list's end.
+        empty: where the result lies.
+    """
+    width = int(rows.lengths().max(initial=0)) if length is None else length
+    kept = cut(rows, width)
+    return _filled(kept, empty((len(kept.splits) - 1, width, *kept.values.shape[1:]), kept.values.dtype), padding)
+
+
+def mask(rows: Ragged, length: int) -> Array:
+    """Tells where padded lists have a value: bool [rows, length]."""
+    return np.arange(length) < rows.lengths()[:, np.newaxis]
+
+
+def cut(rows: Ragged, length: int) -> Ragged:
+    """Keeps the first `length` values of each list."""
+    lengths = rows.lengths()
+    if lengths.max(initial=0) <= length:
+        return rows
+    kept = np.minimum(lengths, length)
+    return Ragged(rows.values[_places(rows.splits[:-1], kept)], _splits(kept))
+
+
+def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
+    """Packs texts into rows of at most `length` ids: the longest first, each into the first row that has room for it.
+
+    First-fit decreasing (Johnson 1973): at most 11/9 of the fewest rows, and one. Of texts of one length the first of
+    the batch comes first. What is longer than a row is cut; an empty text takes no place.
+
+    Returns:
+        The rows' ids, and the lengths of each row's texts: what `packed_rows` takes.
+    """
+    lengths = np.minimum(texts.lengths(), length)
+    order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+    room = np.full(len(order), length)  # of as many rows as there could be
+    rows = np.empty(len(order), np.int64)
+    for place, size in enumerate(lengths[order].tolist()):
+        rows[place] = (room >= size).argmax()
+        room[rows[place]] -= size
+    by_row = np.argsort(rows, kind="stable")
+    order, texts_of_row = order[by_row], _splits(np.bincount(rows))
+    ids = texts.values[_places(texts.splits[order], lengths[order])]
+    return Ragged(ids, _splits(lengths[order])[texts_of_row]), Ragged(lengths[order], texts_of_row)
+
+
+def unpacked(name: str, encoded: Bytes) -> Ragged:
+    """The ids of rows that the build packed, int32 in bytes. Raises: RowError."""
+    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    wrong = np.flatnonzero(sizes % ID.itemsize)
+    if len(wrong):
+        row = int(wrong[0])
+        raise RowError(row, f"'{name}' has {sizes[row]} bytes, which are no ids of {ID.itemsize} bytes each")
+    return Ragged(np.frombuffer(b"".join(encoded), ID), _splits(sizes // ID.itemsize))
+
+
+def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:
+    """Pads rows that hold several texts each, and tells the texts apart.
+
+    Args:
+        name: the feature's, for errors.
+        ids: each row's ids, its texts one after another; int64.
+        lengths: how many ids each text of a row has; int64.
+        width: the length of the result's rows.
+        padding: the id after a row's end.
+        empty: where the arrays lie.
+
+    Returns:
+        [rows, width] each: "" the ids, int64; `segments`, int32: 1, 2, … by the text in the row, 0 where it pads;
+        `positions`, int32: 0, 1, … in the text, 0 where it pads.
+
+    Raises:
+        RowError: the lengths of a row are not those of its ids, or it has more ids than `width`.
+    """
+    _check_rows(name, ids, lengths, width)
+    starts = _splits(lengths.values)
+    segments = 1 + np.arange(len(lengths.values)) - np.repeat(lengths.splits[:-1], lengths.lengths())
+    positions = np.arange(len(ids.values), dtype=np.int32)
+    positions -= np.repeat(starts[:-1].astype(np.int32), lengths.values)
+    segments = np.repeat(segments.astype(np.int32), lengths.values)
+
+    def filled(values: Array, padding: int, dtype: type) -> Array:
+        return _filled(Ragged(values, ids.splits), empty((len(ids.splits) - 1, width), dtype), padding)
+
+    return {
+        "": filled(ids.values, padding, np.int64),
+        "segments": filled(segments, 0, np.int32),
+        "positions": filled(positions, 0, np.int32),
+    }
+
+
+def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int) -> None:
+    stored = ids.lengths()
+    stated = np.diff(_splits(np.where(lengths.values < 0, width + 1, lengths.values))[lengths.splits])
+    wrong = np.flatnonzero((stored != stated) | (stored > width))
+    if len(wrong):
+        row = int(wrong[0])
+        message = f"'{name}' has {stored[row]} ids in a row of {width}, and its texts are of {stated[row]} ids together"
+        raise RowError(row, message)
+
+
+def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
+    """Writes rows, none longer than the array is wide, into an array, and the padding after them."""
+    if len(rows.values) < WIDE * len(full):
+        full.fill(padding)
+        full[mask(rows, full.shape[1])] = rows.values
+        return full
+    for out, start, end in zip(full, rows.splits.tolist(), rows.splits[1:].tolist(), strict=False):
+        out[: end - start] = rows.values[start:end]
+        out[end - start :] = padding
+    return full
+
+
+def _splits(lengths: Array) -> Array:
+    """Where lists of these lengths begin, and the last one's end: int64 [lists + 1]."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _places(starts: Array, lengths: Array) -> Array:
+    """The numbers `start, start + 1, …` of each list, one list after another."""
+    splits = _splits(lengths)
+    return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
+
+
+def strings(values: Any) -> Array:
+    """Gives bytes, or views of them, as TensorFlow gives strings: an object array of `bytes`, of the values' shape."""
+    shape = np.shape(values) if isinstance(values, np.ndarray) else (len(values),)
+    found = np.empty(int(np.prod(shape)), object)
+    found[:] = [bytes(value) for value in (values.flat if isinstance(values, np.ndarray) else values)]
+    return found.reshape(shape)

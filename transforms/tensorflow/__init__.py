@@ -1,0 +1,1 @@
+"""The TensorFlow graphs: one file a kind."""

@@ -1,0 +1,36 @@
+"""Several names a row: a list of ids, or which names are there.
+
+Ids are those of `transforms.tensorflow.category`, but that unknown names have an id of their own, 1, because 0 pads.
+"""
+
+import tensorflow as tf
+
+from recordmill.transforms.tensorflow.category import ids, tokens
+from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.lists import cut, of_train, padded
+
+
+def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores lists of int64 ids in the row's order, a name that comes twice twice."""
+    names = cut(options, column)
+    learned = names.flat_values if options["is_label"] else of_train(names, context.train)
+
+    def store(found: Found) -> Parts:
+        return {"": names.with_flat_values(ids(options, names.flat_values, found))}
+
+    return Prepared(store, tokens=tokens(options, learned))
+
+
+def finish(description: Options, stored: Parts) -> Parts:
+    """Padded ids and the part `length` (`lists.padded`), or the float32 1s and 0s of `multi_hot`."""
+    if description["read"] == "multi_hot":
+        return {"": multi_hot(stored[""], description["vocabulary_size"])}
+    return padded(description, stored[""], tf.constant(description["padding_id"], tf.int64))
+
+
+def multi_hot(rows: tf.RaggedTensor, size: int) -> tf.Tensor:
+    """1 at each id that a row holds, else 0: float32, shape [rows, size]. Ids below 0, of no name, are left out."""
+    values = tf.cast(rows.flat_values, tf.int64)
+    places = tf.boolean_mask(tf.stack([rows.value_rowids(), values], axis=1), values >= 0)
+    times = tf.scatter_nd(places, tf.ones_like(places[:, 0], tf.float32), [rows.nrows(), size])
+    return tf.ensure_shape(tf.minimum(times, 1.0), [None, size])

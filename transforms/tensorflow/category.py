@@ -1,0 +1,60 @@
+"""Categories: a name's id by its place in the vocabulary, or by its hash.
+
+A label's ids are the places themselves, from 0. Of any other feature 0 is what is missing or unknown; then come the
+`oov_buckets` that unknown names share, then the vocabulary. With `hash_buckets` there is no vocabulary: ids are 1 to n.
+"""
+
+import tensorflow as tf
+
+from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+
+
+def prepare(options: Options, column: tf.Tensor | None, context: Context) -> Prepared:
+    """Stores int64 ids; of a `cross`, which has no column, those of the other features' names together."""
+    names = crossed([context.columns[name] for name in options["cross"]]) if options["cross"] else column
+    learned = names if options["is_label"] else tf.boolean_mask(names, _learned(options, names, context.train))
+
+    def store(found: Found) -> Parts:
+        return {"": ids(options, names, found)}
+
+    return Prepared(store, tokens=tokens(options, learned))
+
+
+def _learned(options: Options, names: tf.Tensor, train: tf.Tensor) -> tf.Tensor:
+    return train & (names != "") if options["optional"] else train
+
+
+def tokens(options: Options, names: tf.Tensor) -> tf.Tensor | None:
+    """What is counted for the vocabulary of names that may be learned from; None where there is no vocabulary."""
+    if options["hash_buckets"] is not None:
+        return None
+    return names if options["classes"] is None else names[:0]  # given names are not counted
+
+
+def ids(options: Options, names: tf.Tensor, found: Found) -> tf.Tensor:
+    """Gives the int64 ids of names of any shape."""
+    if options["hash_buckets"] is not None:
+        return _hashed(names, options["hash_buckets"])
+    assert found.lookup is not None  # noqa: S101 - the analysis always gives what was asked for
+    places = found.lookup(names, -1)
+    if options["is_label"]:
+        return places
+    if not options["oov_buckets"]:
+        return places + 1
+    return tf.where(places < 0, _hashed(names, options["oov_buckets"]), places + 1 + options["oov_buckets"])
+
+
+def _hashed(names: tf.Tensor, buckets: int) -> tf.Tensor:
+    """1 to n by FarmHash's Fingerprint64, which is the same for ever; 0 of no name."""
+    return tf.where(names == "", tf.constant(0, tf.int64), tf.strings.to_hash_bucket_fast(names, buckets) + 1)
+
+
+def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
+    """The names of several columns, each of shape [rows], as one; none where one of them is missing."""
+    missing = tf.reduce_any([column == "" for column in columns], axis=0)
+    return tf.where(missing, "", tf.strings.join(columns, separator="\n"))  # which no name holds
+
+
+def finish(description: Options, stored: Parts) -> Parts:
+    """The ids as they are: int64, shape [rows]."""
+    return stored

@@ -1,0 +1,227 @@
+"""A picture's bytes to upright pixels, in the graph.
+
+JPEG by libjpeg's accurate integer DCT; CMYK by TensorFlow's rule (ink * black / 255). PNG of every type: 16 bits lose
+the low 8. WebP of one picture, and BMP of 24 bits. Alpha lies on the background, `(colour * alpha + background *
+(255 - alpha) + 127) // 255`. Grey is `(19595 R + 38470 G + 7471 B + 32768) // 65536`, but a JPEG that stores its own
+luma gives that. What `read_header` does not find `in_graph` is an error, never a wrong picture.
+
+A photo that will be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled
+DCT), where that many of its pixels make a whole one everywhere.
+"""
+
+from functools import partial
+
+import tensorflow as tf
+
+from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.contract.luma import luma
+from recordmill.transforms.tensorflow.exif import APART, contains, jpeg_orientation, orient, other_orientation
+from recordmill.transforms.tensorflow.geometry import placement, upright
+from recordmill.transforms.tensorflow.kind import Options
+
+PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
+RATIOS = (1, 2, 4, 8)
+LARGE = 256  # pixels of the longer side: a smaller JPEG is decoded sooner than the choice is made
+LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: what is more than the first is laid on its background by the second
+SPARE = 2  # times the wanted sides: with less, the difference is seen in photos (docs/images.md)
+
+
+def decode(encoded: tf.Tensor, options: Options, orientation: tf.Tensor | None = None) -> tf.Tensor:
+    """Decodes a picture, a string scalar, and turns it upright: uint8 [height, width, channels].
+
+    Args:
+        encoded: JPEG, PNG, WebP or BMP.
+        options: an image's. Its sides are a half, a quarter or an eighth of the file's where the options allow it.
+        orientation: int32 scalar 1..8; by default what the file's EXIF says.
+
+    Raises:
+        tf.errors.InvalidArgumentError: for bytes that are no such picture, are cut or are damaged.
+    """
+    channels, background = options["channels"], tuple(options["background"])
+    image = tf.cond(
+        is_jpeg(encoded),
+        lambda: _jpeg(encoded, jpeg_orientation(encoded) if orientation is None else orientation, options),
+        lambda: _other(encoded, orientation, channels, background),
+    )
+    return tf.ensure_shape(image, [None, None, channels])
+
+
+def is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
+    """Tells whether a string scalar begins as a JPEG: bool scalar."""
+    return tf.strings.substr(encoded, 0, 3) == b"\xff\xd8\xff"
+
+
+def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: Options) -> tf.Tensor:
+    return _upright(_jpeg_pixels(encoded, orientation, options), orientation)
+
+
+def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+    return tf.cond(orientation > 1, lambda: orient(image, orientation), lambda: image)
+
+
+def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: Options) -> tf.Tensor:
+    channels, least = options["channels"], min(options["size"] or [options["shorter_side"]])
+    if least is None or not options["dct_scaling"] or options["resize"] not in ("auto", "area"):
+        return _decode_jpeg(encoded, channels)
+    shape = tf.io.extract_jpeg_shape(encoded)
+
+    @tf.function(autograph=False, experimental_attributes=APART)
+    def reduced(encoded: tf.Tensor, shape: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
+        ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
+        return tf.switch_case(_reduction(shape, orientation, options), ways)
+
+    return tf.cond(
+        tf.reduce_max(shape[:2]) >= max(RATIOS[1] * SPARE * least, LARGE),
+        lambda: reduced(encoded, shape, orientation),
+        lambda: _decode_jpeg(encoded, channels),
+    )
+
+
+def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: Options) -> tf.Tensor:
+    """The place in RATIOS of the most that a JPEG's size may be divided by: int32 scalar."""
+    sides = upright(tf.cast(shape[:2], tf.int64), orientation)
+    place = placement(sides, options)
+    ratios = tf.constant(RATIOS[1:], tf.int64)[:, tf.newaxis]
+    # Then cutting and scaling the reduced picture is the same as it would be in whole pixels.
+    is_whole = tf.reduce_all(tf.concat([sides, place.start, place.box], 0) % ratios == 0, 1)
+    is_enough = tf.reduce_all(place.box >= SPARE * ratios * place.scaled, 1)
+    return tf.reduce_sum(tf.cast(is_whole & is_enough, tf.int32))  # what 8 allows, 4 and 2 allow
+
+
+def _decode_jpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
+    if channels == 3:
+        return libjpeg(encoded, 3, ratio)
+    is_cmyk = tf.io.extract_jpeg_shape(encoded)[2] == 4  # which libjpeg does not turn grey
+    return tf.cond(is_cmyk, lambda: _grey(libjpeg(encoded, 3, ratio)), lambda: libjpeg(encoded, 1, ratio))
+
+
+def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
+    """Decodes a JPEG as it lies: uint8 [height / ratio, width / ratio, channels], rounded up."""
+    return tf.io.decode_jpeg(
+        encoded,
+        channels=channels,
+        ratio=ratio,
+        fancy_upscaling=True,
+        try_recover_truncated=False,
+        acceptable_fraction=1,
+        dct_method="INTEGER_ACCURATE",  # the default differs from Pillow and libjpeg-turbo by up to 23 levels
+    )
+
+
+@tf.function(autograph=False, experimental_attributes=APART)
+def _other(
+    encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
+) -> tf.Tensor:
+    is_webp, is_bmp = (tf.strings.substr(encoded, 0, len(mark)) == mark for mark in (b"RIFF", b"BM"))
+    ways = [
+        lambda: _decode_png(encoded, background),
+        lambda: _decode_webp(encoded, background),
+        lambda: _decode_bmp(encoded),
+    ]
+    rgb = tf.switch_case(tf.where(is_webp, 1, tf.where(is_bmp, 2, 0)), ways)
+    turn = other_orientation(encoded) if orientation is None else orientation
+    return _upright(rgb if channels == 3 else _grey(rgb), turn)
+
+
+def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
+    """The bytes if they are good, else none, which no decoder takes.
+
+    An assertion would be a stateful operation, which the analysis' graph runs even where nobody asks for the picture.
+    """
+    return tf.where(good, encoded, "")
+
+
+def _head(encoded: tf.Tensor, size: int) -> tf.Tensor:
+    """The first bytes as int32 [size]; zeros where the data has ended."""
+    head = tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size)
+    return tf.cast(head, tf.int32)
+
+
+def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    encoded = _only(encoded, tf.strings.substr(encoded, 0, len(PNG)) == PNG)  # the operation would take GIF too
+    head = _head(encoded, 26)
+    depth, colour = head[24], head[25]
+    # `tRNS` may stand inside other data by chance: then the slow way gives the same.
+    opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
+    return tf.cond(
+        opaque,
+        lambda: tf.io.decode_png(encoded, channels=3),
+        lambda: _with_alpha(encoded, depth, colour, background),
+    )
+
+
+def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """Decodes a PNG that has transparency, and lays it on the background: uint8 [h, w, 3]."""
+
+    def other() -> tf.Tensor:
+        image = tf.io.decode_png(encoded, channels=4)
+        alpha = image[..., 3]
+        # TensorFlow gives opaque pixels of 1, 2 and 4 bits an alpha of 1, 3 and 15.
+        full = tf.where((depth < 8) & (alpha > 0), tf.constant(255, tf.uint8), alpha)
+        return _on_background(image, full, background)
+
+    # With as many channels as it has, a palette is three, or four where there is transparency.
+    return tf.cond(
+        colour == PNG_PALETTE, lambda: _maybe_clear(tf.io.decode_png(encoded, channels=0), background), other
+    )
+
+
+def _maybe_clear(image: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """Three channels as they are, four on the background: uint8 [h, w, 3]."""
+    return tf.cond(
+        tf.shape(image)[-1] == 4,
+        lambda: _on_background(image, image[..., 3], background),
+        lambda: tf.ensure_shape(image, [None, None, 3]),
+    )
+
+
+def _decode_webp(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    head = _head(encoded, 21)
+    is_webp = tf.reduce_all(head[8:12] == list(b"WEBP"))
+    is_animated = tf.reduce_all(head[12:16] == list(b"VP8X")) & (head[20] & 2 > 0)  # it would decode every frame
+    return _maybe_clear(tf.io.decode_webp(_only(encoded, is_webp & ~is_animated), channels=0)[0], background)
+
+
+def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
+    head = _head(encoded, 34)
+    # A header of 40 to 255 bytes, 24 bits a pixel, no compression: else the pixels would come out wrong.
+    is_plain = (head[14] >= 40) & (head[28] == 24) & (tf.reduce_sum(head[15:18]) + tf.reduce_sum(head[29:34]) == 0)
+    return tf.io.decode_bmp(_only(encoded, is_plain), channels=3)
+
+
+def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """Lays a picture, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
+
+    A large one some rows at a time: what lies between would fill a gigabyte.
+    """
+    height, width = tf.unstack(tf.shape(alpha))
+    rows = tf.maximum(1, BAND // tf.maximum(1, width))
+
+    def band(number: tf.Tensor, done: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+        part = slice(number * rows, (number + 1) * rows)
+        return number + 1, done.write(number, _mixed(image[part], alpha[part], background))
+
+    def bands() -> tf.Tensor:
+        count = -(-height // rows)
+        done = tf.TensorArray(tf.uint8, count, infer_shape=False, element_shape=[None, None, 3])
+        return tf.while_loop(lambda number, _: number < count, band, [0, done], parallel_iterations=1)[1].concat()
+
+    return tf.cond(tf.size(alpha) > LARGE_ALPHA, bands, lambda: _mixed(image, alpha, background))
+
+
+def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
+    """What `_on_background` gives, in 16 bits, which all numbers fit."""
+    weight = tf.cast(alpha, tf.uint16)
+    rest = 255 - weight
+    colours = [tf.cast(image[..., channel], tf.uint16) for channel in range(3)]
+    mixed = [colour * weight + rest * behind + 127 for colour, behind in zip(colours, background, strict=True)]
+    eight = tf.constant(8, tf.uint16)
+
+    def by_255(value: tf.Tensor) -> tf.Tensor:  # exact for what is less than 65,535; TensorFlow divides slowly
+        return tf.bitwise.right_shift(value + 1 + tf.bitwise.right_shift(value, eight), eight)
+
+    return tf.stack([tf.cast(by_255(value), tf.uint8) for value in mixed], -1)
+
+
+def _grey(rgb: tf.Tensor) -> tf.Tensor:
+    return tf.cast(luma(*tf.split(tf.cast(rgb, tf.int32), 3, -1)), tf.uint8)

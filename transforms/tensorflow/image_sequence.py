@@ -1,0 +1,47 @@
+"""Several pictures a row, such as a video's frames or views of one thing: each as `tensorflow.image` makes it.
+
+A row may have none. Read, a batch's rows are as long as its longest, or `max_length`, with zeros after their end.
+"""
+
+import tensorflow as tf
+
+from recordmill.transforms.contract.finish_options import Augment
+from recordmill.transforms.tensorflow import image
+from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.lists import cut, padded
+
+
+def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores lists of pictures, encoded strings, ragged [rows, None], as `image.stored_picture` does each.
+
+    What is beyond `max_length` is not decoded. A missing list is an empty one.
+    """
+    kept = cut(options, column)
+    one_by_one = image.prepare({**options, "optional": False}, kept.flat_values, context)
+
+    def store(found: Found) -> Parts:
+        return {"": kept.with_flat_values(one_by_one.store(found)[""])}
+
+    return Prepared(store)
+
+
+def finish(description: Options, stored: Parts, augment: Augment | None = None) -> Parts:
+    """Decodes and normalizes each picture, then pads with zeros.
+
+    Args:
+        description: the feature's.
+        stored: the part "", strings, ragged [rows, None].
+        augment: what is done to the pictures; all of a row are changed alike.
+
+    Returns:
+        uint8 as they are, or float32, shape [rows, pictures, height, width, channels], and the part `length`, as
+        `transforms.tensorflow.lists.padded` says.
+
+    Raises:
+        tf.errors.InvalidArgumentError: for bytes that are not what was stored.
+    """
+    encoded = stored[""]
+    if augment is not None:
+        augment = augment._replace(parameters=tf.gather(augment.parameters, encoded.value_rowids()))
+    pixels = image.pictures(description, encoded.flat_values, augment=augment)[""]
+    return padded(description, encoded.with_flat_values(pixels))

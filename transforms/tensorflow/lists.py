@@ -1,0 +1,37 @@
+"""Lists of values, for the kinds that have some in a row: cut when they are stored, padded when they are read."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from recordmill.transforms.tensorflow.kind import Options, Parts
+
+
+def cut(options: Options, column: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Keeps the first `max_length` values of each row, or all."""
+    return column if options["max_length"] is None else column[:, : options["max_length"]]
+
+
+def of_train(column: tf.RaggedTensor, train: tf.Tensor) -> tf.Tensor:
+    """The values of the train split's rows, one after another."""
+    return tf.boolean_mask(column.flat_values, tf.gather(train, column.value_rowids()))
+
+
+def padded(description: Options, values: tf.RaggedTensor, padding: Any = None) -> Parts:
+    """Pads lists at the end.
+
+    Args:
+        description: `length`, a number or `varying`, and `max_length`.
+        values: ragged, [rows, None], or of values that have a shape of their own, [rows, None, …].
+        padding: what follows a list's end; 0 or `""` where it is not given.
+
+    Returns:
+        The values of shape [rows, length]; or, of varying length, [rows, max_length], or as wide as the longest row
+        where there is no limit, and the part `length`: int64, shape [rows].
+    """
+    length = description["length"]
+    wide = description["max_length"] if length == "varying" else length
+    full = values.to_tensor(default_value=padding, shape=[None, wide, *values.shape[2:]])
+    if length != "varying":
+        return {"": full}
+    return {"": full, "length": tf.cast(values.row_lengths(), tf.int64)}

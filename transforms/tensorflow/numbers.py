@@ -1,0 +1,25 @@
+"""Lists of numbers: each as `transforms.tensorflow.number` makes it, by all numbers of the train split's lists."""
+
+import tensorflow as tf
+
+from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.lists import cut, of_train, padded
+from recordmill.transforms.tensorflow.number import is_learned, normalized, transformed, wanted
+
+
+def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores lists of float32, or of the int64 ids of buckets."""
+    kept = cut(options, column)
+    values = kept.with_flat_values(transformed(options, kept.flat_values))
+
+    def store(found: Found) -> Parts:
+        return {"": values.with_flat_values(normalized(options, values.flat_values, found))}
+
+    if not is_learned(options):
+        return Prepared(store)
+    return Prepared(store, values=of_train(values, context.train), wanted=wanted(options))
+
+
+def finish(description: Options, stored: Parts) -> Parts:
+    """Pads with 0, and gives the part `length` where it varies (`transforms.tensorflow.lists.padded`)."""
+    return padded(description, stored[""])

@@ -1,0 +1,73 @@
+"""The serving model: raw columns to model-ready tensors, the transform graph and `tensorflow.features` composed.
+
+The exported SavedModel needs TensorFlow alone (and tensorflow-text where the spec asks for its operations). Its
+signature `serving_default` takes every feature but the label, `with_label` takes all; inputs are named by feature:
+string (image bytes, text, names), float32 or int64, shape [rows]. Of a feature that has many values a row the input is
+all rows' values, one after another, and `<feature>_lengths` (int64, [rows]) says how many each row has.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from recordmill.transforms.contract.stored import part_name
+from recordmill.transforms.tensorflow.features import finish
+
+LENGTHS = "lengths"
+Inputs = Mapping[str, tf.TypeSpec]
+"""What the transform graph takes, by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
+
+
+class ServingModel(tf.Module):
+    """Raw to model-ready for the features given."""
+
+    def __init__(self, export: str) -> None:
+        """Loads tf.Transform's export from the folder that holds `transform_fn`."""
+        super().__init__()
+        self._layer = tft.TFTransformOutput(export).transform_features_layer()
+
+    def signature(self, inputs: Inputs, wanted: Mapping[str, Any]) -> Callable[..., Any]:
+        """A concrete function that takes these inputs by name and gives these features.
+
+        One whose values need another input, such as a weight that a function of the user's made of the label, is left
+        out.
+        """
+
+        def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
+            stored = self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()})
+            return finish({name: one for name, one in wanted.items() if name in stored}, stored)
+
+        specs = {name: spec for feature, one in inputs.items() for name, spec in _flat(feature, one).items()}
+        return tf.function(serve, autograph=False).get_concrete_function(**specs)
+
+
+def export_serving(
+    export: str, descriptions: Mapping[str, Mapping[str, Any]], inputs: Inputs, label: str | None, folder: str
+) -> None:
+    """Writes the SavedModel into a folder that is not there yet."""
+    model = ServingModel(export)
+    others = {name: spec for name, spec in inputs.items() if name != label}
+    wanted = {name: description for name, description in descriptions.items() if name != label}
+    signatures = {"serving_default": model.signature(others, wanted)}
+    if label is not None:
+        signatures["with_label"] = model.signature(inputs, descriptions)
+    tf.saved_model.save(model, folder, signatures=signatures)
+
+
+def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
+    """The tensors that a feature is given as: a signature takes no ragged ones."""
+    if not isinstance(spec, tf.RaggedTensorSpec):
+        return {feature: tf.TensorSpec([None], spec.dtype, name=feature)}
+    lengths = part_name(feature, LENGTHS)
+    return {
+        feature: tf.TensorSpec([None], spec.dtype, name=feature),
+        lengths: tf.TensorSpec([None], tf.int64, name=lengths),
+    }
+
+
+def _joined(feature: str, spec: Any, raw: Mapping[str, tf.Tensor]) -> Any:
+    if not isinstance(spec, tf.RaggedTensorSpec):
+        return raw[feature]
+    return tf.RaggedTensor.from_row_lengths(raw[feature], raw[part_name(feature, LENGTHS)])

@@ -1,0 +1,102 @@
+r"""Tokenizers: cleaned UTF-8 texts to ragged rows of tokens, strings or ids; the same in any batch.
+
+Words are runs of letters, marks, digits and underscores (Unicode categories L, M and N), as in Python's `\w+` with the
+marks that Indic and Arabic scripts write their vowels with.
+"""
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from recordmill.transforms.contract.text_options import special_ids
+from recordmill.transforms.tensorflow.cleaning import WHITE_SPACE, single_spaces, text_ops
+from recordmill.transforms.tensorflow.kind import Options
+
+NO_WORD = r"[^\p{L}\p{M}\p{N}_]+"
+SPACE = "▁"  # U+2581: how a space is written in tokens, as SentencePiece does; a blank line is no word of a vocabulary
+ALONE = (
+    r"([\p{P}$+<=>^`|~]"  # punctuation, and the ASCII symbols that BERT takes for such
+    r"|[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}])"
+)
+"""The characters that are words by themselves before WordPiece, as in BERT's tokenizer."""
+MAX_WORD_BYTES = 1 << 30
+"""No word is unknown for its length: BERT's limit of 100 is 33 letters of Thai, which has no spaces."""
+
+
+def words(text: tf.Tensor) -> tf.RaggedTensor:
+    """Splits into runs of letters, marks, digits and underscores."""
+    return tf.strings.split(tf.strings.regex_replace(text, NO_WORD, " "))
+
+
+def whitespace(text: tf.Tensor) -> tf.RaggedTensor:
+    """Splits at white space, Unicode's."""
+    return tf.strings.split(tf.strings.regex_replace(text, WHITE_SPACE, " "))
+
+
+def characters(text: tf.Tensor) -> tf.RaggedTensor:
+    """Splits into Unicode code points; a run of white space is one `▁`, and none at the ends."""
+    return tf.strings.unicode_split(tf.strings.regex_replace(single_spaces(text), " ", SPACE), "UTF-8")
+
+
+def bytes_of(text: tf.Tensor) -> tf.RaggedTensor:
+    """Splits into bytes: int64 0..255."""
+    values = tf.io.decode_raw(tf.strings.reduce_join(text), tf.uint8)
+    lengths = tf.cast(tf.strings.length(text), tf.int64)
+    return tf.RaggedTensor.from_row_lengths(tf.cast(values, tf.int64), lengths, validate=False)
+
+
+def wordpiece_words(text: tf.Tensor) -> tf.RaggedTensor:
+    """Splits as BERT does before WordPiece: at white space and around punctuation and Chinese characters."""
+    return whitespace(tf.strings.regex_replace(text, ALONE, r" \1 "))
+
+
+def wordpiece(text: tf.Tensor, options: Options) -> tf.RaggedTensor:
+    """WordPiece (Song et al. 2021): the longest piece first; int64 ids are the places in the file of pieces."""
+    pieces = options["model_bytes"].decode().removesuffix("\n").split("\n")
+    tokenizer = text_ops().FastWordpieceTokenizer(
+        vocab=pieces,
+        suffix_indicator="##",
+        max_bytes_per_word=MAX_WORD_BYTES,
+        token_out_type=tf.int64,
+        unknown_token=pieces[special_ids(options).unknown],
+        no_pretokenization=True,
+    )
+    found = wordpiece_words(text)
+    ids = tokenizer.tokenize(found.flat_values)
+    splits = tf.gather(ids.row_splits, found.row_splits)
+    return tf.RaggedTensor.from_row_splits(ids.flat_values, splits, validate=False)
+
+
+def sentencepiece(text: tf.Tensor, options: Options) -> tf.RaggedTensor:
+    """SentencePiece: int64 ids of the model's own. A model of ours was trained on single spaces, and is given those."""
+    tokenizer = text_ops().SentencepieceTokenizer(model=options["model_bytes"], out_type=tf.int32)
+    return tf.cast(tokenizer.tokenize(text if options["model"] else single_spaces(text)), tf.int64)
+
+
+WORDS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
+    "words": words,
+    "whitespace": whitespace,
+    "characters": characters,
+    "bytes": bytes_of,
+}
+MODELS: Mapping[str, Callable[[tf.Tensor, Options], tf.RaggedTensor]] = {
+    "wordpiece": wordpiece,
+    "sentencepiece": sentencepiece,
+}
+LEARNS_FROM: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
+    "wordpiece": wordpiece_words,
+    "sentencepiece": whitespace,
+}
+"""What is counted to train a model: the words that it cuts into pieces."""
+
+
+def tokenize(text: tf.Tensor, options: Options) -> tf.RaggedTensor:
+    """Cuts cleaned texts, shape [rows], into tokens: strings, or int64 where the tokenizer gives numbers.
+
+    An empty text gives an empty row, except that a given model's own rules hold.
+    """
+    if options["tokenizer"] in MODELS:
+        return MODELS[options["tokenizer"]](text, options)
+    tokens = WORDS[options["tokenizer"]](text)
+    widths = tuple(options["ngrams"])
+    return tokens if widths == (1,) else tf.strings.ngrams(tokens, widths, separator=" ")
