@@ -16,7 +16,7 @@ from recordmill.transforms.contract.augment import (
     RandomRotation90,
     Resize,
 )
-from recordmill.transforms.contract.augment_batches import BatchAugmentation, CutMix, MixUp
+from recordmill.transforms.numpy.augment_batches import BatchAugmentation, CutMix, MixUp
 
 __all__ = [
     "Augmentation",

@@ -19,10 +19,10 @@ from recordmill.transforms.contract.augment import (
     RandomRotation90,
     Resize,
 )
-from recordmill.transforms.contract.augment_batches import CutMix, MixUp
 from recordmill.transforms.contract.augment_places import PYTHON
 from recordmill.transforms.numpy import pixels
 from recordmill.transforms.numpy.augment import apply
+from recordmill.transforms.numpy.augment_batches import CutMix, MixUp
 
 ALMOST_1 = 1 - 2.0**-53
 

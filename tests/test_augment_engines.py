@@ -19,8 +19,8 @@ from recordmill.transforms.contract.augment import (
     RandomRotation90,
     Resize,
 )
-from recordmill.transforms.contract.augment_batches import BatchAugmentation, CutMix, MixUp
 from recordmill.transforms.numpy import augment as augment_numpy
+from recordmill.transforms.numpy.augment_batches import BatchAugmentation, CutMix, MixUp
 from recordmill.transforms.tensorflow import (
     augment as augment_tensorflow,
 )

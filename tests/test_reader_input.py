@@ -13,8 +13,8 @@ from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.options.element_spec import ArraySpec
 from recordmill.transforms.contract.augment import ColorJitter, Mask, RandomCrop, RandomFlip, RandomResizedCrop
-from recordmill.transforms.contract.augment_batches import CutMix, MixUp
 from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.numpy.augment_batches import CutMix, MixUp
 from tests import hand_made
 
 TRAIN = [f"row/{number}" for number in range(10)]

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.numpy.buffers import Array
 from recordmill.transforms.numpy.pixels import cv2
 

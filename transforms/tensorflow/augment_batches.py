@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.augment_batches import BatchAugmentation, CutMix, MixUp
+from recordmill.transforms.numpy.augment_batches import BatchAugmentation, CutMix, MixUp
 from recordmill.transforms.tensorflow.augment import TENSORFLOW
 
 

@@ -12,9 +12,9 @@ from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import FOR_EVER, Steps
 from recordmill.pipeline.reader.records.random_access import ShardFile
 from recordmill.transforms.contract.augment import Augmentation, Mask, Shape, check, output_shape
-from recordmill.transforms.contract.augment_batches import BatchAugmentation
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.stored import PICTURES
+from recordmill.transforms.numpy.augment_batches import BatchAugmentation
 
 SHUFFLES = ("global", "blocks", "none")
 ON_ERROR = ("raise", "skip")
