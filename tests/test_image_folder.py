@@ -422,7 +422,7 @@ def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (4, "malformed_row", None),
         (5, "missing_value", "n"),
     ]
-    assert rejects[1].message == "the .json beside the picture is not JSON: Expecting ',' delimiter, character 8"
+    assert rejects[1].message == "the .json beside the image is not JSON: Expecting ',' delimiter, character 8"
     with pytest.raises(
         SourceError, match="no column 'm' in the first .json files beside its pictures; .*, o.t, mask, text"
     ):
@@ -439,7 +439,8 @@ def test_a_caption_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "a.txt").unlink()
     [block] = images.read(chunk, FILES, columns, None)
     assert (found(block.rejects), block.table["text"].to_pylist()) == ([(0, "unreadable", "text")], ["y"])
-    assert block.rejects[0].message == "the .txt beside the picture: No such file or directory"
+    assert block.rejects[0].message == "the .txt beside the image: No such file or directory"
+    assert block.rejects[0].path == str(tmp_path / "a.txt")
 
     def fail(*_: object) -> None:
         raise OSError(24, "Too many open files")

@@ -13,6 +13,7 @@ REPORT = {"records": 3, "reasons": {"ü": 1}, "mean": 0.1, "none": None}
 REJECTS = [
     Reject(7, 12, "wrong_type", "the number is 'ü\n\ud800'", key="k\ud800", column="price"),
     Reject(0, 0, "duplicate_key", "another row has the same key", key="", first_chunk=2, first_position=3),
+    Reject(0, 1, "unreadable", "the file cannot be read: Permission denied", path="gs://b/\udcff.txt"),
 ]
 
 

@@ -124,6 +124,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ("too_large", "the file is longer than 64 MiB"),
             ("unreadable", "the file cannot be read: its compressed data is damaged: Truncated compressed stream"),
         ]
+        assert not any(reject.path for reject in rejects)  # they are there
     [chunk] = plan.chunks
     assert [source(tmp_path).locate(chunk, reject.position) for reject in rejects] == [
         ("dogs/d.txt", None), ("dogs/e.txt", None), ("z.txt.gz", None),
@@ -142,6 +143,7 @@ def test_files_that_are_gone_or_of_another_encoding_are_rejects(tmp_path: Path) 
         ("invalid_utf8", "the column's bytes are not utf-16"),
         ("unreadable", "the file cannot be read: No such file or directory"),
     ]
+    assert [reject.path for reject in block.rejects] == [None, None, str(tmp_path / "d.txt")]
 
 
 def test_lines_may_be_numbers_or_paths_of_pictures(tmp_path: Path) -> None:

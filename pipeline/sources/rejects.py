@@ -43,6 +43,8 @@ class Reject:
     message: str
     key: str | None = None
     column: str | None = None
+    path: str | None = None
+    """The full path of a file that was not there or could not be opened: it may only have been away. None otherwise."""
     first_chunk: int | None = None
     """Of a `duplicate_key`: where the row was read that stays."""
     first_position: int | None = None

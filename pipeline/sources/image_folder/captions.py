@@ -114,10 +114,10 @@ def _object(data: bytes) -> dict[str, Any] | Fault:
         row = json.loads(data.removeprefix(BYTE_ORDER_MARK).decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         where = f": {error.msg}, character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
-        return Fault("malformed_row", f"the {OBJECT_ENDING} beside the picture is not JSON{where}")
+        return Fault("malformed_row", f"the {OBJECT_ENDING} beside the image is not JSON{where}")
     if isinstance(row, dict):
         return row
-    return Fault("malformed_row", f"the {OBJECT_ENDING} beside the picture is not one JSON object")
+    return Fault("malformed_row", f"the {OBJECT_ENDING} beside the image is not one JSON object")
 
 
 def _contents(
@@ -129,7 +129,7 @@ def _contents(
         if size is None:
             return None
         if size > MAX_LINE_BYTES:
-            return Fault("too_large", f"the {ending} beside the picture is longer than 64 MiB")
+            return Fault("too_large", f"the {ending} beside the image is longer than 64 MiB")
         return _content(files, join(root, beside(path, ending)), ending)
 
     with ThreadPoolExecutor(READERS) as pool:
@@ -146,7 +146,7 @@ def _content(files: Files, full: str, ending: str) -> bytes | Fault:
         why = why_absent(error, full, files)
         if why is None:
             raise
-        return Fault("unreadable", f"the {ending} beside the picture: {why}")
+        return Fault("unreadable", f"the {ending} beside the image: {why}", path=full)
 
 
 def _typed(

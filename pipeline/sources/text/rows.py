@@ -49,8 +49,8 @@ class Texts:
     """The lines that they are in their file, counted from 1; None of whole files."""
     positions: Places
     covered: int
-    unreadable: list[tuple[int, str, str]]
-    """Positions of what could not be read, with reasons and messages."""
+    faults: Faults
+    """What could not be read, by position."""
 
 
 def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[Texts]:
@@ -64,8 +64,8 @@ def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[Texts]:
     with open_utf8(files, path, form.encoding, form.start, form.end) as file:
         for records in read_records(file, form.dialect):
             if records.is_too_large:
-                bad = [(first, "too_large", "the line is longer than 64 MiB")]
-                yield Texts([], [], [], np.empty(0, np.int64), records.line_count, bad)
+                fault = Fault("too_large", "the line is longer than 64 MiB")
+                yield Texts([], [], [], np.empty(0, np.int64), records.line_count, {first: fault})
             else:
                 yield from _of_records(records, first, chunk.file, form.first_line)
             first += records.line_count
@@ -76,7 +76,7 @@ def _of_records(records: Records, first: int, name: str, first_line: int) -> Ite
     for batch, covered in records.batches(chosen, BATCH_RECORDS):
         positions = records.lines[batch] + first
         lines = (positions + first_line + 1).tolist()
-        yield Texts([records.text(r) for r in batch.tolist()], [name] * len(batch), lines, positions, covered, [])
+        yield Texts([records.text(r) for r in batch.tolist()], [name] * len(batch), lines, positions, covered, {})
 
 
 def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[Texts]:
@@ -86,17 +86,17 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
         OSError: the machine or the network fails.
     """
     names: tuple[str, ...] = chunk.work.names
-    read, bad, start, size = dict[int, bytes](), list[tuple[int, str, str]](), 0, 0
+    read, bad, start, size = dict[int, bytes](), Faults(), 0, 0
     for position, text in enumerate(_contents(files, [join(root, name) for name in names], encoding)):
         if isinstance(text, bytes):
             read[position] = text
             size += len(text)
         else:
-            bad.append((position, text.reason, text.message))
+            bad[position] = text
         if position == len(names) - 1 or size >= PIECE_BYTES:
             positions = np.array(list(read), np.int64)
             yield Texts(list(read.values()), [names[at] for at in read], None, positions, position + 1 - start, bad)
-            read, bad, start, size = {}, [], position + 1, 0
+            read, bad, start, size = {}, {}, position + 1, 0
 
 
 def _contents(files: Files, paths: list[str], encoding: str) -> Iterator[bytes | Fault]:
@@ -114,13 +114,13 @@ def _content(files: Files, path: str, encoding: str) -> bytes | Fault:
     except SourceError:
         return Fault("invalid_utf8", f"the file is not {encoding}")
     except OSError as error:
-        why = _why_unreadable(error, files, path)
+        fault = _unreadable(error, files, path)
         try:
             text = _text(files, path, encoding)  # once more, before it is believed
         except OSError as again:
             if is_machine_fault(again):
                 raise
-            return Fault("unreadable", f"the file cannot be read: {why}")
+            return fault
     return text if len(text) <= MAX_LINE_BYTES else Fault("too_large", "the file is longer than 64 MiB")
 
 
@@ -133,7 +133,7 @@ def _text(files: Files, path: str, encoding: str) -> bytes:
     return text
 
 
-def _why_unreadable(error: OSError, files: Files, path: str) -> str:
+def _unreadable(error: OSError, files: Files, path: str) -> Fault:
     """Says what is wrong with a file.
 
     Raises:
@@ -149,10 +149,10 @@ def _why_unreadable(error: OSError, files: Files, path: str) -> str:
         why = why_absent(again, path, files)
         if why is None:
             raise
-        return why
+        return Fault("unreadable", f"the file cannot be read: {why}", path=path)
     if codec(path) is None:
         raise error
-    return f"its compressed data is damaged: {error.strerror}"
+    return Fault("unreadable", f"the file cannot be read: its compressed data is damaged: {error.strerror}")
 
 
 def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, pictures: tuple[str, str], with_key: bool) -> RawRows:
@@ -170,7 +170,10 @@ def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, pictures: tuple[
         positions=texts.positions,
         keys=pa.array(_keys(texts), pa.binary()) if with_key else None,
         faults=faults,
-        unparsed=[Reject(chunk.index, *bad) for bad in texts.unreadable],
+        unparsed=[
+            Reject(chunk.index, position, fault.reason, fault.message, path=fault.path)
+            for position, fault in texts.faults.items()
+        ],
         covered=texts.covered,
     )
 

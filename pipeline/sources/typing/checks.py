@@ -29,6 +29,8 @@ class Fault:
     reason: str
     message: str
     column: str | None = None
+    path: str | None = None
+    """The full path of the file that is not there or cannot be opened, where that is what is wrong."""
 
 
 Faults = dict[int, Fault]
@@ -123,6 +125,7 @@ def make_block(
             fault.message,
             _key(keys, row, columns, key or ()),
             fault.column,
+            fault.path,
         )
         for row, fault in raw.faults.items()
     ]
