@@ -20,6 +20,14 @@ class DatasetError(UserError, ValueError):
     """A dataset cannot be read as it was asked for; the message is one clear line for the user."""
 
 
+class WrongValueError(ValueError):
+    """An option that contradicts another one; `path` leads from the place of the check to the option."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
     """The end of a message about an unknown name: `; did you mean `x`?`, or nothing where no known name is near.
 

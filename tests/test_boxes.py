@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from recordmill.pipeline.build.worker.examples import encode
+from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.messages import WrongValueError
 from recordmill.transforms.tensorflow import boxes, image
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.geometry import placement

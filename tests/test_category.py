@@ -7,11 +7,11 @@ import pytest
 import tensorflow as tf
 from pydantic import ValidationError
 
+from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Category, check_not_crossed
 from recordmill.pipeline.spec.features.classes import read_classes
 from recordmill.pipeline.spec.features.raw import Raw
-from recordmill.pipeline.spec.messages import WrongValueError
 from recordmill.transforms.tensorflow import category
 from recordmill.transforms.tensorflow.kind import Context, Found, Prepared
 from tests.running import BOTH_WAYS, Run, lookup_of

@@ -25,13 +25,14 @@ from recordmill.pipeline.build.duplicates.contents import (
 )
 from recordmill.pipeline.build.duplicates.counts import count_duplicates, count_keys_across
 from recordmill.pipeline.build.duplicates.decisions import leave_out
+from recordmill.pipeline.build.duplicates.find import DuplicatesError, find
 from recordmill.pipeline.build.worker.keyed_rows import RowFormat, key_rows
 from recordmill.pipeline.cli.duplicate_messages import leaks, summary, warnings
 from recordmill.pipeline.dataset.key_hash import hash_key
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.duplicates import Duplicates, DuplicatesError, find
+from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.pipeline.spec.yaml_document import SpecError

@@ -10,10 +10,10 @@ import pytest
 from recordmill import open_dataset
 from recordmill.pipeline.build import driver as build_module
 from recordmill.pipeline.build.driver import Published, RunOptions, build
+from recordmill.pipeline.build.duplicates.find import DuplicatesError
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.cli.display import print_published
 from recordmill.pipeline.cli.screen import Screen
-from recordmill.pipeline.spec.duplicates import DuplicatesError
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests.pictures import photo, saved
 

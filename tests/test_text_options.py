@@ -8,9 +8,9 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary, to_words
+from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.pipeline.spec.messages import WrongValueError
 from recordmill.transforms.contract.text_options import vocabulary_owner
 
 WRONG = [

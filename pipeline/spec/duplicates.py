@@ -1,42 +1,30 @@
-"""What becomes of duplicates, rows of one content: they are counted, left out, brought into one split, or refused.
+"""The options for duplicates, rows of one content: counted, left out, brought into one split, or refused.
 
     duplicates: same_split
     duplicates: {action: drop, near: true}
 
-Of a cluster the first row is the one with the lowest hash of its key: whatever the files and their order.
+The algorithm is in `pipeline.build.duplicates`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from recordmill.pipeline.build.duplicates.clusters import Clusters, Components, Numbers, Rows, find_equal, find_near
-from recordmill.pipeline.build.duplicates.contents import Contents, as_numbers
-from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.options import Options
 
 DISTANCE = 6
-"""Of 1.3 million pairs of emoji 106 are nearer, variants of one drawing; copies of half the size 99 % (docs)."""
+"""106 of 1.3 million pairs of emoji are nearer, variants of one drawing, and 99 % of copies at half the size (docs)."""
 Action = Literal["keep", "drop", "same_split", "fail"]
-Splits = npt.NDArray[np.int64]
-
-
-class DuplicatesError(UserError):
-    """The spec's `duplicates` is `fail`, and there are some; the message says how many, and names the first."""
 
 
 class Duplicates(Options):
-    """What becomes of rows of one content."""
+    """The treatment of rows of one content."""
 
     action: Action = "keep"
     """`keep`: they are counted. `drop`: the first stays. `same_split`: all go to the first one's split. `fail`: a
     build with any ends, and publishes nothing. All but `keep` read the data once more before."""
     near: bool = False
-    """Whether pictures count that look alike: scaled, encoded again, a little brighter or cropped."""
+    """Whether images count that look alike: scaled, encoded again, a little brighter or cropped."""
     distance: int = Field(default=DISTANCE, ge=0, le=8)
     """With `near`: how many of the 64 bits of their hashes may differ."""
 
@@ -45,76 +33,3 @@ class Duplicates(Options):
         if self.distance != DISTANCE and not self.near:
             raise ValueError("`distance` belongs to `near: true`")
         return self
-
-
-@dataclass(frozen=True)
-class Found:
-    """The rows that are duplicates, and what is known of each of them."""
-
-    clusters: Clusters
-    splits: Splits
-    """The place of each row's split in the spec's `splits`."""
-    places: Numbers
-    """The hashes of the keys, uint64 [rows, 2]: what decides which row of a cluster is the first."""
-
-    @classmethod
-    def none(cls) -> "Found":
-        """Where there are no duplicates."""
-        rows = np.empty(0, np.int64)
-        return cls(Clusters(rows, rows), rows, np.empty((0, 2), np.uint64))
-
-    @property
-    def firsts(self) -> npt.NDArray[np.int64]:
-        """Of each row, where in the arrays the first row of its cluster stands."""
-        names = self.clusters.names
-        order = np.lexsort((self.clusters.rows, self.places[:, 1], self.places[:, 0], names))
-        starts = np.searchsorted(names, names)  # the clusters lie one after another, before the sorting and after
-        return order[starts]
-
-
-def find(contents: Contents, near: int | None, left_out: Rows | None = None) -> Found:
-    """The duplicates among rows.
-
-    Args:
-        contents: the rows.
-        near: how many bits of looks may differ; None where only equal contents count.
-        left_out: rows that take no part, rising.
-    """
-    clusters = find_equal(lambda: _parts(contents, "digest", left_out), contents.rows)
-    if near is not None and contents.rows:
-        looks = np.concatenate(list(_parts(contents, "looks", left_out)))
-        clusters = find_near(looks[:, ::2], looks[:, 1::2], near, clusters)
-    if not len(clusters.rows):
-        return Found.none()
-    splits = contents.take("split", clusters.rows).to_numpy().astype(np.int64)
-    return Found(clusters, splits, as_numbers(contents.take("place", clusters.rows)))
-
-
-def _parts(contents: Contents, column: str, left_out: Rows | None) -> Iterator[Numbers]:
-    first = 0
-    for numbers in contents.numbers(column):
-        if left_out is not None:
-            inside = left_out[np.searchsorted(left_out, first) : np.searchsorted(left_out, first + len(numbers))]
-            numbers[inside - first] = 0
-        yield numbers
-        first += len(numbers)
-
-
-def repeated_keys(contents: Contents) -> Clusters:
-    """The rows of one key in one split: all but the first as read become rejects, and none of these takes part."""
-    return find_equal(contents.places_in_splits, contents.rows)
-
-
-def moved_splits(found: Found, units: Numbers) -> Splits:
-    """Of each row the split of the first row of its cluster, and of all clusters that its unit links.
-
-    Args:
-        found: the duplicates.
-        units: what cannot be torn apart: of each row the hash of its key, or with `split_by: {group: …}` of its group.
-    """
-    _, node = np.unique(units, return_inverse=True)
-    joined = Components(int(node.max(initial=-1)) + 1)
-    joined.join(node, node[np.searchsorted(found.clusters.names, found.clusters.names)])
-    names = joined.roots[node]
-    order = np.lexsort((found.places[:, 1], found.places[:, 0], names))
-    return found.splits[order[np.searchsorted(names[order], names)]]

@@ -15,14 +15,6 @@ TAGS = ("kind", "format")
 """The keys that say which options a mapping has."""
 
 
-class WrongValueError(ValueError):
-    """A value that is wrong because of another; `path` leads to it from where the check is."""
-
-    def __init__(self, message: str, *path: str) -> None:
-        super().__init__(message)
-        self.path = path
-
-
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[str]:
     """One line for each thing that is wrong: `dataset.yaml:7: features.image: …`."""
     told = set()

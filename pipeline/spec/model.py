@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from recordmill.pipeline.dataset.key_hash import split_bounds
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape, is_glob
@@ -30,7 +30,7 @@ from recordmill.pipeline.spec.duplicates import Action, Duplicates
 from recordmill.pipeline.spec.features.category import Category, NamedClasses, check_not_crossed
 from recordmill.pipeline.spec.features.registry import AnyFeature
 from recordmill.pipeline.spec.features.text_rules import check_packed
-from recordmill.pipeline.spec.messages import WrongValueError, explain
+from recordmill.pipeline.spec.messages import explain
 from recordmill.pipeline.spec.sources import AnySource
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml

@@ -10,8 +10,8 @@ import numpy as np
 from recordmill.pipeline.build.context.build_context import Work
 from recordmill.pipeline.build.duplicates.clusters import Rows, find_equal
 from recordmill.pipeline.build.duplicates.contents import Contents, content_features
+from recordmill.pipeline.build.duplicates.find import Found, Splits, find
 from recordmill.pipeline.dataset.atomic_files import read_report
-from recordmill.pipeline.spec.duplicates import Found, Splits, find
 from recordmill.pipeline.terminal_text import printable
 
 EXAMPLES = 5

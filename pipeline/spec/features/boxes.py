@@ -5,11 +5,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import Description, Feature, tfds_sequence
 from recordmill.pipeline.spec.features.lists import ListFeature
-from recordmill.pipeline.spec.messages import WrongValueError
 
 
 class Boxes(ListFeature):

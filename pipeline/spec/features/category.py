@@ -5,11 +5,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
 from recordmill.pipeline.spec.features.classes import Classes, read_classes
-from recordmill.pipeline.spec.messages import WrongValueError
 
 
 class NamedClasses(Feature):

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
-from recordmill.pipeline.spec.messages import WrongValueError
 
 Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
 Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]

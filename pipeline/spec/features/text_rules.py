@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.spec.messages import WrongValueError
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.transforms.contract.text_options import MODEL_TOKENIZERS, WORD_TOKENIZERS
 
 if TYPE_CHECKING:
