@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill.pipeline.dataset.tfrecord import ShardWriter, frame, masked_crc
+from recordmill.pipeline.dataset.tfrecord import ShardWriter, frame, frame_head, masked_crc, record_length
 
 RECORDS = [b"", b"one", bytes(range(256)) * 300, "ü".encode(), b"\0"]
 
@@ -67,3 +67,12 @@ def test_a_repeated_write_takes_the_place_of_the_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("data", "crc"), [(b"", 0xA282EAD8), (b"123456789", 0xC78AB0E5)])
 def test_the_checksum_is_the_masked_crc_of_the_format(data: bytes, crc: int) -> None:
     assert masked_crc(data) == crc
+
+
+@pytest.mark.parametrize("size", [0, 1, 300, 1 << 40])
+def test_a_header_says_the_length_and_a_damaged_one_says_nothing(size: int) -> None:
+    header = frame_head(size)
+    assert record_length(header) == size
+    assert record_length(header[:-1]) is None
+    assert record_length(bytes([header[0] ^ 1]) + header[1:]) is None
+    assert record_length(b"") is None

@@ -13,11 +13,11 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill.pipeline.dataset.examples import SEVERAL, parse
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.image_refs import parse as parse_reference
 from recordmill.pipeline.sources.tfrecord import source as tfrecord_files
-from recordmill.pipeline.sources.tfrecord.examples import SEVERAL, parse
 from recordmill.pipeline.sources.tfrecord.source import TFRecord
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 

@@ -1,8 +1,12 @@
-"""Writes one TFRecord file with its index: the same bytes as `tf.io.TFRecordWriter`.
+"""The framing of TFRecord files, and a writer of one file with its index: the bytes of `tf.io.TFRecordWriter`.
 
-The framing is that of TensorFlow's `record_writer.cc`.
-A record is its length (uint64), the length's masked CRC-32C, the data, the data's masked CRC-32C, all little-endian.
-The index beside it holds the byte offset of every record and, last, the file's size, as little-endian uint64.
+A frame is a header (the data's length as uint64, the length's masked CRC-32C), the data, and a footer (the data's
+masked CRC-32C), all little-endian, as in TensorFlow's `record_writer.cc`. The index beside a file holds each record's
+byte offset and, last, the file's size, as little-endian uint64.
+
+>>> framed = frame(b"abc")
+>>> record_length(framed[:HEADER_BYTES]), framed[HEADER_BYTES:-FOOTER_BYTES]
+(3, b'abc')
 """
 
 import hashlib
@@ -20,31 +24,38 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 
+HEADER_BYTES, FOOTER_BYTES = 12, 4
 _length = struct.Struct("<Q").pack
 _crc = struct.Struct("<I").pack
 
 
 def masked_crc(data: bytes) -> int:
-    """The CRC-32C of data, rotated and shifted as TFRecord wants it."""
+    """Gives the CRC-32C of data, rotated and shifted as TFRecord wants it."""
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @lru_cache(1 << 13)
 def frame_head(length: int) -> bytes:
-    """What stands before data of so many bytes."""
+    """Gives the header of data of `length` bytes."""
     data = _length(length)
     return data + _crc(masked_crc(data))
 
 
+def record_length(header: bytes) -> int | None:
+    """Gives the number of bytes of a record's data, by its header; None where that is cut off or damaged."""
+    length = int.from_bytes(header[:8], "little")
+    return length if header == frame_head(length) else None
+
+
 def frame_tails(records: Sequence[bytes | npt.NDArray[np.uint8]]) -> bytes:
-    """What stands after each record's data, joined: 4 bytes each."""
+    """Gives the footers of records, joined: 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()
 
 
 def frame(record: bytes) -> bytes:
-    """A record as it stands in the file."""
+    """Gives a record with its header and its footer."""
     return b"".join((frame_head(len(record)), record, _crc(masked_crc(record))))
 
 

@@ -5,11 +5,11 @@ import posixpath
 from shlex import quote
 from typing import Any
 
+from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.compression import codec, open_plain, uncompressed_name
 from recordmill.pipeline.sources.paths import is_image
-from recordmill.pipeline.sources.tfrecord.frames import HEADER_BYTES, record_length
 
 HEAD_BYTES = 64 << 10  # 64 KiB
 MAX_JSON_BYTES = 64 << 20  # 64 MiB

@@ -18,8 +18,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.tfrecord import frame_head, frame_tails
-from recordmill.pipeline.reader.records.local_shards import COPIED, HEAD, TAIL, Frame
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
+from recordmill.pipeline.reader.records.local_shards import COPIED, Frame
 from recordmill.pipeline.verify.files import BLOCK
 
 Offsets = npt.NDArray[np.uint64]
@@ -89,21 +89,21 @@ class FrameWalk:
 
     def _wanted(self, data: bytes) -> int:
         """How many bytes are missing of the record that the data begin with."""
-        if len(data) < HEAD or data[:HEAD] != frame_head(int.from_bytes(data[:8], "little")):
-            return 0
-        return min(HEAD + int.from_bytes(data[:8], "little") + TAIL, self._size) - len(data)
+        length = record_length(data[:HEADER_BYTES])
+        return 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
 
     def _cut(self, data: bytes, at: int, place: int) -> tuple[Spans, int]:
         """Finds records: of each its number and where its data begin and end; and where the next would begin."""
         found = self._as_indexed(data, at, place)
-        place = found[-1][2] + TAIL if found else place
-        while place + HEAD <= len(data):
-            length = int.from_bytes(data[place : place + 8], "little")
-            end = place + HEAD + length + TAIL
-            if data[place : place + HEAD] != frame_head(length):
+        place = found[-1][2] + FOOTER_BYTES if found else place
+        while place + HEADER_BYTES <= len(data):
+            length = record_length(data[place : place + HEADER_BYTES])
+            if length is None:
                 self._blame(at + place, "the checksum of its length is wrong")
                 place = self._after(at + place) - at
-            elif at + end > self._size:
+                continue
+            end = place + HEADER_BYTES + length + FOOTER_BYTES
+            if at + end > self._size:
                 missing = at + end - self._size
                 self._blame(at + place, f"the file ends inside it: {missing:,} of its {length:,} bytes are missing")
                 place = self._size - at
@@ -111,7 +111,7 @@ class FrameWalk:
                 break
             else:
                 self.offsets.append(at + place)
-                found.append((self._number, place + HEAD, end - TAIL))
+                found.append((self._number, place + HEADER_BYTES, end - FOOTER_BYTES))
                 self._number += 1
                 place = end
         return found, place
@@ -122,14 +122,14 @@ class FrameWalk:
         places = (self._index[max(0, first - 1) : last] - at).tolist()
         if len(places) < 2 or places[0] != place or first - 1 != self._number:
             return []
-        heads = b"".join([data[start : start + HEAD] for start in places[:-1]])
-        lengths = [end - start - HEAD - TAIL for start, end in itertools.pairwise(places)]
+        heads = b"".join([data[start : start + HEADER_BYTES] for start in places[:-1]])
+        lengths = [end - start - HEADER_BYTES - FOOTER_BYTES for start, end in itertools.pairwise(places)]
         if min(lengths) < 0 or heads != b"".join(map(frame_head, lengths)):
             return []
         self.offsets.extend(start + at for start in places[:-1])
         number, self._number = self._number, self._number + len(lengths)
         return [
-            (number + i, start + HEAD, start + HEAD + length)
+            (number + i, start + HEADER_BYTES, start + HEADER_BYTES + length)
             for i, (start, length) in enumerate(zip(places, lengths, strict=False))
         ]
 
@@ -151,16 +151,16 @@ class FrameWalk:
 
     def _end(self, place: int) -> None:
         if place < self._size:
-            self._blame(place, f"the file ends inside its header, after {self._size - place:,} of {HEAD} bytes")
+            self._blame(place, f"the file ends inside its header, after {self._size - place:,} of {HEADER_BYTES} bytes")
         self.offsets.append(self._size)
 
     def _checked(self, data: bytes, at: int, found: Spans) -> Records:
         view = np.frombuffer(data, np.uint8)
         frames: list[Frame] = [data[start:end] if end - start <= COPIED else view[start:end] for _, start, end in found]
         records = [frame if isinstance(frame, bytes) else frame.data for frame in frames]
-        batch = Records([number for number, *_ in found], [at + start - HEAD for _, start, _ in found], records)
+        batch = Records([number for number, *_ in found], [at + start - HEADER_BYTES for _, start, _ in found], records)
         expected = frame_tails(frames)
-        tails = b"".join([data[end : end + TAIL] for *_, end in found])
+        tails = b"".join([data[end : end + FOOTER_BYTES] for *_, end in found])
         if tails == expected:
             return batch
         right = np.frombuffer(tails, "<u4") == np.frombuffer(expected, "<u4")

@@ -25,7 +25,6 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.safe_paths import file_bytes, open_file
 from recordmill.pipeline.errors import DatasetError
 
-HEAD, TAIL = 12, 4  # bytes of a record before and after its data: the length and its checksum; the data's checksum
 ADVICE = "copy the version again, or build again"
 MOST_OPEN = 16_000  # shards; their two maps each are half of what Linux gives a process (vm.max_map_count)
 

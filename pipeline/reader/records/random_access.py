@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.dataset.tfrecord import frame_head, frame_tails
-from recordmill.pipeline.reader.records.local_shards import ADVICE, HEAD, TAIL, Frame, LocalShards, ShardFile, Shards
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
+from recordmill.pipeline.reader.records.local_shards import ADVICE, Frame, LocalShards, ShardFile, Shards
 from recordmill.pipeline.reader.records.remote_shards import RemoteShards
 from recordmill.transforms.contract.ragged import RowError
 
@@ -102,9 +102,9 @@ class Records:
         """
         shards, records = self._locate(numbers)
         frames = self._files.frames(shards.tolist(), records.tolist())
-        payloads = [frame[HEAD:-TAIL] for frame in frames]
-        heads: list[Any] = [frame[:HEAD] for frame in frames]  # Any: mypy knows no array as what `join` takes
-        tails: list[Any] = [frame[-TAIL:] for frame in frames]
+        payloads = [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames]
+        heads: list[Any] = [frame[:HEADER_BYTES] for frame in frames]  # Any: mypy knows no array as what `join` takes
+        tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]
         if b"".join(heads) != b"".join(map(frame_head, map(len, payloads))) or b"".join(tails) != frame_tails(payloads):
             self.sizes(numbers)  # raises where it is the index that is wrong
             raise next(RowError(row, said) for row, said in enumerate(map(_damage, frames)) if said)
@@ -124,7 +124,7 @@ class Records:
             index = np.frombuffer(self._files.index(int(shards[rows[0]])), np.uint64)
             starts[rows], ends[rows] = index[records[rows]], index[records[rows] + 1]
         self._check_spans(shards, starts, ends)
-        return (ends - starts).astype(np.int64) - (HEAD + TAIL)
+        return (ends - starts).astype(np.int64) - (HEADER_BYTES + FOOTER_BYTES)
 
     def where(self, number: int) -> Place:
         """Gives the place of a record, for messages. Raises: DatasetError, IndexError as `read`."""
@@ -181,7 +181,7 @@ class Records:
         self, shards: npt.NDArray[np.int64], starts: npt.NDArray[np.uint64], ends: npt.NDArray[np.uint64]
     ) -> None:
         # Unsigned: where an offset falls, the difference is wrong, but the first condition has caught it.
-        possible = (starts <= ends) & (ends - starts >= HEAD + TAIL) & (ends <= self._bytes[shards])
+        possible = (starts <= ends) & (ends - starts >= HEADER_BYTES + FOOTER_BYTES) & (ends <= self._bytes[shards])
         if not possible.all():
             row = int(np.argmin(possible))
             shard = self._shards[shards[row]]
@@ -194,10 +194,10 @@ class Records:
 
 def _damage(frame: Frame) -> str | None:
     """What is wrong with a record."""
-    head, data, tail = bytes(frame[:HEAD]), frame[HEAD:-TAIL], bytes(frame[-TAIL:])
+    head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
     found = int.from_bytes(head[:8], "little")
     if found != len(data):
         return f"its header says {found:,} bytes, the index {len(data):,}: {ADVICE}"
-    if head != frame_head(found):
+    if record_length(head) is None:
         return f"the checksum of its length is wrong: {ADVICE}"
     return f"the checksum of its data ({found:,} bytes) is wrong: {ADVICE}" if tail != frame_tails([data]) else None

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from recordmill.pipeline.dataset.examples import SEVERAL, Example
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_refs import to_piece
-from recordmill.pipeline.sources.tfrecord.examples import SEVERAL, Example
 from recordmill.pipeline.sources.typing.arrow_values import as_lists, merge, typed_values
 from recordmill.pipeline.sources.typing.checks import Fault, Faults
 

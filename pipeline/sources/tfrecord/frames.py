@@ -15,14 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from recordmill.pipeline.dataset.tfrecord import masked_crc
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, masked_crc, record_length
 from recordmill.pipeline.sources.inflate import DamagedDataError
 
-HEADER_BYTES, FOOTER_BYTES = 12, 4
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
 SKIPPED_BYTES = 1 << 20  # read at a time of what is passed over
 
-_header = struct.Struct("<QI").unpack
 _crc = struct.Struct("<I").unpack
 
 
@@ -34,14 +32,6 @@ class Damage:
     reason: str = "damaged_record"
     is_end: bool = False
     """Whether it stands for all that lies behind it, too."""
-
-
-def record_length(header: bytes) -> int | None:
-    """The number of bytes of a record's data, by its header of 12 bytes; None where that is cut off or damaged."""
-    if len(header) < HEADER_BYTES:
-        return None
-    length, crc = _header(header)
-    return length if crc == masked_crc(header[:8]) else None
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Damage]]:

@@ -15,7 +15,9 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
+from recordmill.pipeline.dataset.examples import Example, parse
 from recordmill.pipeline.dataset.key_hash import content_digest
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.inflate import Inflated
@@ -23,8 +25,7 @@ from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.table import Cut, Table
 from recordmill.pipeline.sources.tfrecord.example_columns import ExampleColumn, Piece
-from recordmill.pipeline.sources.tfrecord.examples import Example, parse
-from recordmill.pipeline.sources.tfrecord.frames import FOOTER_BYTES, HEADER_BYTES, Damage, frames, record_length, walk
+from recordmill.pipeline.sources.tfrecord.frames import Damage, frames, walk
 from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
