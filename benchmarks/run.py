@@ -4,10 +4,12 @@
     python benchmarks/run.py images --runs 3
     python benchmarks/run.py text --documents real.jsonl
     python benchmarks/run.py memory-images memory-text
+    python benchmarks/run.py images text --against ../recordmill-before
 
-A cost for each image or document is marginal: many minus few, over the difference of their counts, so that imports and
-other fixed costs are left out; those are measured on their own. Subjects take turns within a run; of all runs the
-median is shown, and of ratios the median of the runs' ratios. Inputs are made once and kept in `bench-data/`.
+A cost for each image or document is marginal: many minus few, over the difference of their counts, which leaves out
+imports and other fixed costs; those are measured on their own. Subjects take turns within a run. Every figure is the
+median of the runs, every ratio the median of the runs' ratios. Inputs are generated once and kept in `bench-data/`.
+`--against` measures another checkout of Recordmill, with its own `.venv`, beside this one.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import shutil
 import statistics
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from inputs import Inputs
@@ -38,13 +41,33 @@ Subject = Callable[[Path], Command]
 """Makes the command for an input, without the output folder, which comes last."""
 
 
+@dataclass(frozen=True)
+class Setup:
+    """The inputs, the number of runs, and another checkout of Recordmill to measure beside this one."""
+
+    inputs: Inputs
+    runs: int
+    against: Path | None = None
+
+    def builders(self) -> dict[str, Subject]:
+        """Gives the checkouts that are measured, this one first."""
+        others = {} if self.against is None else {"before": checkout(self.against)}
+        return {"recordmill": recordmill, **others}
+
+
 def recordmill(spec: Path) -> Command:
-    """A build in the default local mode."""
+    """Builds with this checkout in the default local mode."""
     return [sys.executable, "-m", "recordmill", "build", spec, "--quiet", "--output"]
 
 
+def checkout(folder: Path) -> Subject:
+    """Builds with the command of another checkout's environment."""
+    command = folder.absolute() / ".venv/bin/recordmill"
+    return lambda spec: [command, "build", spec, "--quiet", "--output"]
+
+
 def anchor(name: str) -> Subject:
-    """A program of `anchors/`."""
+    """Runs a program of `anchors/`."""
     return lambda data: [sys.executable, ANCHORS / f"{name}.py", data]
 
 
@@ -91,85 +114,96 @@ def compare(title: str, unit: str, scale: float, found: dict[str, list[Usage]]) 
     table(f"{title} ({unit})", ("", name, "anchor", "its cost", "recordmill / anchor", "anchor / recordmill"), rows)
 
 
-def images(inputs: Inputs, runs: int) -> None:
-    """Photos decoded, resized and stored, against the bare tf.data loop."""
-    few, many = (inputs.photos(inputs.scaled(count)) for count in IMAGES)
-    spec_few, spec_many = (inputs.image_spec(folder) for folder in (few, many))
+def images(setup: Setup) -> None:
+    """Compares photos that are decoded, resized and stored with a bare tf.data loop."""
+    few, many = (setup.inputs.photos(setup.inputs.scaled(count)) for count in IMAGES)
     loop = anchor("image_loop")
-    commands = {"recordmill": (recordmill(spec_few), recordmill(spec_many)), "tf.data loop": (loop(few), loop(many))}
-    units = inputs.scaled(IMAGES[1]) - inputs.scaled(IMAGES[0])
-    compare("Images, marginal", "ms an image", 1e3, marginals(commands, units, runs, inputs))
-
-
-def documents(title: str, name: str, subject: Subject, counts: tuple[int, int], inputs: Inputs, runs: int) -> None:
-    """Documents to word ids, against one anchor."""
-    few, many = (inputs.documents(count=inputs.scaled(count)) for count in counts)
-    spec_few, spec_many = (inputs.text_spec(file) for file in (few, many))
-    commands = {"recordmill": (recordmill(spec_few), recordmill(spec_many)), name: (subject(few), subject(many))}
-    units = inputs.scaled(counts[1]) - inputs.scaled(counts[0])
-    compare(title, "µs a document", 1e6, marginals(commands, units, runs, inputs))
-
-
-def text(inputs: Inputs, runs: int) -> None:
-    """Documents to word ids, against a loop written by hand."""
-    documents("Text, marginal", "hand-written loop", anchor("text_loop"), DOCUMENTS, inputs, runs)
-
-
-def stock(inputs: Inputs, runs: int) -> None:
-    """Documents to word ids, against stock tf.Transform."""
-    documents("Text against stock, marginal", "stock tf.Transform", anchor("text_stock"), STOCK_DOCUMENTS, inputs, runs)
-
-
-def fixed(inputs: Inputs, runs: int) -> None:
-    """The smallest builds, less the imports of the same frameworks."""
-    commands: dict[str, Command] = {
-        "imports": [sys.executable, "-c", IMPORTS],
-        "one image and one category": recordmill(inputs.image_spec(inputs.photos(1))),
-        "one text and one category": recordmill(inputs.text_spec(inputs.documents(count=1))),
+    commands = {
+        name: (build(setup.inputs.image_spec(few)), build(setup.inputs.image_spec(many)))
+        for name, build in setup.builders().items()
     }
-    found: dict[str, list[Usage]] = {name: [] for name in commands}
-    for _ in range(runs):
+    commands["tf.data loop"] = (loop(few), loop(many))
+    units = setup.inputs.scaled(IMAGES[1]) - setup.inputs.scaled(IMAGES[0])
+    compare("Images, marginal", "ms an image", 1e3, marginals(commands, units, setup.runs, setup.inputs))
+
+
+def documents(title: str, name: str, subject: Subject, counts: tuple[int, int], setup: Setup) -> None:
+    """Compares documents to word ids with one anchor."""
+    inputs = setup.inputs
+    few, many = (inputs.documents(count=inputs.scaled(count)) for count in counts)
+    commands = {
+        builder: (build(inputs.text_spec(few)), build(inputs.text_spec(many)))
+        for builder, build in setup.builders().items()
+    }
+    commands[name] = (subject(few), subject(many))
+    units = inputs.scaled(counts[1]) - inputs.scaled(counts[0])
+    compare(title, "µs a document", 1e6, marginals(commands, units, setup.runs, inputs))
+
+
+def text(setup: Setup) -> None:
+    """Compares documents to word ids with a loop written by hand."""
+    documents("Text, marginal", "hand-written loop", anchor("text_loop"), DOCUMENTS, setup)
+
+
+def stock(setup: Setup) -> None:
+    """Compares documents to word ids with stock tf.Transform."""
+    documents("Text against stock, marginal", "stock tf.Transform", anchor("text_stock"), STOCK_DOCUMENTS, setup)
+
+
+def fixed(setup: Setup) -> None:
+    """Measures the smallest builds, less the imports of the same frameworks."""
+    specs = {
+        "one image and one category": setup.inputs.image_spec(setup.inputs.photos(1)),
+        "one text and one category": setup.inputs.text_spec(setup.inputs.documents(count=1)),
+    }
+    commands: dict[str, Command] = {"imports": [sys.executable, "-c", IMPORTS]}
+    commands |= {
+        f"{what}, {name}": build(spec) for what, spec in specs.items() for name, build in setup.builders().items()
+    }
+    usages: dict[str, list[Usage]] = {name: [] for name in commands}
+    for _ in range(setup.runs):
         for name, command in commands.items():
-            found[name].append(measure_fresh(command, inputs))
-    imports = found["imports"]
-    rows = []
-    for name, usages in found.items():
-        pairs = list(zip(usages, imports, strict=True))
-        above = (
-            [(u.cpu - i.cpu, u.wall - i.wall) for u, i in pairs]
-            if name != "imports"
-            else [(u.cpu, u.wall) for u in usages]
-        )
-        rows.append([name, *(f"{statistics.median(column):.2f}" for column in zip(*above, strict=True))])
+            usages[name].append(measure_fresh(command, setup.inputs))
+    imports = usages.pop("imports")
+    rows = [("imports", *medians((usage.cpu, usage.wall) for usage in imports))]
+    for name, measured in usages.items():
+        above = ((u.cpu - i.cpu, u.wall - i.wall) for u, i in zip(measured, imports, strict=True))
+        rows.append((name, *medians(above)))
     table("Fixed cost (s; builds above the imports)", ("", "CPU", "wall"), rows)
 
 
-def slope(
-    title: str, unit: str, sizes: tuple[int, int], commands: tuple[Command, Command], inputs: Inputs, runs: int
-) -> None:
+def medians(pairs: Iterable[tuple[float, float]]) -> tuple[str, str]:
+    """Formats the medians of CPU and wall seconds."""
+    cpu, wall = (statistics.median(column) for column in zip(*pairs, strict=True))
+    return f"{cpu:.2f}", f"{wall:.2f}"
+
+
+def slope(title: str, unit: str, sizes: tuple[int, int], specs: tuple[Path, Path], setup: Setup) -> None:
     """Prints two builds' peak memory and its growth for each further unit of input."""
-    peaks: list[tuple[int, int]] = []
-    for _ in range(runs):
-        few, many = (measure_fresh(command, inputs, memory=True).peak for command in commands)
-        peaks.append((few, many))
-    few_mb, many_mb = (f"{statistics.median(column) / 1e6:.0f} MB" for column in zip(*peaks, strict=True))
-    growth = statistics.median((many - few) / (sizes[1] - sizes[0]) for few, many in peaks)
-    header = (f"{sizes[0]:,}", f"{sizes[1]:,}", f"bytes for each further {unit}")
-    table(title, header, [(few_mb, many_mb, f"{growth:.3g}")])
+    rows = []
+    for name, build in setup.builders().items():
+        peaks = [
+            tuple(measure_fresh(build(spec), setup.inputs, memory=True).peak for spec in specs)
+            for _ in range(setup.runs)
+        ]
+        few, many = (f"{statistics.median(column) / 1e6:.0f} MB" for column in zip(*peaks, strict=True))
+        growth = statistics.median((many - few) / (sizes[1] - sizes[0]) for few, many in peaks)
+        rows.append((name, few, many, f"{growth:.3g}"))
+    table(title, ("", f"{sizes[0]:,}", f"{sizes[1]:,}", f"bytes for each further {unit}"), rows)
 
 
-def memory_images(inputs: Inputs, runs: int) -> None:
-    """Peak memory of the process tree over the number of images."""
-    few, many = map(inputs.scaled, MEMORY_IMAGES)
-    specs = [recordmill(inputs.image_spec(inputs.photos(count))) for count in (few, many)]
-    slope("Peak memory, images", "image", (few, many), (specs[0], specs[1]), inputs, runs)
+def memory_images(setup: Setup) -> None:
+    """Measures the peak memory of the process tree over the number of images."""
+    few, many = map(setup.inputs.scaled, MEMORY_IMAGES)
+    specs = [setup.inputs.image_spec(setup.inputs.photos(count)) for count in (few, many)]
+    slope("Peak memory, images", "image", (few, many), (specs[0], specs[1]), setup)
 
 
-def memory_text(inputs: Inputs, runs: int) -> None:
-    """Peak memory of the process tree over the bytes of JSON Lines."""
-    few, many = map(inputs.scaled, MEMORY_TEXT)
-    specs = [recordmill(inputs.text_spec(inputs.documents(size=size))) for size in (few, many)]
-    slope("Peak memory, text", "byte", (few, many), (specs[0], specs[1]), inputs, runs)
+def memory_text(setup: Setup) -> None:
+    """Measures the peak memory of the process tree over the bytes of JSON Lines."""
+    few, many = map(setup.inputs.scaled, MEMORY_TEXT)
+    specs = [setup.inputs.text_spec(setup.inputs.documents(size=size)) for size in (few, many)]
+    slope("Peak memory, text", "byte", (few, many), (specs[0], specs[1]), setup)
 
 
 BENCHMARKS = {
@@ -207,6 +241,7 @@ def main() -> None:
     parser.add_argument(
         "--documents", type=Path, help="JSON Lines with id, language and text; otherwise they are generated"
     )
+    parser.add_argument("--against", type=Path, help="another checkout of Recordmill, with its .venv")
     parser.add_argument("--data", type=Path, default=ROOT / "bench-data", help="where inputs are kept")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(BENCHMARKS)
@@ -215,9 +250,10 @@ def main() -> None:
             f"no such benchmark, or nothing to do: {' '.join(sys.argv[1:])}; there are {', '.join(BENCHMARKS)}"
         )
     inputs = Inputs(arguments.data, arguments.scale, arguments.documents)
+    setup = Setup(inputs, arguments.runs, arguments.against)
     print(f"Medians of {arguments.runs} on {machine()}")
     for name in arguments.names or DEFAULT:
-        BENCHMARKS[name](inputs, arguments.runs)
+        BENCHMARKS[name](setup)
 
 
 if __name__ == "__main__":
