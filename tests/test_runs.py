@@ -1,17 +1,24 @@
 """What an attempt at a build takes over from the one before, and what is swept away."""
 
+import errno
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
+from PIL import Image
 
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.attempts import begin, building_folder, remove, sweep
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build.disk_failures import DiskError
+from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.dataset.atomic_files import write_report
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.model import parse_spec
 
 KEY = "4f1c9a2e" + "0" * 56
 PIECES = [(0, "a.jsonl", 100), (0, "a.jsonl", 80), (1, "b.jsonl", 7)]
@@ -206,3 +213,50 @@ def test_what_is_no_run_is_left(tmp_path: Path) -> None:
     (tmp_path / ".building/mine/notes").mkdir(parents=True)
     assert sweep(str(tmp_path / ".building"), lambda key: False) == 0
     assert (tmp_path / ".building/mine/notes").is_dir()
+
+
+CAPTIONED = (
+    "{format: image_folder, path: in}\nlabel: null\nfeatures: {image: {kind: image, size: 4}, text: {kind: text}}"
+)
+SOURCES = {
+    "2.txt": "{format: text, path: in, document: file}\nfeatures: {text: {kind: text}}",
+    "2.txt beside an image": CAPTIONED,
+    "2.png": CAPTIONED,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_file_that_was_away_for_a_moment_costs_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source, away = SOURCES[name], name.partition(" ")[0]
+    (tmp_path / "in").mkdir()
+    for number in range(8):
+        (tmp_path / f"in/{number}.txt").write_text(f"text {number}")
+        if "image" in source:
+            Image.new("RGB", (5, 4), (9 * number, 30, 90)).save(tmp_path / f"in/{number}.png")
+    open_file, write = BeamFiles.open, ShardWriter.write
+
+    def open_others(files: BeamFiles, path: str) -> BinaryIO:
+        if path.endswith(f"/{away}"):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return open_file(files, path)
+
+    def stop_at_the_third_shard(writer: ShardWriter, records: list[bytes]) -> None:
+        if len(list(tmp_path.glob("out/.building/*/*/reports/shard-*.json"))) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(writer, records)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BeamFiles, "open", open_others)
+        patch.setattr(ShardWriter, "write", stop_at_the_third_shard)
+        with pytest.raises(DiskError, match="No space left on device"):
+            build_of(source)
+    assert build_of(source).manifest.rows == {"read": 8, "written": 8, "rejected": 0, "duplicates": 0}
+
+
+def build_of(source: str) -> Published:
+    rest = "splits: {train: 100}\nshards: 8\nrejects: {max_share: 1}"
+    return build(parse_spec(f"name: d\nsource: {source}\n{rest}"), "out")
