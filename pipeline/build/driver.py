@@ -177,7 +177,7 @@ class _Attempt:
         if any(isinstance(source, UserRows) and not source.inputs for source in self.plan.spec.source):
             pieces.append((-1, uuid.uuid4().hex, 0))  # nobody knows what it reads, and whether it changed: nothing fits
         try:
-            run = attempts.begin(self.building, self.plan.build_key, pieces, self._is_doubtful)
+            run = attempts.begin(self.building, self.plan.build_key, pieces, self._was_away)
         except OSError as error:
             raise OutputError(
                 f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
@@ -186,16 +186,12 @@ class _Attempt:
             self.listener.on_note(f"going on with an earlier build: {run.kept} are kept")
         return run
 
-    def _is_doubtful(self, reject: Reject) -> bool:
-        """Whether a row was rejected for a file that is there: it may only have been away."""
-        path = reject.message.removeprefix("the file ").rpartition(": ")[0]
-        return reject.reason == "unreadable" and any(self._is_back(f"{root}/{path}") for root in self.plan.roots)
-
-    def _is_back(self, path: str) -> bool:
-        if not self.files.has(path):
+    def _was_away(self, reject: Reject) -> bool:
+        """Whether a row was rejected because of a file that was not there and is there now."""
+        if reject.path is None or not self.files.has(reject.path):
             return False
         try:
-            self.files.open(path).close()
+            self.files.open(reject.path).close()
         except OSError:
             return False
         return True

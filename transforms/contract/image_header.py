@@ -44,11 +44,13 @@ Size = tuple[int, int] | None
 class ImageError(Exception):
     """A picture that is rejected before the graph sees it."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, path: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
         """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.rejects`."""
         self.message = message
+        self.path = path
+        """The full path of a file that was not there or could not be opened; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

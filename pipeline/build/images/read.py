@@ -81,7 +81,7 @@ class Pictures:
             why = why_absent(error, full, self.files)
             if why is None or found.in_scratch:
                 raise
-            raise ImageError("unreadable", f"the file {found.path}: {why}") from None
+            raise ImageError("unreadable", f"the file {found.path}: {why}", full) from None
 
     def _read(self, full: str, found: Reference, most: int) -> bytes:
         with self.files.open(full) as file:

@@ -178,7 +178,8 @@ class ShardBuilder:
                     loaded = self._load(source, references, options)
                 except ImageError as error:
                     good[place] = False
-                    rejects.append(self._reject(rows, place, name, error.reason, error.message))
+                    reject = self._reject(rows, place, name, error.reason, error.message)
+                    rejects.append(replace(reject, path=error.path))
                     break
                 data = [one.data for one in loaded]
                 pictures[name][place] = data if isinstance(references, list) else b"".join(data)

@@ -88,8 +88,9 @@ class ContentReader:
                     several = (one for one in loaded)
                 files[name] = file_digests(one.source for one in several)
         except ImageError as error:
-            if error.reason == "unreadable":
-                self._unreadable.append(Reject(row["@chunk"], row["@position"], error.reason, error.message))
+            if error.path is not None:
+                reject = Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path)
+                self._unreadable.append(reject)
             return None
         return Row(files, looks)
 

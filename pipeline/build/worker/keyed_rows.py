@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.image_refs import parse
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing.checks import Fault, Faults
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.transforms.contract.image_header import ImageError
 
@@ -83,8 +84,8 @@ def key_rows(
     splits = _splits(table, units, chunk, form, layout)
     if form.moved is not None:
         splits = move(form.moved, units, splits)
-    for place in np.flatnonzero(splits < 0).tolist():
-        faults.setdefault(place, UNKNOWN_SPLIT)
+    for row in np.flatnonzero(splits < 0).tolist():
+        faults.setdefault(row, _unknown_split(form))
     columns = {
         "@group": layout.group_of(np.maximum(splits, 0), positions),
         "@split": splits,
@@ -98,17 +99,11 @@ def key_rows(
     features = {name: _final(table[column], name, form) for name, column in form.features.items()}
     rows = pa.table({**columns, **features, **({"@unit": units} if form.units else {})})
     if faults:
-        rejects += [_reject(chunk, table, keys, place, *faults[place], form) for place in sorted(faults)]
+        rejects += [_reject(chunk, table, keys, row, faults[row]) for row in sorted(faults)]
         good = np.ones(len(keys), bool)
         good[list(faults)] = False
         rows = rows.filter(pa.array(good))
     return rows, rejects
-
-
-Fault = tuple[str, str, str]
-"""A reason, a message, and what is at fault: `label`, `split` or `key`."""
-UNKNOWN_LABEL: Fault = ("unknown_label", "the label is none of the spec's `classes`", "label")
-UNKNOWN_SPLIT: Fault = ("unknown_split", "the row's value names none of the spec's splits, or is no time", "split")
 
 
 def _final(column: pa.ChunkedArray, name: str, form: RowFormat) -> pa.ChunkedArray:
@@ -125,14 +120,14 @@ def _final(column: pa.ChunkedArray, name: str, form: RowFormat) -> pa.ChunkedArr
 
 def _keys(
     table: pa.Table, form: RowFormat, chunk: Chunk, read_picture: ReadPicture | None
-) -> tuple[list[bytes | None], dict[int, Fault]]:
+) -> tuple[list[bytes | None], Faults]:
     if form.content_key is not None:
-        return _content_keys(table[form.content_key], chunk, form.columns[form.content_key].type, read_picture)
+        return _content_keys(table, form.content_key, chunk, form.columns[form.content_key].type, read_picture)
     if form.key is None:
         return table["@key"].to_pylist(), {}
-    faults: dict[int, Fault] = {}
+    faults: Faults = {}
     columns = [
-        _key_strings(table[name], form.columns[name].type, chunk, read_picture, faults, "key") for name in form.key
+        _key_strings(table[name], form.columns[name].type, chunk, read_picture, faults, None) for name in form.key
     ]
     if len(columns) == 1:
         keys = columns[0].cast(pa.binary()).to_pylist()
@@ -146,19 +141,19 @@ def _key_strings(
     kind: ColumnType,
     chunk: Chunk,
     read_picture: ReadPicture | None,
-    faults: dict[int, Fault],
-    what: str,
+    faults: Faults,
+    column_at_fault: str | None,
 ) -> pa.ChunkedArray:
-    """A column as parts of keys; a picture that cannot be read is a fault, of `what`."""
+    """A column as parts of keys; an image that cannot be read is a fault."""
     if kind is not ColumnType.IMAGE:
         return column.cast(pa.string())
     names = list[str]()
-    for place, reference in enumerate(column.to_pylist()):
+    for row, reference in enumerate(column.to_pylist()):
         try:
             names.append(_picture_name(reference, chunk, read_picture))
         except ImageError as error:
             names.append("")
-            faults.setdefault(place, (error.reason, error.message, what))
+            faults.setdefault(row, Fault(error.reason, error.message, column_at_fault, error.path))
     return pa.chunked_array([pa.array(names, pa.string())])
 
 
@@ -172,17 +167,18 @@ def _picture_name(reference: bytes, chunk: Chunk, read_picture: ReadPicture | No
 
 
 def _content_keys(
-    column: pa.ChunkedArray, chunk: Chunk, kind: ColumnType, read_picture: ReadPicture | None
-) -> tuple[list[bytes | None], dict[int, Fault]]:
+    table: pa.Table, content_key: str, chunk: Chunk, kind: ColumnType, read_picture: ReadPicture | None
+) -> tuple[list[bytes | None], Faults]:
+    column = table[content_key]
     if kind is not ColumnType.IMAGE or read_picture is None:
         return [content_digest(value) for value in column.cast(pa.string()).cast(pa.binary()).to_pylist()], {}
-    keys, faults = list[bytes | None](), dict[int, Fault]()
-    for place, reference in enumerate(column.to_pylist()):
+    keys, faults = list[bytes | None](), Faults()
+    for row, reference in enumerate(column.to_pylist()):
         try:
             keys.append(content_digest(read_picture(chunk.source, reference)))
         except ImageError as error:
             keys.append(None)
-            faults[place] = (error.reason, error.message, "key")
+            faults[row] = Fault(error.reason, error.message, content_key, error.path)
     return keys, faults
 
 
@@ -192,13 +188,13 @@ def _units(
     chunk: Chunk,
     form: RowFormat,
     read_picture: ReadPicture | None,
-    faults: dict[int, Fault],
+    faults: Faults,
 ) -> Hashes:
     """What a hash decides the splits of: the keys' own split hashes, or those of the groups."""
     by = form.split_by
     if by is None or by.group is None:
         return hashes
-    groups = _key_strings(table[by.group], form.columns[by.group].type, chunk, read_picture, faults, "split")
+    groups = _key_strings(table[by.group], form.columns[by.group].type, chunk, read_picture, faults, by.read_column)
     return hash_keys(groups.cast(pa.binary()).to_pylist())[0]
 
 
@@ -215,7 +211,7 @@ def _splits(table: pa.Table, units: Hashes, chunk: Chunk, form: RowFormat, layou
     return by.places(table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
 
 
-def _unknown_labels(table: pa.Table, form: RowFormat) -> dict[int, Fault]:
+def _unknown_labels(table: pa.Table, form: RowFormat) -> Faults:
     if form.label is None or form.classes is None:
         return {}
     column = table[form.features[form.label]].combine_chunks()
@@ -224,19 +220,16 @@ def _unknown_labels(table: pa.Table, form: RowFormat) -> dict[int, Fault]:
     values = pc.list_flatten(column) if many else column
     unknown = np.flatnonzero(~pc.is_in(values, value_set=classes).to_numpy(zero_copy_only=False))
     rows = pc.list_parent_indices(column).to_numpy()[unknown] if many else unknown
-    return dict.fromkeys(rows.tolist(), UNKNOWN_LABEL)
+    fault = Fault("unknown_label", "the label is none of the spec's `classes`", form.features[form.label])
+    return dict.fromkeys(rows.tolist(), fault)
 
 
-def _reject(
-    chunk: Chunk, table: pa.Table, keys: Sequence[bytes | None], place: int, reason: str, message: str, what: str,
-    form: RowFormat,
-) -> Reject:  # fmt: skip
-    by = form.split_by
-    column = {
-        "label": form.features.get(form.label or ""),
-        "split": by.read_column if by else None,
-        "key": form.content_key,
-    }[what]
-    key = keys[place]
-    at = table["@position"][place].as_py()
-    return Reject(chunk.index, at, reason, message, None if key is None else key.decode("utf-8", "replace"), column)
+def _unknown_split(form: RowFormat) -> Fault:
+    column = form.split_by.read_column if form.split_by else None
+    return Fault("unknown_split", "the row's value names none of the spec's splits, or is no time", column)
+
+
+def _reject(chunk: Chunk, table: pa.Table, keys: Sequence[bytes | None], row: int, fault: Fault) -> Reject:
+    position, key = table["@position"][row].as_py(), keys[row]
+    shown = None if key is None else key.decode("utf-8", "replace")
+    return Reject(chunk.index, position, fault.reason, fault.message, shown, fault.column, fault.path)
