@@ -2,16 +2,16 @@
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.forked import recordmill, recordmill_in_terminal, start_recordmill, wait_until_ended
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "recordmill"]
@@ -26,6 +26,7 @@ features:
 
 
 def _run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the command in a process that begins from nothing: so that what loading frameworks prints is seen."""
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, timeout=120)
 
 
@@ -51,14 +52,14 @@ def test_build_says_what_was_published_and_show_shows_it(tmp_path: Path) -> None
     assert shown.returncode == 0
     for word in ("numbers", "(live)", "train", "number", "malformed_row: 1", "3,001 rows read = 3,000 written"):
         assert word in shown.stdout
-    again = _run("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
+    again = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
     assert again.returncode == 0
     assert "Nothing has changed" in again.stderr
 
 
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
     _write(tmp_path, 50)
-    built = _run("build", "dataset.yaml", "--output", "out", "--quiet", cwd=tmp_path)
+    built = recordmill("build", "dataset.yaml", "--output", "out", "--quiet", cwd=tmp_path)
     assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
     assert (tmp_path / "out/LATEST").exists()
 
@@ -86,7 +87,7 @@ def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[
     _write(tmp_path, 10)
     (tmp_path / "wrong.yaml").write_text(SPEC.replace("{kind: number}", "{knid: number, kind: number}"))
     (tmp_path / "gone.yaml").write_text(SPEC.replace("rows.jsonl", "gone.jsonl"))
-    found = _run(*arguments, cwd=tmp_path)
+    found = recordmill(*arguments, cwd=tmp_path)
     errors = [line for line in found.stderr.splitlines() if line.startswith("recordmill: ")]
     assert found.returncode != 0
     assert len(errors) == 1, found.stderr
@@ -102,40 +103,34 @@ def test_schema_is_json_schema(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [[], ["--processes", "2"]])
 def test_ctrl_c_ends_everything_and_says_how_to_go_on(tmp_path: Path, options: list[str]) -> None:
     _write(tmp_path, 300_000)
-    command = [*COMMAND, "build", "dataset.yaml", "--output", "out", *options]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
+    reading, writing = os.pipe()
+    command = ["build", "dataset.yaml", "--output", "out", *options]
+    build = start_recordmill(*command, cwd=tmp_path, stdout=writing, stderr=writing)
+    os.close(writing)
+    with open(reading, encoding="utf-8") as printed:
+        for line in printed:
             if re.search("(reading|building).* [1-9][0-9,]* records", line):
                 break
-        children = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
-        process.send_signal(signal.SIGINT)  # as people do
-        rest = process.stderr.read()
-        assert process.wait(timeout=5) == 130
+        children = psutil.Process(build.pid).children(recursive=True)
+        os.kill(build.pid, signal.SIGINT)
+        os.kill(build.pid, signal.SIGINT)  # as people do
+        rest = printed.read()
+    build.join()
+    assert build.exitcode == 130
     (told,) = [line for line in rest.splitlines() if line.startswith("recordmill: ")]
     assert "stopped: nothing was published" in told
     assert "Run the same command to go on: the finished work is kept (`recordmill prune out` removes it)" in told
     assert "Traceback" not in rest
-    time.sleep(0.2)
-    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    wait_until_ended(children)
     assert not (tmp_path / "out/LATEST").exists()
 
 
 def test_a_terminal_gets_a_live_line(tmp_path: Path) -> None:
     _write(tmp_path, 40_000)
-    driver, terminal = pty.openpty()
-    command = [*COMMAND, "build", "dataset.yaml", "--output", "out"]
-    with subprocess.Popen(command, stderr=terminal, cwd=tmp_path, env={**os.environ, "TERM": "xterm"}) as process:
-        os.close(terminal)
-        seen = b""
-        while True:
-            try:
-                seen += os.read(driver, 65536)
-            except OSError:  # the terminal is closed: the process has ended
-                break
-    assert process.returncode == 0
-    assert b"\x1b[" in seen
-    assert re.search(rb"(reading|building shards)", seen)
-    assert re.search(rb"[1-9][\d,]* records", seen)
-    assert b"Published" in seen
+    command = ["build", "dataset.yaml", "--output", "out"]
+    status, seen = recordmill_in_terminal(*command, cwd=tmp_path, environment={**os.environ, "TERM": "xterm"})
+    assert status == 0
+    assert "\x1b[" in seen
+    assert re.search(r"(reading|building shards)", seen)
+    assert re.search(r"[1-9][\d,]* records", seen)
+    assert "Published" in seen

@@ -7,7 +7,6 @@ product knows of these tests: a child replaces a function by one that kills it.
 import hashlib
 import importlib
 import json
-import multiprocessing
 import os
 import random
 import re
@@ -24,10 +23,9 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, read_latest, read_manifest, version_folder
+from tests.forked import CHILDREN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-CHILDREN = multiprocessing.get_context("forkserver")
-CHILDREN.set_forkserver_preload(["recordmill.pipeline.build.driver", "tests.test_kills"])
 ROWS = 240
 SHARDS = 5
 LOOK_SECONDS = 0.7

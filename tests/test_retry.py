@@ -1,8 +1,6 @@
 """Rows that a version rejected are looked at again; a build follows only where that is worth it."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.retry import Retried, look_again
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, Split
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from tests.forked import recordmill
 
 SPEC = """
 name: pets
@@ -174,8 +173,7 @@ def test_what_is_said() -> None:
 
 
 def run(folder: Path, command: str) -> tuple[int, str]:
-    line = [sys.executable, "-m", "recordmill", command, "dataset.yaml", "--output", "out"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = recordmill(command, "dataset.yaml", "--output", "out", cwd=folder)
     return done.returncode, done.stderr
 
 

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.reader.records import remote_path
 from recordmill.pipeline.redaction import public_url, redacted
 from recordmill.pipeline.sources.python.user_code import blame
+from tests.forked import recordmill
 
 ROOT = Path(__file__).parents[1]
 CANARY = "C4nary"
@@ -157,7 +156,7 @@ BUILDS = {
     "fails in the graph": (
         SPEC.format(rows="rows", more="u: {kind: raw}", share=0.5) + "preprocessing: reader:preprocessing_fn\n",
         1,
-        r"the build failed: RuntimeError from InvalidArgumentError in pipeline/\w+\.py, line \d+",
+        r"the build failed: RuntimeError from InvalidArgumentError in pipeline/[\w/]+\.py, line \d+",
     ),
     "a URL that cannot be read": (
         "name: a\nsource: {format: csv, path: 'https://u:C4nary@h/a.csv?C4nary'}\nfeatures: {n: {kind: number}}\n",
@@ -182,11 +181,9 @@ def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
         "AWS_SECRET_ACCESS_KEY": CANARY,
         "DATABASE_URL": f"postgres://u:{CANARY}@h/db",
     }
-    command = [sys.executable, "-m", "recordmill", "build", "in/dataset.yaml", "-o", "out", "--"]
     options = [f"--s3_secret_access_key={CANARY}", f"--s3_session_token={CANARY}"]
-    done = subprocess.run(
-        [*command, *options], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-    )
+    command = ["build", "in/dataset.yaml", "-o", "out", "--", *options]
+    done = recordmill(*command, cwd=tmp_path, environment=environment)
     assert (done.returncode, re.search(message, done.stderr) is not None) == (status, True), done.stderr
     assert CANARY not in done.stdout + done.stderr
     told = [path for folder in ("out", "temporary") for path in (tmp_path / folder).rglob("*")]

@@ -17,30 +17,25 @@ from rich.text import Text
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, version_folder
 from recordmill.pipeline.terminal_text import printable, say
+from tests.forked import read_terminal, recordmill_in_terminal
 from tests.published import VERSION, write_version
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202etxt\u200b\u2028\r[red]x[/]:boom:"
 SHOWN = "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\u202etxt\\u200b\\u2028\\r[red]x[/]:boom:"
 STEERING = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|\r(?!\n)")
+ENVIRONMENT = {**os.environ, "TERM": "xterm", "COLUMNS": "300", "PYTHONPATH": str(ROOT)}
 LIVE_LINE = re.compile(r"\x1b\[(?:[\d;]*[mAK]|\?25[lh])|\r")  # what rich needs to draw over it
 
 
 def in_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
     """Runs the command with both of its outputs on a terminal; gives its status and what the terminal got."""
     driver, terminal = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "300", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "recordmill", *arguments]
-    with subprocess.Popen(command, stdout=terminal, stderr=terminal, cwd=cwd, env=environment) as process:
+    with subprocess.Popen(command, stdout=terminal, stderr=terminal, cwd=cwd, env=ENVIRONMENT) as process:
         os.close(terminal)
-        seen = b""
-        while True:
-            try:
-                seen += os.read(driver, 65536)
-            except OSError:  # the terminal is closed: the process has ended
-                break
-    os.close(driver)
-    return process.returncode, seen.decode("utf-8", "surrogateescape")
+        seen = read_terminal(driver)
+    return process.returncode, seen
 
 
 @pytest.fixture
@@ -114,7 +109,7 @@ def test_a_build_of_hostile_names(tmp_path: Path) -> None:
         "features: {text: {kind: text}, label: {kind: category}}\nlabel: label\n"
         "rejects: {max_share: 0.5}\n"
     )
-    status, seen = in_terminal("build", "dataset.yaml", "-o", "out", cwd=tmp_path)
+    status, seen = recordmill_in_terminal("build", "dataset.yaml", "-o", "out", cwd=tmp_path, environment=ENVIRONMENT)
     assert status == 0, seen
     assert STEERING.search(LIVE_LINE.sub("", seen)) is None
     status, seen = in_terminal("show", "out", cwd=tmp_path)
@@ -122,7 +117,7 @@ def test_a_build_of_hostile_names(tmp_path: Path) -> None:
     assert shown.replace("\\u2028\\r", "") in seen
     spec = (tmp_path / "dataset.yaml").read_text()
     (tmp_path / "dataset.yaml").write_text(spec.replace("0.5", "0.01"))
-    status, seen = in_terminal("build", "dataset.yaml", "-o", "other", cwd=tmp_path)
+    status, seen = recordmill_in_terminal("build", "dataset.yaml", "-o", "other", cwd=tmp_path, environment=ENVIRONMENT)
     assert (status, STEERING.search(LIVE_LINE.sub("", seen))) == (1, None)
     assert f"{shown}.txt" in seen
 
@@ -168,8 +163,9 @@ PRINTING = {"recordmill.pipeline.cli.commands", "recordmill.pipeline.terminal_te
 def test_nothing_else_prints() -> None:
     """Nobody can forget it: a module prints through `Screen` and `say`."""
     consoles, printers = set(), set()
-    for file in (ROOT / "pipeline").rglob("*.py"):
-        name = "recordmill." + ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    for file in [*(ROOT / "pipeline").rglob("*.py"), *(ROOT / "recordmill").glob("*.py")]:
+        name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        name = name if name.startswith("recordmill") else f"recordmill.{name}"
         for node in ast.walk(ast.parse(file.read_bytes())):
             if isinstance(node, ast.ImportFrom) and node.module == "rich.console":
                 consoles |= {name} if "Console" in [alias.name for alias in node.names] else set()

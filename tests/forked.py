@@ -1,0 +1,112 @@
+"""Child processes that begin with Beam and TensorFlow loaded: importing both takes longer than a small build.
+
+The server that they are forked from imports and does nothing else: TensorFlow starts its threads with its first
+operation, and no child inherits one (`test_forked.py`). Where a test is about a process that begins from nothing (what
+it imports, prints or sets before TensorFlow loads) it starts `python -m recordmill` itself.
+"""
+
+import multiprocessing
+import os
+import pty
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import BinaryIO
+
+import psutil
+
+CHILDREN = multiprocessing.get_context("forkserver")
+PRELOADED = ["recordmill.pipeline.cli.session", "recordmill.pipeline.build.driver", "tests.test_kills"]
+CHILDREN.set_forkserver_preload(PRELOADED)
+
+
+def recordmill(
+    *arguments: str, cwd: Path, environment: dict[str, str] | None = None, timeout: float = 240
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command `recordmill` in a folder, by default in this process' environment; captures what it prints.
+
+    Raises:
+        subprocess.TimeoutExpired: it has not ended after `timeout` seconds, and was killed.
+    """
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        child = start_recordmill(
+            *arguments, cwd=cwd, environment=environment, stdout=stdout.fileno(), stderr=stderr.fileno()
+        )
+        child.join(timeout)
+        if child.exitcode is None:
+            child.kill()
+            raise subprocess.TimeoutExpired(arguments, timeout, _content(stdout), _content(stderr))
+        return subprocess.CompletedProcess(
+            arguments, child.exitcode, _content(stdout).decode(), _content(stderr).decode()
+        )
+
+
+def start_recordmill(
+    *arguments: str, cwd: Path, stdout: int, stderr: int, environment: dict[str, str] | None = None
+) -> ForkServerProcess:
+    """Starts the command `recordmill` with these file descriptors as its standard output and error."""
+    given = dict(os.environ) if environment is None else environment
+    outputs = [Connection(os.dup(descriptor), readable=False) for descriptor in (stdout, stderr)]  # these can be sent
+    child = CHILDREN.Process(target=_run, args=(arguments, str(cwd), given, *outputs))
+    child.start()
+    for output in outputs:
+        output.close()
+    return child
+
+
+def recordmill_in_terminal(
+    *arguments: str, cwd: Path, environment: dict[str, str] | None = None
+) -> tuple[int | None, str]:
+    """Runs the command with both of its outputs on a terminal; gives its status and what the terminal got."""
+    driver, terminal = pty.openpty()
+    child = start_recordmill(*arguments, cwd=cwd, environment=environment, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    seen = read_terminal(driver)
+    child.join()
+    return child.exitcode, seen
+
+
+def read_terminal(driver: int) -> str:
+    """Reads all that a terminal gets until the last process that has it open ends; closes it."""
+    with os.fdopen(driver, "rb", buffering=0) as file:
+        seen = b""
+        with suppress(OSError):  # on Linux the end of a terminal is an error
+            while more := file.read(65536):
+                seen += more
+    return seen.decode("utf-8", "surrogateescape")
+
+
+def wait_until_ended(processes: Iterable[psutil.Process]) -> None:
+    """Waits until none of some processes runs; one that never ends meets the time limit of the test."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                time.sleep(0.02)
+
+
+def _run(
+    arguments: tuple[str, ...], cwd: str, environment: dict[str, str], stdout: Connection, stderr: Connection
+) -> None:
+    from recordmill.__main__ import main
+
+    for descriptor, output in ((1, stdout), (2, stderr)):
+        os.dup2(output.fileno(), descriptor)
+        output.close()  # or a terminal would stay open for as long as any process that is started here
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None  # as TMPDIR says now
+    sys.path.insert(0, cwd)  # as `python -m` does
+    sys.argv = ["recordmill", *arguments]
+    main()
+
+
+def _content(file: BinaryIO) -> bytes:
+    file.seek(0)
+    return file.read()
