@@ -43,5 +43,5 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tupl
         version = publishing.live_version(str(folder / "out"))
         if version is None:
             return folder, build_every_kind(folder)
-    published = publishing.place(str(folder / "out"), version)
+    published = publishing.version_path(str(folder / "out"), version)
     return folder, Published(published, read_manifest(published), is_new=True)

@@ -27,7 +27,7 @@ from recordmill.pipeline.build.duplicates.counts import count_duplicates, count_
 from recordmill.pipeline.build.duplicates.decisions import leave_out
 from recordmill.pipeline.build.duplicates.find import DuplicatesError, find
 from recordmill.pipeline.build.worker.keyed_rows import RowFormat, key_rows
-from recordmill.pipeline.cli.duplicate_messages import leaks, summary, warnings
+from recordmill.pipeline.dataset.duplicate_messages import leaks, summary, warnings
 from recordmill.pipeline.dataset.key_hash import hash_key
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.sources.base import Block, Chunk

@@ -23,7 +23,6 @@ from recordmill.pipeline.versions.leases import (
     LeaseLostError,
     census,
     hold,
-    is_alive,
     take,
     take_over,
     this_process,
@@ -54,6 +53,10 @@ def put(store: Store, holder: Holder, name: str = NAME) -> None:
         with suppress(Conflict):
             store.write_if(f".leases/{name}.json", json.dumps(asdict(holder)).encode(), found.tag if found else None)
             return
+
+
+def is_alive(store: Store, name: str) -> bool:
+    return name in census(store)[0]
 
 
 def foreign(**changes: Any) -> Holder:

@@ -27,7 +27,7 @@ from recordmill.pipeline.versions import latest_file as pointer
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.leases import LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
-from recordmill.pipeline.versions.stores.local import PosixStore
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import Store, is_local, location, open_location, open_store
 from tests import emulators
 
@@ -50,13 +50,13 @@ def publish(output: str, folder: Path, version: str, build_key: str = KEY, name:
 
 
 STORES = {
-    "posix": lambda folder: nullcontext(str(folder / "out")),
+    "local": lambda folder: nullcontext(str(folder / "out")),
     "s3": lambda folder: emulators.s3(),
     "gcs": lambda folder: emulators.gcs(conditions=True),
 }
 
 
-@pytest.fixture(params=["posix", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gcs"))])
+@pytest.fixture(params=["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gcs"))])
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with STORES[request.param](tmp_path) as url:
         yield url
@@ -148,7 +148,7 @@ def check_eight(output: str) -> None:
     published = publishing.published(store)
     numbers = [one.sequence for one in published]
     assert len(set(numbers)) == 8
-    assert numbers == list(range(1, 9)) or not isinstance(store, PosixStore)  # who lost a race on a bucket counts on
+    assert numbers == list(range(1, 9)) or not isinstance(store, LocalStore)  # who lost a race on a bucket counts on
     assert {one.build_key for one in published} == {f"{number}{turn}" * 32 for number in range(2) for turn in range(4)}
     assert (live(output).version, live(output).sequence) == (published[-1].version, published[-1].sequence)
     for one in published:
@@ -236,7 +236,7 @@ def test_what_was_shown_but_not_live_is_found_again(tmp_path: Path, monkeypatch:
     output = str(tmp_path)
     publish(output, tmp_path, "v1", "00" * 32)
     with monkeypatch.context() as patch:
-        patch.setattr("recordmill.pipeline.versions.stores.local.PosixStore.write_if", fails)
+        patch.setattr("recordmill.pipeline.versions.stores.local.LocalStore.write_if", fails)
         with pytest.raises(OSError, match="No space left"):
             publish(output, tmp_path, "v2")
     assert live(output).version == "v1"
@@ -417,8 +417,8 @@ def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / "LATEST").write_text(Latest("v", time.time_ns()).to_text())
         return Latest("mine", 1)
 
-    with pytest.raises(OutputError, match="LATEST is changed by others all the time: run the same command again"):
-        pointer.change(store, busy)
+    with pytest.raises(OutputError, match="other processes keep changing .*LATEST: run the same command again"):
+        pointer.compare_and_swap(store, busy)
 
 
 def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:

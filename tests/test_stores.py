@@ -19,9 +19,9 @@ REMOTE = [pytest.param("s3", marks=pytest.mark.slow), pytest.param("gcs", marks=
 NAME = "LATEST"
 
 
-@pytest.fixture(params=["posix", *REMOTE])
+@pytest.fixture(params=["local", *REMOTE])
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "posix":
+    if request.param == "local":
         yield str(tmp_path / "out")
     else:
         with emulators.s3() if request.param == "s3" else emulators.gcs(conditions=True) as url:

@@ -127,7 +127,7 @@ def _published(output: str, plan: BuildPlan, options: RunOptions) -> Published |
         return None
     if publishing.live_version(output) != done.version:
         publishing.make_live(output, done.version)
-    return Published(publishing.place(output, done.version), done, is_new=False)
+    return Published(publishing.version_path(output, done.version), done, is_new=False)
 
 
 def _sweep(output: str, building: str) -> None:

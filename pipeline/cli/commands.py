@@ -233,12 +233,14 @@ def prune(
     work: WorkFolder = None,
 ) -> None:
     """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
+    from recordmill.pipeline.build.attempts import building_folder
     from recordmill.pipeline.cli.versions_table import print_pruned, print_wait
     from recordmill.pipeline.versions.prune import prune as prune_output
     from recordmill.pipeline.versions.prune import seconds_of
 
     seconds = seconds_of(grace)
-    done = prune_output(dataset, keep, seconds, dry_run=dry_run, work=work, on_wait=print_wait)
+    building = building_folder(dataset, work)
+    done = prune_output(dataset, keep, seconds, dry_run=dry_run, building=building, on_wait=print_wait)
     print_pruned(done, dry_run=dry_run)
 
 

@@ -10,8 +10,8 @@ from typing import Protocol
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
 from recordmill.pipeline.build.context.progress import ProgressReader
-from recordmill.pipeline.cli.duplicate_messages import warnings
 from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.dataset.duplicate_messages import warnings
 from recordmill.pipeline.dataset.manifest import Manifest
 
 LOOK_SECONDS = 0.25

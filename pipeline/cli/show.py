@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 
 from rich.table import Table
 
-from recordmill.pipeline.cli.duplicate_messages import summary
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.cli.versions_table import print_table
+from recordmill.pipeline.dataset.duplicate_messages import summary
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.manifest import Json, Location, Manifest
 from recordmill.pipeline.dataset.text_lengths import describe

@@ -1,4 +1,4 @@
-"""The bytes and digest of every file of a version but its shards, which have their own entries, and the manifest.
+"""Size and digest of every file of a version but its shards, which have their own entries, and the manifest.
 
 >>> inventory("out/emoji/versions/20261120T120000Z-4f1c9a2e", shards=["emoji-train.tfrecord-00000-of-00001"])
 ... # doctest: +SKIP
@@ -14,7 +14,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 
 
 def inventory(folder: str, shards: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Gives, by each file's path in the folder, in the paths' order: `bytes`, and `sha256` in hex.
+    """Maps each file's path in the folder, in the paths' order, to its `bytes` and its `sha256` in hex.
 
     Raises:
         OSError: a file cannot be read.

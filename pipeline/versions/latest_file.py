@@ -1,6 +1,6 @@
-"""`LATEST` as those see it who change it: read, decided anew and replaced, until nobody came between.
+"""Reads `LATEST`, and replaces it by compare-and-swap: read, decide, write if nobody wrote meanwhile, else again.
 
->>> change(open_store("out"), lambda latest: moved(latest, "20261120T120000Z-4f1c9a2e", 7))  # doctest: +SKIP
+>>> compare_and_swap(open_store("out"), lambda latest: moved(latest, "20261120T120000Z-4f1c9a2e", 7))  # doctest: +SKIP
 """
 
 import json
@@ -17,7 +17,7 @@ PAUSE_SECONDS = 0.2
 
 
 def read(store: Store) -> Latest | None:
-    """Reads `LATEST`; None where nothing is published.
+    """Reads `LATEST`; None if nothing is published.
 
     Raises:
         OutputError: it is broken, or the store cannot be read.
@@ -25,36 +25,36 @@ def read(store: Store) -> Latest | None:
     return _parse(store, store.read(LATEST_FILE), mend=False)
 
 
-def change(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
-    """Replaces `LATEST` by what `edit` makes of it, atomically.
+def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
+    """Replaces `LATEST` atomically by what `edit` makes of it.
 
     Args:
         store: the output.
-        edit: gets the pointer, None where there is none, and gives the new one. It is called again where another
-            process was quicker.
-        mend: takes a broken `LATEST` for none.
+        edit: takes the pointer, None if there is none, and returns the new one. It is called again if another process
+            wrote first.
+        mend: treats a broken `LATEST` as missing.
 
     Raises:
-        OutputError: it is broken, cannot be written, or is replaced by others again and again.
+        OutputError: it is broken, cannot be written, or others replace it again and again.
     """
     with store.locked():
         for _ in range(TRIES):
-            found = store.read(LATEST_FILE)
-            latest = _parse(store, found, mend)
+            content = store.read(LATEST_FILE)
+            latest = _parse(store, content, mend)
             changed = edit(latest)
             if changed == latest:
                 return changed
             try:
-                store.write_if(LATEST_FILE, changed.to_text().encode(), found.tag if found else None)
+                store.write_if(LATEST_FILE, changed.to_text().encode(), content.tag if content else None)
             except Conflict:
                 time.sleep(PAUSE_SECONDS)
             else:
                 return changed
-    raise OutputError(f"{Stored(store, LATEST_FILE)} is changed by others all the time: run the same command again")
+    raise OutputError(f"other processes keep changing {Stored(store, LATEST_FILE)}: run the same command again")
 
 
 def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version, and notes when the one before it stopped being live.
+    """Points `LATEST` to another version, and notes when the previous one stopped being live.
 
     Raises:
         OutputError: the version is being deleted.
@@ -69,15 +69,15 @@ def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
 
 
 def now() -> str:
-    """The time in UTC, by this machine's clock, as `LATEST` holds it."""
+    """Formats this machine's time, in UTC, as `LATEST` holds it."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _parse(store: Store, found: Content | None, mend: bool) -> Latest | None:
-    if found is None:
+def _parse(store: Store, content: Content | None, mend: bool) -> Latest | None:
+    if content is None:
         return None
     try:
-        return Latest.from_json(json.loads(found.data))
+        return Latest.from_json(json.loads(content.data))
     except (ValueError, RecursionError, DatasetError) as error:
         if mend:
             return None

@@ -1,7 +1,7 @@
-"""The versions of an output: which there are, which one a person means, which is live, which are pinned.
+"""Lists the versions of an output, finds the one that a person names, pins it, holds it, or makes it live.
 
->>> for one in list_versions("out"):  # doctest: +SKIP
-...     print(one.manifest.sequence, one.manifest.version, one.is_live)
+>>> for version in list_versions("out"):  # doctest: +SKIP
+...     print(version.manifest.sequence, version.manifest.version, version.is_live)
 1 20261120T120000Z-4f1c9a2e False
 2 20261121T090000Z-77d0a4b1 True
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.versions import latest_file, leases
-from recordmill.pipeline.versions.latest_file import change, moved
+from recordmill.pipeline.versions.latest_file import compare_and_swap
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import next_sequence, published
 from recordmill.pipeline.versions.stores.open_store import OutputError, Store, open_location, open_store
@@ -22,19 +22,19 @@ from recordmill.pipeline.versions.stores.open_store import OutputError, Store, o
 
 @dataclass(frozen=True)
 class Version:
-    """A published version, and how it stands in its output."""
+    """A published version, and its state in the output."""
 
     manifest: Manifest
     is_live: bool
     is_pinned: bool
     held_by: tuple[Holder, ...]
-    """Who holds it by a lease, the dead of other hosts perhaps among them."""
+    """The holders of its leases; dead ones of other hosts may be among them."""
     retired: str | None
-    """When it stopped being live, in UTC; None where it is live, or it is not known."""
+    """When it stopped being live, in UTC; None if it is live, or that is unknown."""
 
 
 def list_versions(output: str) -> list[Version]:
-    """Gives the versions of an output in the order of publishing; none where there are none.
+    """Lists the versions of an output in the order of publishing; an output without any gives an empty list.
 
     Raises:
         DatasetError: there is no such folder.
@@ -56,14 +56,14 @@ def list_versions(output: str) -> list[Version]:
 
 
 def open_existing(output: str) -> Store:
-    """Gives the store of an output that is there. Raises: DatasetError if it is not."""
+    """Opens the store of an output that is there. Raises: DatasetError if it is not."""
     if not open_location(output).is_dir():
         raise DatasetError(f"there is no folder {output}")
     return open_store(output)
 
 
 def holds(lease: str, version: str) -> bool:
-    """Whether a lease of this name holds a version: its own name, and for readers anything after a `+`."""
+    """Whether a lease of this name holds a version: it has the version's name; a reader's adds `+` and a token."""
     return lease.partition("+")[0] == version
 
 
@@ -76,7 +76,7 @@ def held(output: str, version: str) -> Iterator[None]:
     """
     store = open_store(output)
     with leases.hold(store, f"{version}+{secrets.token_hex(6)}"):
-        latest = latest_file.read(store)  # only now: a prune marks first, and then looks who holds what
+        latest = latest_file.read(store)  # after the lease is taken: a prune marks first, and then reads the leases
         is_going = latest is not None and version in latest.removing
         if is_going or not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
             raise DatasetError(f"the version {version} was removed from {output}: open the dataset again")
@@ -84,11 +84,11 @@ def held(output: str, version: str) -> Iterator[None]:
 
 
 def find(output: str, wanted: str) -> Manifest:
-    """Finds the version that a person means.
+    """Finds the version that a person names.
 
     Args:
         output: the dataset's output.
-        wanted: its name; its number (`3` or `#3`); or what its name alone begins or ends with.
+        wanted: its name; its number (`3` or `#3`); or a beginning or end that no other name shares.
 
     Raises:
         DatasetError: there is none, or several; the message names them.
@@ -103,16 +103,18 @@ def _find(manifests: list[Manifest], output: str, wanted: str) -> Manifest:
         lambda manifest: bool(wanted) and (manifest.version.startswith(wanted) or manifest.version.endswith(wanted)),
     )
     for fits in tests:
-        found = [manifest for manifest in manifests if fits(manifest)]
-        if len(found) > 1:
-            several = ", ".join(manifest.version for manifest in found)
+        fitting = [manifest for manifest in manifests if fits(manifest)]
+        if len(fitting) > 1:
+            several = ", ".join(manifest.version for manifest in fitting)
             raise DatasetError(f"'{wanted}' may be any of {several}: give more of the name")
-        if found:
-            return found[0]
-    names = [manifest.version for manifest in manifests]
-    near = did_you_mean(wanted, names, "{}")
-    known = f"; there are {', '.join(names)}" if names else "; there is none"
-    raise DatasetError(f"{output} has no version '{wanted}'{near or known}")
+        if fitting:
+            return fitting[0]
+    near = did_you_mean(wanted, [manifest.version for manifest in manifests], "{}")
+    raise DatasetError(f"{output} has no version '{wanted}'{near or f'; {_known(manifests)}'}")
+
+
+def _known(manifests: list[Manifest]) -> str:
+    return f"there are {', '.join(manifest.version for manifest in manifests)}" if manifests else "there is none"
 
 
 def pin(output: str, wanted: str) -> Manifest:
@@ -141,19 +143,19 @@ def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[s
         chosen.append(_find(published(store), output, wanted))
         return replace(latest, pinned=tuple(sorted(edited({*latest.pinned}, chosen[-1].version))))
 
-    change(store, edit)
+    compare_and_swap(store, edit)
     return chosen[-1]
 
 
 def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | None]:
-    """Makes another version live, by a new move of the pointer; a broken `LATEST` is mended.
+    """Makes another version live by moving the pointer; mends a broken `LATEST`.
 
     Args:
         output: the dataset's output.
-        wanted: the version, as `find` takes it; by default the one that was published before the live one.
+        wanted: the version, as `find` takes it; by default the one published before the live one.
 
     Returns:
-        What is live now, and the version that was live, None where there was none.
+        The manifest of the version that is live now, and the name of the one that was; None if none was.
 
     Raises:
         DatasetError: there is no such version, or none before the live one. OutputError: it cannot be written.
@@ -167,18 +169,18 @@ def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | No
         steps.append((chosen, latest.version if latest else None))
         if latest is not None and latest.version == chosen.version:
             return latest
-        return moved(latest, chosen.version, next_sequence(store, latest))
+        return latest_file.moved(latest, chosen.version, next_sequence(store, latest))
 
-    change(store, edit, mend=True)
+    compare_and_swap(store, edit, mend=True)
     return steps[-1]
 
 
 def _previous(manifests: list[Manifest], output: str, latest: Latest | None) -> Manifest:
     names = [manifest.version for manifest in manifests]
     if latest is None or latest.version not in names:
-        known = f"there are {', '.join(names)}" if names else "there is none"
+        known = _known(manifests)
         raise DatasetError(f"{output} has no live version to go back from: give the version to make live; {known}")
-    place = names.index(latest.version)
-    if place == 0:
+    position = names.index(latest.version)
+    if position == 0:
         raise DatasetError(f"{output} has no version before {latest.version}, which is live")
-    return manifests[place - 1]
+    return manifests[position - 1]

@@ -1,23 +1,25 @@
-"""Removes old versions, and what killed builds left. Never the live version, a pinned one, or one that is held.
+"""Removes old versions and the remains of killed builds; never a version that is live, pinned or held.
 
-What is to go is first written into `LATEST`, as `removing`, by the same compare-and-swap that moves the pointer and
-pins versions: from then on it is no version for anybody. A prune that is killed is gone on with by the next.
+A prune first marks versions in `LATEST` as `removing`, by the compare-and-swap that also moves the pointer and pins:
+from then on nobody can use them. The next prune completes one that was killed.
 
 >>> prune("out", keep=3).removed  # doctest: +SKIP
 {'versions/20261120T120000Z-4f1c9a2e': 104857600}
 """
 
+import shutil
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from recordmill.pipeline.build import attempts
+from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file, leases, publishing
-from recordmill.pipeline.versions.latest_file import change
+from recordmill.pipeline.versions.latest_file import compare_and_swap
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE
@@ -30,12 +32,12 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
 
 @dataclass
 class Pruned:
-    """What a prune did, or with `dry_run` would do."""
+    """The changes of a prune, or with `dry_run` those that it would make."""
 
     removed: dict[str, int] = field(default_factory=dict)
     """The folders and files by name in the output, with their bytes."""
     kept: dict[str, str] = field(default_factory=dict)
-    """The versions that are older than those to be kept, and why each stays all the same."""
+    """Old versions that stay all the same, each with the reason."""
 
 
 def prune(
@@ -44,17 +46,17 @@ def prune(
     grace_seconds: float = GRACE_SECONDS,
     *,
     dry_run: bool = False,
-    work: str | None = None,
+    building: str | None = None,
     on_wait: Callable[[Holder], None] = lambda holder: None,
 ) -> Pruned:
-    """Removes versions but for the newest, and what builds that are dead left.
+    """Removes all versions but the newest, and the remains of dead builds.
 
     Args:
         output: the dataset's output.
         keep: how many of the newest versions stay, in the order of publishing; None for all.
         grace_seconds: a version stays until it has not been live for so long; a reader may still have it open.
-        dry_run: nothing is changed.
-        work: the local folder in which builds for an output at a URL work, as in a build.
+        dry_run: changes nothing.
+        building: the local folder of the output's unfinished builds, if they are to be pruned too.
         on_wait: called with each holder of a lease on another host, whose next beat is waited for.
 
     Raises:
@@ -64,7 +66,8 @@ def prune(
     store = open_existing(output)
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
     pruning.prune_versions(keep, grace_seconds)
-    pruning.prune_runs(Path(attempts.building_folder(output, work)))
+    if building is not None:
+        pruning.prune_builds(Path(building))
     pruning.prune_uploads()
     pruning.end_leases()
     pruning.done.removed |= store.strays(remove=not dry_run)
@@ -75,7 +78,7 @@ def seconds_of(grace: str) -> float:
     """Reads a time such as `30m`, `12h`, `1d`, or `0`; a number alone is seconds.
 
     Raises:
-        UserError: it is none.
+        UserError: it is not such a time.
     """
     number, unit = (grace[:-1], grace[-1:]) if grace[-1:] in UNITS else (grace, "s")
     if not number.isascii() or not number.isdecimal():
@@ -86,29 +89,30 @@ def seconds_of(grace: str) -> float:
 def choose(
     latest: Latest, manifests: list[Manifest], living: Collection[str], keep: int, grace: float, now: datetime
 ) -> tuple[Latest, dict[str, str]]:
-    """Chooses what is to go: gives `LATEST` with that marked, and why other old versions stay.
+    """Chooses the versions to remove: returns `LATEST` with these marked, and why other old versions stay.
 
     Args:
         latest: the pointer.
         manifests: all versions, in the order of publishing.
-        living: the leases that are held.
+        living: the names of the leases that are held.
         keep: how many of the newest stay.
         grace: seconds since a version stopped being live.
         now: the time.
     """
     kept, retired, removing = {}, dict(latest.retired), list(latest.removing)
     for version in [manifest.version for manifest in manifests[: max(0, len(manifests) - keep)]]:
-        reason = _why_kept(latest, version, living, grace, now)
+        age = _age(latest, version, now)
+        reason = _why_kept(latest, version, living, grace, age)
         if reason is None:
             removing.append(version)
-        else:
-            kept[version] = reason
-            if version != latest.version and _age(latest, version, now) is None:  # from now on it is known
-                retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+            continue
+        kept[version] = reason
+        if age is None and version != latest.version:  # its grace begins now
+            retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     return replace(latest, retired=retired, removing=tuple(removing)), kept
 
 
-def _why_kept(latest: Latest, version: str, living: Collection[str], grace: float, now: datetime) -> str | None:
+def _why_kept(latest: Latest, version: str, living: Collection[str], grace: float, age: float | None) -> str | None:
     if version == latest.version:
         return "it is live"
     if version in latest.pinned:
@@ -117,16 +121,16 @@ def _why_kept(latest: Latest, version: str, living: Collection[str], grace: floa
         return "it is held"
     if grace <= 0:
         return None
-    age, retired = _age(latest, version, now), latest.retired.get(version)
     if age is None:
         return "it is not known when it stopped being live: its grace begins now"
+    retired = f"it stopped being live at {latest.retired[version]}"
     if age < 0:
-        return f"it stopped being live at {retired}, which is to come: a clock was ahead; `--grace 0` removes it"
-    return f"it stopped being live at {retired}: the grace is not over" if age < grace else None
+        return f"{retired}, which is in the future: a clock was ahead; `--grace 0` removes it"
+    return f"{retired}: the grace is not over" if age < grace else None
 
 
 def _age(latest: Latest, version: str, now: datetime) -> float | None:
-    """How many seconds a version has not been live; None where it is not known, as of an earlier Recordmill's."""
+    """Seconds since a version stopped being live; None if unknown, as in outputs of Recordmill 0.1.0."""
     try:
         return (now - datetime.fromisoformat(latest.retired[version])).total_seconds()
     except (KeyError, ValueError, TypeError):
@@ -154,7 +158,7 @@ class _Pruning:
         latest = latest_file.read(self.store)
         if latest is None:
             return
-        latest = mark(latest) if self.dry_run else self._spare_held(change(self.store, mark))
+        latest = mark(latest) if self.dry_run else self._spare_held(compare_and_swap(self.store, mark))
         for version in latest.removing:
             folder = f"{VERSIONS_FOLDER}/{version}"
             self.done.removed[folder] = sum(self.store.sizes(folder).values())
@@ -162,32 +166,32 @@ class _Pruning:
                 self.store.remove(folder, MANIFEST_FILE)
         if latest.removing and not self.dry_run:
             gone = set(latest.removing)
-            change(self.store, lambda latest: _unmarked(_there(latest), gone, forget=True))
+            compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), gone, forget=True))
 
     def _spare_held(self, latest: Latest) -> Latest:
-        """Spares what a reader took a lease of meanwhile: readers look for the mark after they took it."""
-        found = leases.holders(self.store).items()
-        held = [name for name, holder in found if self.dead.get(name) != holder and not holder.is_dead()]
+        """Spares versions that readers leased meanwhile: a reader looks for the mark after it took its lease."""
+        now = leases.holders(self.store).items()
+        held = [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
         spared = {version for version in latest.removing if any(holds(name, version) for name in held)}
         if not spared:
             return latest
         self.done.kept.update(dict.fromkeys(spared, "it is held"))
-        return change(self.store, lambda latest: _unmarked(_there(latest), spared, forget=False))
+        return compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), spared, forget=False))
 
-    def prune_runs(self, building: Path) -> None:
-        """Removes the work of builds that nobody is at."""
+    def prune_builds(self, building: Path) -> None:
+        """Removes the work of builds whose lease nobody living holds."""
         for key in sorted(building.iterdir()) if building.is_dir() else []:
-            others = key.name.__ne__  # `sweep` leaves them alone
-            self._end(key.name, str(key), folder_bytes(key), partial(attempts.sweep, str(building), others))
+            if key.is_dir() and not key.is_symlink():
+                self._end(key.name, str(key), folder_bytes(key), partial(_remove_build, key))
 
     def prune_uploads(self) -> None:
-        """Removes uploads that were cut off; of a version that was published, only the claim."""
+        """Removes uploads that were cut off; from a published version only the claim."""
         for version, name in publishing.uploads(self.store).items():
             folder = f"{VERSIONS_FOLDER}/{version}"
             claim, sizes = f"{folder}/{CLAIM_FILE}", self.store.sizes(folder)
             is_published = f"{folder}/{MANIFEST_FILE}" in sizes
-            what, size = (claim, sizes.get(claim, 0)) if is_published else (folder, sum(sizes.values()))
-            self._end(name, what, size, partial(publishing.end_upload, self.store, version))
+            removed, size = (claim, sizes.get(claim, 0)) if is_published else (folder, sum(sizes.values()))
+            self._end(name, removed, size, partial(publishing.end_upload, self.store, version))
 
     def end_leases(self) -> None:
         """Removes leases of the dead."""
@@ -196,8 +200,8 @@ class _Pruning:
             if lease is not None:
                 lease.release()
 
-    def _end(self, name: str, folder: str, size: int, remove: Callable[[], object]) -> None:
-        """Removes what only the holder of a lease may touch, if nobody living is."""
+    def _end(self, name: str, removed: str, size: int, remove: Callable[[], object]) -> None:
+        """Removes something that only the holder of a lease may touch, if nobody living holds it."""
         if name in self.living:
             return
         lease = None if self.dry_run else leases.take_over(self.store, name, self.dead.get(name))
@@ -205,7 +209,15 @@ class _Pruning:
             remove()
             lease.release()
         if lease is not None or self.dry_run:  # else a build has begun meanwhile
-            self.done.removed[folder] = size
+            self.done.removed[removed] = size
+
+
+def _remove_build(key: Path) -> None:
+    """Renames a build's folder, so that no build goes on with a half-removed one, and deletes it."""
+    gone = key.rename(attempt_name(str(key)))
+    shutil.rmtree(gone, ignore_errors=True)
+    with suppress(OSError):  # other builds are at work
+        key.parent.rmdir()
 
 
 def _there(latest: Latest | None) -> Latest:

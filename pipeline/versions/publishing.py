@@ -1,12 +1,11 @@
-"""The output: published versions, the pointer to the live one, and how a version gets there.
+"""Publishes versions: checks the output, shows a version whole, and points `LATEST` to it.
 
-A version is staged first, and everything of it is on the store's disks. Then, as one step that others cannot come
-between, it gets its number, becomes visible by its manifest, and `LATEST` is replaced: in a folder by renames under a
-lock, in an object store by a conditional write. The numbers are the order of versions: neither clocks nor names are.
+A version is first staged: all its files reach the store's disks. Then one step, which no other process can interleave
+with, gives it its number, shows it by its manifest, and replaces `LATEST`: in a folder by renames under a lock, in an
+object store by a conditional write. Numbers order the versions; clocks and names do not.
 """
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
@@ -43,16 +42,16 @@ SHOWN = 3
 
 
 def check_output(output: str) -> None:
-    """Refuses an output that cannot be written, or that is not one; nothing is written.
+    """Refuses an output that cannot be written or holds something else; writes nothing.
 
     Raises:
-        OutputError: it is a URL of no known store, cannot be reached or written, holds files but no dataset, or its
+        OutputError: it is a URL of an unknown store, cannot be reached or written, holds files but no dataset, or its
             `LATEST` is broken.
     """
     store = open_store(output)
     if is_local(output):
-        for folder in (store.url, os.path.join(store.url, VERSIONS_FOLDER)):
-            _check_folder(output, Path(folder))
+        for folder in (Path(store.url), Path(store.url, VERSIONS_FOLDER)):
+            _check_writable(output, folder)
     entries = store.children("")
     shown = [name for name in entries if not name.startswith(".") and name != "lost+found"]
     if shown and not OURS & set(entries):
@@ -63,12 +62,15 @@ def check_output(output: str) -> None:
     latest_file.read(store)
 
 
-def _check_folder(output: str, folder: Path) -> None:
+def _check_writable(output: str, folder: Path) -> None:
+    """Refuses a folder that cannot be made or written. Raises: OutputError."""
+    reason = None
     try:
         while not os.path.lexists(folder):
             folder = folder.parent
-        reason = None if folder.is_dir() else "Not a directory"
-        if reason is None and not os.access(folder, os.W_OK | os.X_OK):
+        if not folder.is_dir():
+            reason = "Not a directory"
+        elif not os.access(folder, os.W_OK | os.X_OK):
             read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
             reason = "Read-only file system" if read_only else "Permission denied"
     except OSError as error:
@@ -96,12 +98,11 @@ def _check_name(store: Store, latest: Latest | None, name: str) -> None:
 
 
 def published(store: Store) -> list[Manifest]:
-    """Gives the manifests of all versions that can be read, in the order of publishing; not those being deleted."""
-    try:
+    """Reads the manifests of all versions but broken ones and those being deleted, in the order of publishing."""
+    removing: tuple[str, ...] = ()
+    with suppress(OutputError):  # a broken `LATEST` hides no version
         latest = latest_file.read(store)
-    except OutputError:  # broken: the versions may be listed all the same
-        latest = None
-    removing = latest.removing if latest else ()
+        removing = latest.removing if latest else ()
     names = [name for name in store.children(VERSIONS_FOLDER) if name not in removing]
     manifests = [manifest for manifest in (_manifest(store, name) for name in names) if manifest is not None]
     return sorted(manifests, key=lambda manifest: (manifest.sequence, manifest.version))
@@ -115,7 +116,7 @@ def _manifest(store: Store, version: str) -> Manifest | None:
 
 
 def find_version(output: str, build_key: str) -> Manifest | None:
-    """The last published version that this very build made, whole; None where there is none."""
+    """Finds the newest whole version that a build of this key made; None if there is none."""
     store = open_store(output)
     for manifest in reversed(published(store)):
         if manifest.build_key == build_key and _is_whole(store, manifest):
@@ -132,7 +133,7 @@ def _is_whole(store: Store, manifest: Manifest) -> bool:
 
 
 def live_version(output: str) -> str | None:
-    """The name of the live version; None where nothing is published, or the pointer is broken."""
+    """The name of the live version; None if nothing is published or `LATEST` is broken."""
     try:
         latest = latest_file.read(open_store(output))
     except OutputError:
@@ -140,8 +141,8 @@ def live_version(output: str) -> str | None:
     return latest.version if latest else None
 
 
-def place(output: str, version: str) -> str:
-    """A version's folder, as a path or a URL."""
+def version_path(output: str, version: str) -> str:
+    """The path or URL of a version's folder."""
     return str(version_folder(open_location(output), version))
 
 
@@ -151,37 +152,32 @@ def publish(output: str, assembled: str, manifest: Manifest, lease: Lease | None
     Args:
         output: the dataset's output.
         assembled: the local folder with all files of the version but the manifest. In a local output it becomes the
-            version's.
-        manifest: the version's; it gets its number, and another name where its own is taken.
+            version's folder.
+        manifest: the version's; it gets its number, and another name if its own is taken.
         lease: this build's.
 
     Returns:
-        The version's folder, as a path or a URL, and its manifest.
+        The path or URL of the version's folder, and its manifest.
 
     Raises:
         LeaseLostError: another process took the work over; nothing was published.
-        OutputError: the output cannot be written, or holds a dataset of another name meanwhile.
+        OutputError: the output cannot be written, or a dataset of another name was published in it meanwhile.
     """
-    store = open_store(output)
-    for version in _names(manifest.version):
+    store, name = open_store(output), manifest.version
+    for version in chain([name], (f"{name}-{number}" for number in count(2))):
         try:
-            done = _publish(store, assembled, replace(manifest, version=version), lease)
-        except Conflict:
-            continue  # another was published in the same second, whose key begins alike
+            manifest = _publish(store, assembled, replace(manifest, version=version), lease)
+        except Conflict:  # a version was published in the same second whose build key begins alike
+            continue
         break
-    with suppress(OutputError):  # it is published: what is left over is for the next build
-        _sweep(store, manifest.build_key)
-    return place(output, done.version), done
-
-
-def _names(version: str) -> Iterator[str]:
-    return chain([version], (f"{version}-{number}" for number in count(2)))
+    with suppress(OutputError):  # the version is published; the next build removes what this leaves
+        _end_own_uploads(store, manifest.build_key)
+    return version_path(output, manifest.version), manifest
 
 
 def _publish(store: Store, assembled: str, manifest: Manifest, lease: Lease | None) -> Manifest:
     folder = f"{VERSIONS_FOLDER}/{manifest.version}"
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
-
     is_shown = False
 
     def reveal(latest: Latest | None) -> Latest:
@@ -192,24 +188,28 @@ def _publish(store: Store, assembled: str, manifest: Manifest, lease: Lease | No
             _check_name(store, latest, manifest.name)
             manifest = replace(manifest, sequence=next_sequence(store, latest))
         except UserError:
-            if is_shown or not is_local(store.url):  # staged or shown by this process alone, and never live
+            if is_shown or not is_local(store.url):  # this process alone staged or showed it, and it was never live
                 store.remove(folder, MANIFEST_FILE)
             raise
         store.reveal(assembled, folder, MANIFEST_FILE, manifest.to_text().encode())
         is_shown = True
         return latest_file.moved(latest, manifest.version, manifest.sequence)
 
-    latest_file.change(store, reveal)
+    latest_file.compare_and_swap(store, reveal)
     return manifest
 
 
 def next_sequence(store: Store, latest: Latest | None) -> int:
-    """One more than the largest number that any version or the pointer has."""
+    """One more than the largest number of any version or of the pointer."""
     return 1 + max([latest.sequence if latest else 0, *(manifest.sequence for manifest in published(store))])
 
 
 def make_live(output: str, version: str) -> None:
-    """Points `LATEST` to a version, by one atomic replacement."""
+    """Points `LATEST` to a version by compare-and-swap.
+
+    Raises:
+        OutputError: the version was removed meanwhile, or `LATEST` cannot be written.
+    """
     store = open_store(output)
 
     def edit(latest: Latest | None) -> Latest:
@@ -217,22 +217,22 @@ def make_live(output: str, version: str) -> None:
             raise OutputError(f"the version {version} was removed meanwhile: run the same command again")
         return latest_file.moved(latest, version, next_sequence(store, latest))
 
-    latest_file.change(store, edit)
+    latest_file.compare_and_swap(store, edit)
 
 
 def uploads(store: Store) -> dict[str, str]:
-    """The versions that are, or were, being uploaded, each with the name of the lease of who does it."""
-    found = {}
-    for name in store.children(VERSIONS_FOLDER):
-        with suppress(DatasetError):  # no name of a version
-            claim = store.read(f"{VERSIONS_FOLDER}/{name}/{CLAIM_FILE}")
+    """The versions that are being uploaded, or whose upload was cut off, each with its uploader's lease name."""
+    claims = {}
+    for version in store.children(VERSIONS_FOLDER):
+        with suppress(DatasetError):  # no version's name
+            claim = store.read(f"{VERSIONS_FOLDER}/{version}/{CLAIM_FILE}")
             if claim is not None:
-                found[name] = claim.data.decode(errors="replace").partition(".")[0]
-    return found
+                claims[version] = claim.data.decode(errors="replace").partition(".")[0]
+    return claims
 
 
 def end_upload(store: Store, version: str) -> None:
-    """Ends what `uploads` gave: of a version that was published the claim is removed, of any other all there is."""
+    """Ends one of `uploads`: removes the claim of a published version, or everything of an unpublished one."""
     folder = f"{VERSIONS_FOLDER}/{version}"
     if store.exists(f"{folder}/{MANIFEST_FILE}"):
         store.delete(f"{folder}/{CLAIM_FILE}")
@@ -240,8 +240,8 @@ def end_upload(store: Store, version: str) -> None:
         store.remove(folder, MANIFEST_FILE)
 
 
-def _sweep(store: Store, build_key: str) -> None:
-    """Ends this build's own uploads, and those of earlier attempts at it, which are dead: it holds the lease."""
+def _end_own_uploads(store: Store, build_key: str) -> None:
+    """Ends the uploads of this build and of its earlier attempts, which are dead: this process holds the lease."""
     for version, lease in uploads(store).items():
         if lease == build_key[:16]:
             end_upload(store, version)

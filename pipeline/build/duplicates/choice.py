@@ -17,8 +17,8 @@ from recordmill.pipeline.build.duplicates.contents import Contents
 from recordmill.pipeline.build.duplicates.counts import NEAR, count_duplicates, example_pairs, shown_key, with_splits
 from recordmill.pipeline.build.duplicates.decisions import Places, write_dropped, write_moved
 from recordmill.pipeline.build.duplicates.find import DuplicatesError, Found, find, moved_splits, repeated_keys
-from recordmill.pipeline.cli.duplicate_messages import leaks
 from recordmill.pipeline.dataset.atomic_files import write_report
+from recordmill.pipeline.dataset.duplicate_messages import leaks
 from recordmill.pipeline.sources.base import Chunk
 
 

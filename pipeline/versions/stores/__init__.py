@@ -1,1 +1,1 @@
-"""Places that an output may lie in: a local folder, Google Cloud Storage, S3."""
+"""Stores that hold an output: a local folder, Google Cloud Storage, S3."""

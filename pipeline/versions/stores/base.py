@@ -1,7 +1,7 @@
-"""What an output needs of the place that it lies in: named objects, and one atomic step, compare-and-swap.
+"""The interface of a store that holds an output: named objects, and one atomic step, compare-and-swap.
 
-`write_if` replaces an object only if it is still the one that was read, by the tag that came with it. All that is
-shared between builds is changed in this way: `LATEST`, and leases. Names are relative to the output, with slashes.
+`write_if` replaces an object only if it still has the tag that was read with it. Everything that builds share, `LATEST`
+and leases, changes in this way. Names are relative to the output, with slashes.
 
 >>> store.write_if("LATEST", b"{}", tag=None)    # doctest: +SKIP
 '"99914b932bd37a50b983c5e7c90ae93b"'
@@ -18,20 +18,20 @@ from typing import Protocol
 from recordmill.pipeline.errors import UserError
 
 CLAIM_FILE = ".upload"
-"""In a version's folder that is still being uploaded: who uploads it."""
+"""Names the uploader in the folder of a version that is still being uploaded."""
 
 
 class OutputError(UserError):
-    """The output cannot be reached, read or written; the message is one clear line for the user."""
+    """The output cannot be reached, read or written."""
 
 
 class Conflict(Exception):  # noqa: N818 - not an error: the caller reads again and decides anew
-    """Another process was quicker: the object is not the one that was read, or the folder is there already."""
+    """Another process was first: the object is not the one that was read, or the folder exists already."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """An object's bytes, and the tag of exactly these."""
+    """An object's bytes, and the tag of this very content."""
 
     data: bytes
     tag: str
@@ -44,13 +44,13 @@ class Store(Protocol):
     """The absolute path of the folder, or the URL; no slash at its end."""
 
     def read(self, name: str) -> Content | None:
-        """Gives an object and its tag; None where there is none."""
+        """Reads an object and its tag; None if there is none."""
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """Writes an object if its tag is still `tag`, or with None, if there is none; gives its new tag.
+        """Writes an object if its tag is still `tag`, or with None, if there is none; returns its new tag.
 
-        Where the object is not as expected but holds these very bytes, it may count as written: a library repeats a
-        request whose answer was lost. So two processes write different bytes, or mean the same by them.
+        If the object is not as expected but holds these very bytes, it may count as written: a library repeats a
+        request whose answer was lost. So two processes must write different bytes unless they mean the same by them.
 
         Raises:
             Conflict: it was changed, made or deleted since.
@@ -60,46 +60,46 @@ class Store(Protocol):
         """Whether there is such an object (a folder is none)."""
 
     def children(self, folder: str) -> list[str]:
-        """The names of the objects and folders that lie directly in a folder, sorted; `""` is the output itself."""
+        """The sorted names of the objects and folders directly in a folder; `""` is the output itself."""
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The bytes of every object below a folder, by its name in the output."""
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """Deletes an object, if it is there and, where a tag is given, still the one that was read."""
+        """Deletes an object if it is there and, where a tag is given, still the one that was read."""
 
     def locked(self) -> AbstractContextManager[None]:
-        """Keeps others from writing meanwhile, where the store has locks; elsewhere tags alone have to do."""
+        """Keeps others from writing meanwhile, if the store has locks; otherwise tags alone must do."""
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Brings what lies in a local folder to the store's disks, but shows it to nobody.
+        """Brings the content of a local folder to the store's disks, still invisible.
 
         Args:
             assembled: the local folder.
-            folder: where it goes.
-            claim: who does it, and when, in bytes that nobody else writes.
+            folder: its destination.
+            claim: bytes that name the uploader, and that nobody else writes.
 
         Raises:
             Conflict: there is such a folder.
         """
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
-        """Adds one file to what was staged, last of all, and shows the folder. May be called again with other data.
+        """Adds one last file to what was staged and so shows the folder; may be called again with other data.
 
         Raises:
-            Conflict: there is such a folder of another process.
+            Conflict: another process made such a folder.
         """
 
     def remove(self, folder: str, first: str) -> None:
-        """Removes a folder: first the file that makes it one, so that nobody sees a part of it."""
+        """Removes a folder, beginning with the file that makes it one, so that nobody sees a part of it."""
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """Gives what killed writers left beside the objects, by name, with the bytes; removes it if asked to."""
+        """Lists what killed writers left beside the objects, by name, with the bytes; removes it if asked to."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A file or a folder of an object store, as `pipeline.dataset.manifest` reads it."""
+    """A file or a folder of an object store, as a `safe_paths.Remote`."""
 
     store: Store
     name: str = ""
@@ -108,7 +108,7 @@ class Stored:
         return f"{self.store.url}/{self.name}".rstrip("/")
 
     def __truediv__(self, inner: str) -> "Stored":
-        """What lies in this folder."""
+        """A file or a folder in this one."""
         return Stored(self.store, f"{self.name}/{inner}".lstrip("/"))
 
     def is_file(self) -> bool:
@@ -116,11 +116,11 @@ class Stored:
         return self.store.exists(self.name)
 
     def is_dir(self) -> bool:
-        """Whether anything lies below."""
+        """Whether there is anything below."""
         return bool(self.store.children(self.name))
 
     def read_bytes(self, most: int | None = None) -> bytes:
-        """Gives the content, at most `most` bytes. Raises: FileNotFoundError, OutputError."""
+        """Reads at most `most` bytes. Raises: FileNotFoundError, OutputError."""
         content = self.store.read(self.name)
         if content is None:
             raise FileNotFoundError(2, "No such file or directory", str(self))
@@ -129,7 +129,7 @@ class Stored:
 
 @contextmanager
 def refusals(url: str, action: str) -> Iterator[None]:
-    """Makes one clear line of whatever a store's library raises; each has errors of its own.
+    """Turns whatever a store's library raises, each with errors of its own, into one clear line.
 
     Raises:
         OutputError: instead of any other error.
@@ -139,8 +139,8 @@ def refusals(url: str, action: str) -> Iterator[None]:
     except (Conflict, UserError):
         raise
     except Exception as error:
-        said = str(error).strip().splitlines()
-        reason = said[0][:200] if said else type(error).__name__
+        lines = str(error).strip().splitlines()
+        reason = lines[0][:200] if lines else type(error).__name__
         raise OutputError(
             f"the output {url} cannot be {action} ({reason}): check the address, the credentials and the network"
         ) from error

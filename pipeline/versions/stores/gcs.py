@@ -1,6 +1,6 @@
-"""An output in Google Cloud Storage: a tag is an object's generation, and a condition `ifGenerationMatch`.
+"""An output in Google Cloud Storage: a tag is an object's generation, a condition `ifGenerationMatch`.
 
-`STORAGE_EMULATOR_HOST` names another server; credentials are the environment's, as Google's libraries find them.
+Credentials come from the environment, as Google's libraries find them; `STORAGE_EMULATOR_HOST` names another server.
 """
 
 from functools import cached_property
@@ -9,7 +9,7 @@ from typing import Any
 from recordmill.pipeline.versions.stores.base import Content, refusals
 from recordmill.pipeline.versions.stores.bucket import BucketStore, load
 
-_PROJECT = "recordmill"  # is asked for, and used only where buckets are made
+_PROJECT = "recordmill"  # the library requires one, and uses it only to make buckets
 
 
 class GcsStore(BucketStore):
@@ -31,7 +31,7 @@ class GcsStore(BucketStore):
         return self._bucket.blob(self._prefix + name)
 
     def read(self, name: str) -> Content | None:
-        """As `Store.read`; a download says no generation, so that it is asked for first, and then for that one."""
+        """As `Store.read`; a download does not return its generation, so this asks for it first."""
         with refusals(self.url, "read"):
             blob = self._blob(name)
             while True:
@@ -45,7 +45,7 @@ class GcsStore(BucketStore):
                     return None
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """As `Store.write_if`; generation 0 is none."""
+        """As `Store.write_if`; generation 0 means that there is no object."""
         blob = self._blob(name)
         with refusals(self.url, "written"):
             try:
@@ -63,16 +63,16 @@ class GcsStore(BucketStore):
         """As `Store.children`."""
         prefix = f"{self._prefix}{folder}/" if folder else self._prefix
         with refusals(self.url, "read"):
-            found = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter="/")
-            objects = [blob.name for blob in found]  # which also gathers the prefixes
-            folders = [name.rstrip("/") for name in found.prefixes]
+            blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter="/")
+            objects = [blob.name for blob in blobs]  # which also gathers the prefixes
+            folders = [name.rstrip("/") for name in blobs.prefixes]
         return sorted({name[len(prefix) :] for name in (*objects, *folders)} - {""})
 
     def sizes(self, folder: str) -> dict[str, int]:
         """As `Store.sizes`."""
         with refusals(self.url, "read"):
-            found = self._bucket.client.list_blobs(self._bucket, prefix=f"{self._prefix}{folder}/")
-            return {blob.name[len(self._prefix) :]: int(blob.size) for blob in found}
+            blobs = self._bucket.client.list_blobs(self._bucket, prefix=f"{self._prefix}{folder}/")
+            return {blob.name[len(self._prefix) :]: int(blob.size) for blob in blobs}
 
     def delete(self, name: str, tag: str | None = None) -> None:
         """As `Store.delete`."""

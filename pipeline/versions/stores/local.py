@@ -1,7 +1,7 @@
-"""An output in a folder of this machine, or of a network: `os.replace` and fsync under a lock.
+"""An output in a local or network folder: `os.replace` and fsync under a lock.
 
-The lock is a file `.lock` in the folder, taken with flock, and removed by who holds it: whoever waited then finds that
-the file that it locked is gone, and begins again. A process that is killed lets go of it.
+The lock is a file `.lock` in the folder, taken with flock. Its holder removes it; a process that waited then finds that
+the file that it locked is gone, and starts again. The kernel releases the lock of a killed process.
 """
 
 import errno
@@ -17,12 +17,12 @@ from pathlib import Path
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.safe_paths import locate, open_file
-from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 LOCK_FILE = ".lock"
 REMOVING_FOLDER = ".removing"
-"""Where a folder goes before it is deleted, by one rename."""
-_TEMPORARY = "{}.new"  # one name, since only who holds the lock writes it: a killed writer's is written over
+"""Takes a folder by one rename before it is deleted."""
+_TEMPORARY = "{}.new"  # always the same, as only the lock's holder writes it: it replaces a killed writer's
 _STRAYS = (
     "LATEST.new",
     ".leases/*.json.new",
@@ -34,7 +34,7 @@ _STRAYS = (
 
 @dataclass
 class _Lock:
-    """The lock of a folder, as far as this process has it."""
+    """The lock of a folder, as this process holds it."""
 
     mutex: threading.RLock = field(default_factory=threading.RLock)
     depth: int = 0
@@ -42,11 +42,11 @@ class _Lock:
 
 
 _locks: dict[str, _Lock] = {}
-"""By folder: one for all its stores."""
+"""By folder; all its stores share one."""
 
 
-class PosixStore:
-    """A folder. It is made when something is written into it."""
+class LocalStore(Store):
+    """A folder, made by the first write into it."""
 
     def __init__(self, folder: str) -> None:
         self.url = os.path.abspath(folder)
@@ -68,11 +68,11 @@ class PosixStore:
         with self._refusals("written"):
             if tag is None:
                 os.makedirs(self._root, exist_ok=True)
-            elif not self._root.is_dir():  # pulled away: it must not come back
+            elif not self._root.is_dir():  # moved away: it must not come back
                 raise Conflict(name)
             with self.locked():
-                found = self.read(name)
-                if (found and found.tag) != tag:
+                content = self.read(name)
+                if (content and content.tag) != tag:
                     raise Conflict(name)
                 (self._root / name).parent.mkdir(parents=True, exist_ok=True)
                 _replace(self._root / name, data)
@@ -91,30 +91,28 @@ class PosixStore:
                 return []
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """As `Store.sizes`; what is deleted meanwhile is left out."""
-        found = {}
-        for place, _, names in os.walk(self._root / folder):
-            for name in names:
-                path = Path(place, name)
-                with suppress(FileNotFoundError):
-                    found[path.relative_to(self._root).as_posix()] = path.lstat().st_size
-        return found
+        """As `Store.sizes`; leaves out files deleted meanwhile."""
+        sizes = {}
+        for path in _files(self._root / folder):
+            with suppress(FileNotFoundError):
+                sizes[path.relative_to(self._root).as_posix()] = path.lstat().st_size
+        return sizes
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """As `Store.delete`; also the folder, if it was a hidden one and is empty then."""
+        """As `Store.delete`; also deletes a hidden folder that this leaves empty."""
         path = self._root / name
         if not path.exists():
             return
         with self._refusals("written"), self.locked():
-            found = self.read(name)
-            if found is None or tag not in (None, found.tag):
+            content = self.read(name)
+            if content is None or tag not in (None, content.tag):
                 return
             path.unlink()
             _remove_empty(path.parent)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """As `Store.locked`; by threads of this process too, and by one thread as often as it likes."""
+        """As `Store.locked`; also between threads, and reentrant."""
         with self._lock.mutex:
             if not self._lock.depth:
                 with self._refusals("written"):
@@ -130,7 +128,7 @@ class PosixStore:
                     os.close(self._lock.file)
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """As `Store.stage`: everything is on the disk before anything points to it."""
+        """As `Store.stage`: fsyncs the files where they are."""
         if (self._root / folder).exists():
             raise Conflict(folder)
         with self._refusals("written"):
@@ -155,7 +153,7 @@ class PosixStore:
             sync(target.parent)
 
     def remove(self, folder: str, first: str) -> None:
-        """As `Store.remove`: it is renamed away, then deleted."""
+        """As `Store.remove`: renames the folder away, then deletes it."""
         path, away = self._root / folder, self._root / REMOVING_FOLDER / attempt_name(Path(folder).name)
         with self._refusals("written"):
             while os.path.lexists(path):  # another removal may take `.removing` away in between
@@ -167,11 +165,11 @@ class PosixStore:
             _remove_empty(path.parent)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """As `Store.strays`: temporary files, which nobody has open under the lock, and folders renamed away."""
+        """As `Store.strays`: temporary files, which nobody writes under this lock, and folders renamed away."""
         with self._refusals("written"), self.locked() if remove else nullcontext():
-            found = [path for pattern in _STRAYS for path in self._root.glob(pattern) if not path.parent.is_symlink()]
-            sizes = {path.relative_to(self._root).as_posix(): folder_bytes(path) for path in found}
-            for path in found if remove else []:
+            strays = [path for pattern in _STRAYS for path in self._root.glob(pattern) if not path.parent.is_symlink()]
+            sizes = {path.relative_to(self._root).as_posix(): folder_bytes(path) for path in strays}
+            for path in strays if remove else []:
                 _delete(path)
         return sizes
 
@@ -180,8 +178,8 @@ class PosixStore:
         try:
             yield
         except OSError as error:
-            where = error.filename or self.url
-            raise OutputError(f"the output {self.url} cannot be {action}: {error.strerror}: {where}") from error
+            path = error.filename or self.url
+            raise OutputError(f"the output {self.url} cannot be {action}: {error.strerror}: {path}") from error
 
 
 def _flock(path: Path) -> int:
@@ -192,7 +190,7 @@ def _flock(path: Path) -> int:
             if os.fstat(held).st_ino == os.stat(path).st_ino:
                 return held
         except FileNotFoundError:
-            pass  # its last holder removed it
+            pass  # the last holder removed it
         except BaseException:
             os.close(held)
             raise
@@ -200,7 +198,7 @@ def _flock(path: Path) -> int:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Replaces a file by one that is whole on the disk, and puts the folder's entry there too."""
+    """Replaces a file by one that is whole on the disk, and fsyncs the folder's entry."""
     temporary = path.with_name(_TEMPORARY.format(path.name))
     with open(temporary, "wb") as file:
         file.write(data)
@@ -211,7 +209,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def sync(path: str | Path) -> None:
-    """Puts a file's content, or a folder's entries, on the disk."""
+    """Fsyncs a file's content or a folder's entries."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -227,7 +225,7 @@ def _sync_tree(folder: str) -> None:
 
 
 def _delete(path: Path) -> None:
-    """Deletes a file or a folder, and the hidden folder that it lay in, if it was the last there."""
+    """Deletes a file or a folder, and a hidden parent folder that this leaves empty."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -243,6 +241,8 @@ def _remove_empty(folder: Path) -> None:
 
 def folder_bytes(path: Path) -> int:
     """The bytes of a file, or of all files below a folder."""
-    if not path.is_dir():
-        return path.lstat().st_size
-    return sum(Path(place, name).lstat().st_size for place, _, names in os.walk(path) for name in names)
+    return sum(file.lstat().st_size for file in (_files(path) if path.is_dir() else [path]))
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)

@@ -1,7 +1,7 @@
-"""An output in S3, or in a store that speaks as it does: a tag is an ETag, a condition `If-Match` or `If-None-Match`.
+"""An output in S3 or a compatible store: a tag is an ETag, a condition `If-Match` or `If-None-Match`.
 
-Endpoint, region and credentials are the environment's, as boto3 reads them: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, … The
-store must know conditional writes, as S3 does since 2024.
+Endpoint, region and credentials come from the environment, as boto3 reads them: `AWS_ENDPOINT_URL`, `AWS_PROFILE`, …
+The store must support conditional writes, as S3 does since 2024.
 """
 
 from functools import cached_property
@@ -36,8 +36,8 @@ class S3Store(BucketStore):
         """As `Store.read`."""
         with refusals(self.url, "read"):
             try:
-                found = self._client.get_object(**self._key(name))
-                return Content(found["Body"].read(), found["ETag"])
+                answer = self._client.get_object(**self._key(name))
+                return Content(answer["Body"].read(), answer["ETag"])
             except self._error as error:
                 if _code(error) in _MISSING:
                     return None
@@ -70,14 +70,14 @@ class S3Store(BucketStore):
         prefix = f"{self._prefix}{folder}/" if folder else self._prefix
         names = set()
         for page in self._pages(prefix, Delimiter="/"):
-            names |= {found["Key"] for found in page.get("Contents", [])}
-            names |= {found["Prefix"].rstrip("/") for found in page.get("CommonPrefixes", [])}
+            names |= {entry["Key"] for entry in page.get("Contents", [])}
+            names |= {entry["Prefix"].rstrip("/") for entry in page.get("CommonPrefixes", [])}
         return sorted({name[len(prefix) :] for name in names} - {""})
 
     def sizes(self, folder: str) -> dict[str, int]:
         """As `Store.sizes`."""
-        found = (one for page in self._pages(f"{self._prefix}{folder}/") for one in page.get("Contents", []))
-        return {one["Key"][len(self._prefix) :]: int(one["Size"]) for one in found}
+        entries = (entry for page in self._pages(f"{self._prefix}{folder}/") for entry in page.get("Contents", []))
+        return {entry["Key"][len(self._prefix) :]: int(entry["Size"]) for entry in entries}
 
     def delete(self, name: str, tag: str | None = None) -> None:
         """As `Store.delete`."""
@@ -94,9 +94,8 @@ class S3Store(BucketStore):
             return list(pages.paginate(Bucket=self.url.split("/")[2], Prefix=prefix, **options))
 
     def _upload(self, path: str, name: str) -> None:
-        where = self._key(name)
         with refusals(self.url, "written"):
-            self._client.upload_file(path, where["Bucket"], where["Key"])
+            self._client.upload_file(path, *self._key(name).values())
 
     def _write(self, name: str, data: bytes) -> None:
         with refusals(self.url, "written"):
