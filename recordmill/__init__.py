@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.metrics.throughput import with_progress
     from recordmill.pipeline.reader.mix import mix
     from recordmill.pipeline.reader.options.element_spec import ArraySpec
+    from recordmill.pipeline.reader.options.read_options import ReadOptions
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.version import VERSION as __version__
     from recordmill.transforms.contract.ragged import Ragged
@@ -34,6 +35,7 @@ __all__ = [
     "Input",
     "Published",
     "Ragged",
+    "ReadOptions",
     "RunOptions",
     "Spec",
     "UserError",
@@ -55,6 +57,7 @@ _MODULES = {
     "pipeline.reader.metrics.throughput": ("with_progress",),
     "pipeline.reader.mix": ("mix",),
     "pipeline.reader.options.element_spec": ("ArraySpec",),
+    "pipeline.reader.options.read_options": ("ReadOptions",),
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
     "transforms.contract.ragged": ("Ragged",),
 }

@@ -355,12 +355,12 @@ def test_ragged_texts_are_ragged_tensors(dataset: Dataset) -> None:
         (lambda d: d.training_input(batch_size=1, start_step=-1), "start_step is at least 0, got -1"),
         (lambda d: d.training_input(batch_size=1, threads=0), "threads is at least 1, got 0"),
         (lambda d: d.training_input(batch_size=1, dtype="int8"), "dtype is one of uint8, float32, bfloat16, got 'int8"),
-        (lambda d: d.training_input(batch_size=1, features=["price"], dtype="uint8"), "dtype='uint8' is for pictures"),
+        (lambda d: d.training_input(batch_size=1, features=["price"], dtype="uint8"), "dtype='uint8' is for images"),
         (lambda d: d.training_input(batch_size=1, text="rows"), "text is one of padded, bucketed, ragged, packed"),
         (lambda d: d.training_input(batch_size=1, features=["price"], text="ragged"), "text='ragged' is for texts"),
         (
             lambda d: d.training_input(batch_size=1, text="bucketed"),
-            "goes by the sizes of records, .* pictures 'image'",
+            "goes by the sizes of records, .* images 'image'",
         ),
         (lambda d: d.training_input(batch_size=1, text="packed"), "so that only a text can be read, not image, text"),
         (
@@ -373,7 +373,7 @@ def test_ragged_texts_are_ragged_tensors(dataset: Dataset) -> None:
         ),
         (lambda d: d.training_input("train[:x]", batch_size=1), "cannot be read at 'train.:x.': a split is written"),
         (lambda d: d.training_input(batch_size=1, augment=["flip"]), "augment holds 'flip'; give changes such as"),
-        (lambda d: d.training_input(batch_size=1, augment={"text": []}), "augment is for pictures, and 'text' is none"),
+        (lambda d: d.training_input(batch_size=1, augment={"text": []}), "augment is for images, and 'text' is none"),
         (lambda d: d.training_input(batch_size=1).as_tf_data(engine="jax"), "engine is one of numpy, tensorflow, got"),
     ],
 )

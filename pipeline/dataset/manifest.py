@@ -9,7 +9,7 @@ All paths in it are relative to the version's folder, so that a copied folder is
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -17,6 +17,7 @@ from typing import Any, TypeVar, overload
 from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
+from recordmill.pipeline.errors import did_you_mean
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -127,6 +128,22 @@ class Manifest:
     """`bytes` and `sha256` of every file but the shards and this one, by path; none in an earlier Recordmill's."""
     duplicates: Json = field(default_factory=dict)
     """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
+
+    def split(self, name: str) -> Split:
+        """Gives a split by its name. Raises: DatasetError if there is none of that name."""
+        if name not in self.splits:
+            raise self._unknown("split", name, self.splits)
+        return self.splits[name]
+
+    def feature(self, name: str) -> Json:
+        """Gives a feature's description by its name. Raises: DatasetError if there is none of that name."""
+        if name not in self.features:
+            raise self._unknown("feature", name, self.features)
+        return self.features[name]
+
+    def _unknown(self, what: str, name: str, known: Iterable[str]) -> DatasetError:
+        near = did_you_mean(name, known)
+        return DatasetError(f"{self.name} has no {what} '{name}'{near}; there are: {', '.join(known)}")
 
     def to_text(self) -> str:
         """Gives `dataset.json`: the same text for the same manifest, ending in a newline.

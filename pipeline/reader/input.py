@@ -19,15 +19,21 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.parallel_map import in_order
 from recordmill.pipeline.reader.batches.by_step import Batch, Batches
 from recordmill.pipeline.reader.batches.rows import DamagedRecordError
+from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.metrics.advice import Makers
 from recordmill.pipeline.reader.metrics.stages import SKIPPED
 from recordmill.pipeline.reader.metrics.throughput import Meter
+from recordmill.pipeline.reader.options.read_options import ReadOptions
+from recordmill.pipeline.reader.options.request import make_request
 from recordmill.pipeline.reader.order.steps import Passes
+from recordmill.pipeline.reader.records.random_access import Records
 from recordmill.pipeline.reader.state import State, make_state, step_of
 from recordmill.pipeline.reader.workers.pool import in_processes
 
 if TYPE_CHECKING:
     import tensorflow as tf
+
+    from recordmill.pipeline.reader.dataset import Dataset
 
 BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out how long batches take
 
@@ -62,6 +68,16 @@ class Source(Protocol):
 
     def starting_at(self, step: int) -> "Source":
         """The same from another step on."""
+
+
+def open_input(dataset: "Dataset", options: ReadOptions) -> "Input":
+    """Makes the input of a dataset's split. Raises: DatasetError as `Dataset.training_input`."""
+    request = make_request(str(dataset.folder), dataset.manifest, options)
+    with Records(request.shards) as records:
+        records.check()
+        if options.verify:
+            records.verify()
+    return Input(SplitSource(request))
 
 
 class Input:

@@ -219,7 +219,7 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
             raise DatasetError(
                 f"'{request.given.split}' of {request.dataset} holds no record: leave it out of the mixture"
             )
-        if request.given.pad or request.finish.text == "packed":
+        if request.given.pad or request.given.finish.text == "packed":
             raise DatasetError(
                 "mix takes inputs of `training_input` whose rows are records, not packed, without weights"
             )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.metrics.stages import SKIPPED, Tally
-from recordmill.pipeline.reader.options.request import Request, pictures_of
+from recordmill.pipeline.reader.options.request import Request, images_of
 from recordmill.pipeline.reader.order.orders import (
     Ahead,
     Balanced,
@@ -76,7 +76,7 @@ class Rows:
         self._stored = stored_features(request.features, with_key=request.given.with_key)
         self._selected = Selected(request.ranges)
         self.records = Records(request.shards, self._blocks())
-        self._stage = "decoding" if pictures_of(request.features) else "finishing"
+        self._stage = "decoding" if images_of(request.features) else "finishing"
         self._order: Order | None = None
         self._lock = threading.Lock()
         self.tally = tally or Tally()
@@ -172,7 +172,7 @@ class Rows:
             order = block_shuffle(steps.records, given.seed, self.request.bytes)
         else:
             return InOrder(steps.records)
-        if self.request.finish.text != "bucketed":
+        if self.request.given.finish.text != "bucketed":
             return Ahead(order)
         window = steps.global_batch * Bucketed.WINDOW
         return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
@@ -233,7 +233,7 @@ class Rows:
             for name, values in self.parameters(chosen).items()
         }
         with self.tally.timed(self._stage):
-            return finish(request.features, columns, request.finish, augment=augment, memory=self.memory)
+            return finish(request.features, columns, request.given.finish, augment=augment, memory=self.memory)
 
 
 def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:

@@ -8,7 +8,7 @@ from recordmill.pipeline.reader.batches.by_step import SplitBatches, in_structur
 from recordmill.pipeline.reader.batches.rows import Rows
 from recordmill.pipeline.reader.metrics.stages import Tally
 from recordmill.pipeline.reader.options.element_spec import ArraySpec, feature_specs
-from recordmill.pipeline.reader.options.request import Request, pictures_of
+from recordmill.pipeline.reader.options.request import Request, images_of
 
 BYTES_TOGETHER = 2 << 20  # 2 MiB of records: the steps of NumPy then cost little beside what they work on
 MOST_TOGETHER = 32  # steps
@@ -57,7 +57,7 @@ class SplitSource:
 def element_spec(request: Request) -> Any:
     """The structure of a batch."""
     specs = feature_specs(
-        request.features, request.finish, request.rows, request.picture_shape, with_key=request.given.with_key
+        request.features, request.given.finish, request.rows, request.image_shape, with_key=request.given.with_key
     )
     label = None if request.label is None else specs.pop(request.label)
     try:
@@ -71,4 +71,4 @@ def element_spec(request: Request) -> Any:
 def _steps_together(request: Request) -> int:
     """How many steps are made at once: more than one only of small records."""
     of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
-    return 1 if pictures_of(request.features) else max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
+    return 1 if images_of(request.features) else max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))

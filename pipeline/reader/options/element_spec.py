@@ -19,7 +19,7 @@ class ArraySpec(NamedTuple):
     ragged: bool = False
 
 
-PictureShape = Callable[[str, Any], Shape]
+ImageShape = Callable[[str, Any], Shape]
 """From a feature and its pictures' shape, [height, width, channels], to the shape after augmentation."""
 
 
@@ -27,14 +27,14 @@ def feature_specs(
     features: Mapping[str, Description],
     options: FinishOptions,
     rows: int | None,
-    picture_shape: PictureShape,
+    image_shape: ImageShape,
     *,
     with_key: bool = False,
 ) -> dict[str, ArraySpec]:
     """Gives the arrays of features by their parts' names, in the order of the batches."""
     specs: dict[str, ArraySpec] = {}
     for name, description in features.items():
-        one = _Feature(name, description, options, picture_shape)
+        one = _Feature(name, description, options, image_shape)
         parts = _SPECS[description["kind"]](one)
         specs |= {part_name(name, part): spec._replace(shape=(rows, *spec.shape)) for part, spec in parts.items()}
     return {**specs, KEY: ArraySpec((rows,), "bytes")} if with_key else specs
@@ -44,7 +44,7 @@ class _Feature(NamedTuple):
     name: str
     description: Description
     options: FinishOptions
-    picture_shape: PictureShape
+    image_shape: ImageShape
 
 
 Parts = dict[str, ArraySpec]
@@ -54,7 +54,7 @@ Parts = dict[str, ArraySpec]
 def _image(feature: _Feature) -> Parts:
     stored = tuple(feature.description["shape"])
     dtype = feature.options.dtype or feature.description["dtype"]
-    parts = {"": ArraySpec(feature.picture_shape(feature.name, stored), dtype)}
+    parts = {"": ArraySpec(feature.image_shape(feature.name, stored), dtype)}
     if None in stored:
         parts["shape"] = ArraySpec((2,), "int64")
     return parts | {"missing": ArraySpec((), "int64")} if feature.description.get("optional") else parts

@@ -1,67 +1,26 @@
-"""What an input is to give: its arguments, checked, with the shards that hold the records."""
+"""The options of an input checked against a dataset, with the shards that hold its records."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest, Shard, Split
+from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest, Shard
 from recordmill.pipeline.dataset.safe_paths import check_place
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.reader.options.read_options import THE_LABEL, ReadOptions
 from recordmill.pipeline.reader.options.split_expressions import ranges
-from recordmill.pipeline.reader.order.steps import FOR_EVER, Steps
+from recordmill.pipeline.reader.order.steps import Steps
 from recordmill.pipeline.reader.records.random_access import ShardFile
 from recordmill.transforms.contract.augment import Augmentation, Mask, Shape, check, output_shape
-from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.stored import PICTURES
 from recordmill.transforms.numpy.augment_batches import BatchAugmentation
-
-SHUFFLES = ("global", "blocks", "none")
-ON_ERROR = ("raise", "skip")
-THE_LABEL = "(the dataset's label)"
-"""Stands for the label that the manifest names."""
-EVALUATION_OPTIONS = (
-    "augment", "dtype", "label", "features", "with_key", "text", "text_length", "masks", "threads", "workers",
-    "on_error", "max_skipped", "verify",
-)  # fmt: skip
-"""The arguments of `training_input` that `evaluation_input` has too."""
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The arguments of `training_input` and `evaluation_input`, as they were given."""
-
-    split: str
-    batch_size: int
-    seed: int = 0
-    epochs: int | None = None
-    shuffle: str = "global"
-    balance: bool = False
-    drop_remainder: bool = True
-    pad: bool = False
-    augment: Any = ()
-    dtype: str | None = None
-    label: str | None = THE_LABEL
-    features: Collection[str] | None = None
-    with_key: bool = False
-    text: str = "padded"
-    text_length: int | str | None = None
-    masks: bool = False
-    host_index: int = 0
-    host_count: int = 1
-    start_step: int = 0
-    threads: int | None = None
-    workers: int = 0
-    on_error: str = "raise"
-    max_skipped: int = 100
-    verify: bool = False
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be read, and how; checked."""
+    """The records to read, and how."""
 
-    given: Arguments
+    given: ReadOptions
     dataset: str
     version: str
     shards: tuple[ShardFile, ...]
@@ -71,25 +30,24 @@ class Request:
     features: dict[str, Json]
     """The descriptions of the features to read, the label among them."""
     label: str | None
-    finish: FinishOptions
     augment: Mapping[str, tuple[Augmentation, ...]]
-    """By feature: what is done to its pictures."""
+    """Random changes of images, by feature."""
     masks: frozenset[str]
-    """Those of them whose values are no colours."""
+    """The features among them whose values are no colours."""
     mixtures: tuple[BatchAugmentation, ...]
-    """What is done to whole batches."""
+    """Random changes of whole batches."""
     steps: Steps
 
     @property
     def bytes(self) -> int:
-        """Of the records to read, by the mean of all in the shards."""
+        """The bytes of the records to read, by the mean of all in the shards."""
         records = sum(shard.records for shard in self.shards)
         return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, records)
 
     @property
     def threads(self) -> int:
-        """How many threads make batches; without pictures Python's lock is held nearly always, and two are slower."""
-        return self.given.threads or (cores() if pictures_of(self.features) else 1)
+        """The threads that make batches; without images Python's lock is held nearly always, and two are slower."""
+        return self.given.threads or (cores() if images_of(self.features) else 1)
 
     @property
     def rows(self) -> int | None:
@@ -97,12 +55,12 @@ class Request:
         constant = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
         return self.given.batch_size if constant else None
 
-    def picture_shape(self, feature: str, shape: Shape) -> Shape:
-        """The shape of a feature's pictures, [height, width, channels], when they are augmented."""
+    def image_shape(self, feature: str, shape: Shape) -> Shape:
+        """The shape of a feature's images, [height, width, channels], when they are augmented."""
         return output_shape(self.augment.get(feature, ()), shape)
 
     def order_facts(self) -> dict[str, Any]:
-        """What the order of the batches follows from, but for the number of hosts."""
+        """The facts that determine the order of the batches, without the number of hosts."""
         return {
             "dataset": self.dataset,
             "version": self.version,
@@ -110,22 +68,22 @@ class Request:
             "seed": self.given.seed,
             "shuffle": self.given.shuffle,
             "balance": self.given.balance,
-            "bucketed": self.finish.text == "bucketed",
+            "bucketed": self.given.text == "bucketed",
             "drop_remainder": self.given.drop_remainder,
             "global_batch_size": self.steps.global_batch,
         }
 
 
-def make_request(folder: str, manifest: Manifest, given: Arguments) -> Request:
-    """Checks arguments against a dataset.
+def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
+    """Checks options against a dataset.
 
     Raises:
-        DatasetError: a wrong argument; the message says what to do.
+        DatasetError: an option does not fit the dataset; the message says what to do.
     """
-    _check_numbers(given)
     label = manifest.label if given.label == THE_LABEL else given.label
     features = _chosen_features(manifest, given.features, label)
     shards, chosen = _shards(folder, manifest, given.split)
+    _check_forms(given, features, manifest)
     records = sum(end - first for first, end in chosen)
     request = Request(
         given=given,
@@ -135,7 +93,6 @@ def make_request(folder: str, manifest: Manifest, given: Arguments) -> Request:
         ranges=chosen,
         features=features,
         label=label,
-        finish=_finish_options(given, features, manifest),
         **_augmentations(given.augment, features, label),
         steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder),
     )
@@ -143,61 +100,9 @@ def make_request(folder: str, manifest: Manifest, given: Arguments) -> Request:
     return request
 
 
-def find_split(manifest: Manifest, split: str) -> Split:
-    """Gives a split by its name. Raises: DatasetError if there is none of that name."""
-    if split not in manifest.splits:
-        raise _unknown("split", split, manifest.splits, manifest)
-    return manifest.splits[split]
-
-
-def find_feature(manifest: Manifest, feature: str) -> Json:
-    """Gives a feature's description by its name. Raises: DatasetError if there is none of that name."""
-    if feature not in manifest.features:
-        raise _unknown("feature", feature, manifest.features, manifest)
-    return manifest.features[feature]
-
-
-def check_batch_size(batch_size: int) -> None:
-    """Refuses less than one record. Raises: DatasetError."""
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise DatasetError(f"batch_size is the number of records in a batch, at least 1, got {batch_size!r}")
-
-
-def check_names(options: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Refuses an option that there is not. Raises: TypeError, as Python does."""
-    for name in options:
-        if name not in known:
-            raise TypeError(f"evaluation_input has no option '{name}'{did_you_mean(name, known)}")
-
-
 def cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _unknown(what: str, name: str, known: Iterable[str], manifest: Manifest) -> DatasetError:
-    near = did_you_mean(name, known)
-    return DatasetError(f"{manifest.name} has no {what} '{name}'{near}; there are: {', '.join(known)}")
-
-
-def _check_numbers(given: Arguments) -> None:
-    check_batch_size(given.batch_size)
-    if given.shuffle not in SHUFFLES:
-        raise DatasetError(f"shuffle is one of {', '.join(SHUFFLES)}, got {given.shuffle!r}")
-    if given.on_error not in ON_ERROR:
-        raise DatasetError(f"on_error is one of {', '.join(ON_ERROR)}, got {given.on_error!r}")
-    if given.host_count < 1 or not 0 <= given.host_index < given.host_count:
-        raise DatasetError(f"host_index is 0 to host_count - 1, got {given.host_index} of {given.host_count}")
-    if given.epochs is not None and given.epochs < 1 and given.epochs != FOR_EVER:
-        raise DatasetError(
-            f"epochs is how many one iteration gives, at least 1; None: one, the next each time; -1: without end; "
-            f"got {given.epochs}"
-        )
-    for name, least in (("start_step", 0), ("workers", 0), ("max_skipped", 0)):
-        if getattr(given, name) < least:
-            raise DatasetError(f"{name} is at least {least}, got {getattr(given, name)}")
-    if given.threads is not None and given.threads < 1:
-        raise DatasetError(f"threads is at least 1, got {given.threads}")
 
 
 def _chosen_features(manifest: Manifest, chosen: Collection[str] | None, label: str | None) -> dict[str, Json]:
@@ -208,39 +113,32 @@ def _chosen_features(manifest: Manifest, chosen: Collection[str] | None, label: 
         raise DatasetError(f"'{label}' is the label, which is always read: leave it out of features")
     if label is not None and label not in names:
         names = [*names, label]
-    return {name: find_feature(manifest, name) for name in names}
+    return {name: manifest.feature(name) for name in names}
 
 
-def _finish_options(given: Arguments, features: Mapping[str, Json], manifest: Manifest) -> FinishOptions:
-    try:
-        options = FinishOptions(given.dtype, given.text, given.text_length, given.masks)
-    except ValueError as error:
-        raise DatasetError(str(error)) from None
+def _check_forms(given: ReadOptions, features: Mapping[str, Json], manifest: Manifest) -> None:
+    """Refuses a form of texts or a dtype of images that the features do not have."""
     texts = [name for name, description in features.items() if description["kind"] == "text"]
-    pictures = pictures_of(features)
     if given.text != "padded" and not texts:
         raise DatasetError(f"text='{given.text}' is for texts, and none is read: leave it out")
-    if given.dtype is not None and not pictures:
-        raise DatasetError(f"dtype='{given.dtype}' is for pictures, and none is read: leave it out")
-    stored = pictures_of(manifest.features)
+    if given.dtype is not None and not images_of(features):
+        raise DatasetError(f"dtype='{given.dtype}' is for images, and none is read: leave it out")
+    stored = images_of(manifest.features)
     if given.text == "bucketed" and stored:
         raise DatasetError(
-            f"text='bucketed' goes by the sizes of records, which here are those of the pictures '{stored[0]}': "
+            f"text='bucketed' goes by the sizes of records, which here are those of the images '{stored[0]}': "
             "take text='padded'"
         )
     if given.text == "packed":
-        _check_packed(options, features)
-        if given.pad:
-            raise DatasetError("text='packed' gives rows of several records, which have no weight each: pad=False")
-    return options
+        _check_packed(given, features)
 
 
-def pictures_of(features: Mapping[str, Json]) -> list[str]:
-    """The features that are pictures."""
+def images_of(features: Mapping[str, Json]) -> list[str]:
+    """The features that are images."""
     return [name for name, description in features.items() if description["kind"] in PICTURES]
 
 
-def _check_packed(options: FinishOptions, features: Mapping[str, Json]) -> None:
+def _check_packed(given: ReadOptions, features: Mapping[str, Json]) -> None:
     if len(features) > 1:
         raise DatasetError(
             f"text='packed' puts several rows into one, so that only a text can be read, not {', '.join(features)}: "
@@ -249,15 +147,17 @@ def _check_packed(options: FinishOptions, features: Mapping[str, Json]) -> None:
     name, description = next(iter(features.items()))
     if description.get("packed"):
         raise DatasetError(f"'{name}' was packed when it was built: leave text='packed' out")
-    if options.length_of(description) is None:
+    if given.finish.length_of(description) is None:
         raise DatasetError(f"text='packed' needs text_length, how many ids a row of '{name}' holds")
+    if given.pad:
+        raise DatasetError("text='packed' gives rows of several records, which have no weight each: pad=False")
 
 
 def _augmentations(given: Any, features: Mapping[str, Json], label: str | None) -> dict[str, Any]:
-    """What is done to pictures, by feature, and to batches: the fields of a request."""
-    pictures = pictures_of(features)
-    if given and not pictures:
-        raise DatasetError("augment is for pictures, and none is read: leave it out")
+    """Checks `augment`, and gives the fields of a request that follow from it."""
+    images = images_of(features)
+    if given and not images:
+        raise DatasetError("augment is for images, and none is read: leave it out")
     mixtures: list[BatchAugmentation] = []
     masks: frozenset[str] = frozenset()
     if isinstance(given, Mapping):
@@ -267,10 +167,10 @@ def _augmentations(given: Any, features: Mapping[str, Json], label: str | None) 
         }
     else:
         mixtures = [change for change in _list(given) if isinstance(change, BatchAugmentation)]
-        by_feature = dict.fromkeys(pictures, [change for change in given if change not in mixtures])
+        by_feature = dict.fromkeys(images, [change for change in given if change not in mixtures])
     for name in by_feature:
-        if name not in pictures:
-            raise DatasetError(f"augment is for pictures, and '{name}' is none that is read: {', '.join(pictures)}")
+        if name not in images:
+            raise DatasetError(f"augment is for images, and '{name}' is none that is read: {', '.join(images)}")
     try:
         augment = {name: check(changes) for name, changes in by_feature.items() if changes}
     except ValueError as error:
@@ -281,7 +181,7 @@ def _augmentations(given: Any, features: Mapping[str, Json], label: str | None) 
 
 
 def _num_classes(features: Mapping[str, Json], label: str | None) -> int | None:
-    """How many classes the label's ids are of; None where it is no category."""
+    """Counts the label's classes; None where it is no category."""
     if label is None or features[label]["kind"] != "category":
         return None
     return int(features[label]["vocabulary_size"])

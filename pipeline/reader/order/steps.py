@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recordmill.pipeline.reader.options.read_options import FOR_EVER
 from recordmill.pipeline.reader.order.permutation import Integers
-
-FOR_EVER = -1
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import NumpyBatches, Source
 from recordmill.pipeline.reader.options.element_spec import ArraySpec
-from recordmill.pipeline.reader.options.request import pictures_of
+from recordmill.pipeline.reader.options.request import images_of
 from recordmill.pipeline.reader.order.steps import Passes
 from recordmill.pipeline.reader.tf_data.records import SerializedSource, model_ready
 
@@ -66,7 +66,7 @@ def _in_one_thread(source: Source) -> Source:
 
 def _default_engine(source: Source) -> str:
     """NumPy, unless pictures would be decoded by the slower of its ways."""
-    if not isinstance(source, SplitSource) or not pictures_of(source.request.features):
+    if not isinstance(source, SplitSource) or not images_of(source.request.features):
         return "numpy"
     return "numpy" if all(find_spec(name) for name in FAST) else "tensorflow"
 

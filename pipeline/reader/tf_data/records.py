@@ -86,7 +86,7 @@ def model_ready(source: SerializedSource) -> Callable[[dict[str, Any]], Any]:
             request.features,
             batch["examples"],
             with_key=request.given.with_key,
-            options=request.finish,
+            options=request.given.finish,
             augment=augment,
         )
         label = None if request.label is None else features.pop(request.label)
@@ -98,7 +98,7 @@ def model_ready(source: SerializedSource) -> Callable[[dict[str, Any]], Any]:
 
 
 def _check(request: Request) -> None:
-    if request.finish.text == "packed":
+    if request.given.finish.text == "packed":
         raise DatasetError("engine='tensorflow' cannot pack texts: leave it out, or pack them when you build")
     for name, changes in request.augment.items():
         own = [change for change in changes if isinstance(change, OwnFunction)]
