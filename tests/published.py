@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
-from recordmill.pipeline.dataset.key_hash import hash_key
-from recordmill.pipeline.dataset.layout import Layout, hash_keys
+from recordmill.pipeline.dataset.key_hash import hash_key, hash_keys
+from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.worker.stratify import bounds_of, strata
-from recordmill.pipeline.dataset.key_hash import split_bounds
-from recordmill.pipeline.dataset.layout import hash_keys, strata_of
+from recordmill.pipeline.dataset.key_hash import hash_keys, split_bounds
+from recordmill.pipeline.dataset.layout import strata_of
 from recordmill.pipeline.spec.split_by import SplitBy, instant
 
 SPLITS = ["train", "validation", "test"]

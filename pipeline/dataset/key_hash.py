@@ -13,6 +13,10 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+Hashes = npt.NDArray[np.uint64]
 PERSON = b"recordmill.v1"  # changing it moves every record of every dataset
 _unpack = struct.Struct(">3Q").unpack
 
@@ -28,6 +32,12 @@ class KeyHash(NamedTuple):
 def hash_key(key: bytes) -> KeyHash:
     """Hashes a key of any length (blake2b, RFC 7693, 24 bytes)."""
     return KeyHash(*_unpack(digest(key)))
+
+
+def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:
+    """The split, position and sample hashes of keys, each uint64 of shape [keys]."""
+    numbers = np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64).reshape(-1, 3)
+    return numbers[:, 0], numbers[:, 1], numbers[:, 2]
 
 
 def digest(key: bytes) -> bytes:
@@ -68,13 +78,17 @@ def split_bounds(weights: Mapping[str, float]) -> list[int]:
     return [(cumulated << 64) // total for cumulated in accumulate(shares)]
 
 
-def shard_of(position: int, shards: int) -> int:
-    """The shard of a position hash: ranges, so that the shards one after another are one global order for any number.
+def shard_of(positions: Hashes | int, shards: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:
+    """The shards of position hashes: equal ranges, so that any number of shards, one after another, is one order.
 
-    >>> [shard_of(p, 4) for p in (0, 2**62, 2**64 - 1)]
-    [0, 1, 3]
+    That is `position * shards >> 64`, computed in halves of 32 bits; there are fewer than 2**32 shards.
+
+    >>> shard_of(np.array([0, 2**62, 2**64 - 1], np.uint64), 4)
+    array([0, 1, 3])
     """
-    return position * shards >> 64
+    positions, counts = np.asarray(positions, np.uint64), np.asarray(shards).astype(np.uint64)
+    low = (positions & np.uint64(0xFFFFFFFF)) * counts >> np.uint64(32)
+    return ((positions >> np.uint64(32)) * counts + low >> np.uint64(32)).astype(np.int64)
 
 
 def shard_count(bytes_: int, target: int) -> int:

@@ -11,9 +11,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.key_hash import digest, split_bounds
-
-Hashes = npt.NDArray[np.uint64]
+from recordmill.pipeline.dataset.key_hash import Hashes, shard_of, split_bounds
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,9 @@ class Layout:
         return np.searchsorted(bounds, split_hashes, side="right").astype(np.int64)
 
     def group_of(self, splits: npt.NDArray[np.int64], positions: Hashes) -> npt.NDArray[np.int64]:
-        """The groups of records, given the places of their splits and their position hashes.
-
-        As `pipeline.dataset.key_hash.shard_of`: the shards are ranges of the position hash.
-        """
-        bits = np.array([self.shards[split].bit_length() - 1 for split in self.splits], np.uint64)[splits]
-        halved = positions >> np.uint64(1)  # a shift by all 64 bits is undefined
-        return self.first_group[splits] + (halved >> (np.uint64(63) - bits)).astype(np.int64)
+        """The groups of records, by the indexes of their splits and their position hashes."""
+        shards = np.array([self.shards[split] for split in self.splits], np.int64)
+        return self.first_group[splits] + shard_of(positions, shards[splits])
 
     def shard_of_group(self, group: int) -> tuple[str, int]:
         """The split and the number of the shard in it."""
@@ -67,9 +61,3 @@ def strata_of(
     """
     pairs = zip(classes, split_hashes.tolist(), strict=True)
     return np.array([bisect_right(bounds.get(name, ()), hash_) for name, hash_ in pairs], np.int64)
-
-
-def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:
-    """The split, position and sample hashes of keys, each uint64 of shape [keys]."""
-    numbers = np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64).reshape(-1, 3)
-    return numbers[:, 0], numbers[:, 1], numbers[:, 2]

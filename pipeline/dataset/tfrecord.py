@@ -10,11 +10,10 @@ byte offset and, last, the file's size, as little-endian uint64.
 """
 
 import hashlib
-import os
 import struct
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import lru_cache
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -22,7 +21,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
+from recordmill.pipeline.dataset.atomic_files import replacing, write_atomically
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 _length = struct.Struct("<Q").pack
@@ -60,7 +59,7 @@ def frame(record: bytes) -> bytes:
 
 
 class ShardWriter:
-    """Writes a shard and its index under temporary names and renames both when all went well.
+    """Writes a shard and its index, which both appear when the block ends without an error.
 
     >>> with ShardWriter("a.tfrecord", "a.index") as writer:  # doctest: +SKIP
     ...     writer.write([b"record"])
@@ -73,8 +72,9 @@ class ShardWriter:
         self._offsets = [0]
 
     def __enter__(self) -> "ShardWriter":
-        self._temporary = attempt_name(self._path)
-        self._file = open(self._temporary, "wb")  # noqa: SIM115 - closed in __exit__
+        self._files = ExitStack()
+        self._file = self._files.enter_context(replacing(self._path))
+        self._files.push(self._write_index)  # before the shard gets its name
         return self
 
     def write(self, records: list[bytes]) -> None:
@@ -89,16 +89,11 @@ class ShardWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            self._file.close()
-            if kind is None:
-                write_atomically(self._index, np.array(self._offsets, "<u8").tobytes())
-                os.replace(self._temporary, self._path)
-        finally:
-            Path(self._temporary).unlink(missing_ok=True)  # there only where something failed
+        self._files.__exit__(kind, error, trace)
+
+    def _write_index(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            write_atomically(self._index, np.array(self._offsets, "<u8").tobytes())
 
     @property
     def records(self) -> int:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.key_hash import shard_of
-from recordmill.pipeline.dataset.layout import Layout, hash_keys
+from recordmill.pipeline.dataset.key_hash import hash_keys, shard_of
+from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.reader.parsing.batched import walk
 from recordmill.pipeline.reader.parsing.examples import SMALL, parse
@@ -110,10 +110,9 @@ class Contents:
         splits, positions, _ = hash_keys(keys)
         if not self._packed:
             self._check_order(batch, keys, positions)
-        low, high = (-((-place << 64) // self._shards) for place in (self._shard, self._shard + 1))
-        for place in np.flatnonzero((positions < np.uint64(low)) | (positions > np.uint64(high - 1))).tolist():
-            other = shard_of(int(positions[place]), self._shards)
-            message = f"its key {shown(keys[place])} belongs in shard {other} of the split '{self._split}'"
+        shards = shard_of(positions, self._shards)
+        for place in np.flatnonzero(shards != self._shard).tolist():
+            message = f"its key {shown(keys[place])} belongs in shard {shards[place]} of the split '{self._split}'"
             self._tell(batch.numbers[place], batch.offsets[place], message)
         if self._layout is not None:
             of = self._layout.splits.index(self._split)

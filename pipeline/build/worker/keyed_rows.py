@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.duplicates.decisions import move
-from recordmill.pipeline.dataset.key_hash import content_digest, join_key
-from recordmill.pipeline.dataset.layout import Hashes, Layout, hash_keys, strata_of
+from recordmill.pipeline.dataset.key_hash import Hashes, content_digest, hash_keys, join_key
+from recordmill.pipeline.dataset.layout import Layout, strata_of
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.image_refs import parse

@@ -24,7 +24,7 @@ from recordmill.pipeline.build.images.read import pictures_of
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.stratify import strata
 from recordmill.pipeline.dataset.atomic_files import write_atomically
-from recordmill.pipeline.dataset.layout import hash_keys
+from recordmill.pipeline.dataset.key_hash import hash_keys
 from recordmill.pipeline.sources.base import Chunk
 
 FIRST = "first"

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from recordmill.pipeline.dataset.layout import Hashes
+from recordmill.pipeline.dataset.key_hash import Hashes
 
 END = 1 << 64
 

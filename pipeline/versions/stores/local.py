@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.atomic_files import attempt_name, sync, sync_tree, write_atomically
 from recordmill.pipeline.dataset.safe_paths import locate, open_file
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
@@ -133,7 +133,7 @@ class LocalStore(Store):
             raise Conflict(folder)
         with self._refusals("written"):
             os.makedirs(self._root, exist_ok=True)
-            _sync_tree(assembled)
+            sync_tree(assembled)
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
         """As `Store.reveal`: by one rename."""
@@ -198,32 +198,10 @@ def _flock(path: Path) -> int:
 
 
 def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes) -> None:
     """Replaces a file by one that is whole on the disk, and fsyncs the folder's entry."""
-    temporary = path.with_name(_TEMPORARY.format(path.name))
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    write_atomically(path, data, path.with_name(_TEMPORARY.format(path.name)))
     sync(path.parent)
-
-
-def sync(path: str | Path) -> None:
-    """Fsyncs a file's content or a folder's entries."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_tree(folder: str) -> None:
-    for place, _, names in os.walk(folder):
-        for name in names:
-            sync(os.path.join(place, name))
-        sync(place)
-
-
 def _delete(path: Path) -> None:
     """Deletes a file or a folder, and a hidden parent folder that this leaves empty."""
     if path.is_dir():
