@@ -80,7 +80,7 @@ STEPS = {
     "publishing: after LATEST": Step(
         "recordmill.pipeline.versions.stores.local", "_replace", when="after", argument="LATEST"
     ),
-    "publishing: before the sweep": Step("recordmill.pipeline.build.driver", "runs.remove"),
+    "publishing: before the sweep": Step("recordmill.pipeline.build.driver", "remove_run"),
 }
 RANDOM = [f"random moment {number}" for number in range(10)]
 PUBLISHED = list(STEPS)[-4:]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from recordmill.pipeline.build import attempts
-from recordmill.pipeline.build.attempts import begin, building_folder, remove, sweep
+from recordmill.pipeline.build.attempts import begin
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.disk_failures import DiskError
@@ -19,6 +19,7 @@ from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.build_folders import building_folder, builds, remove_build, remove_run
 
 KEY = "4f1c9a2e" + "0" * 56
 PIECES = [(0, "a.jsonl", 100), (0, "a.jsonl", 80), (1, "b.jsonl", 7)]
@@ -167,22 +168,25 @@ def test_the_most_finished_of_several_is_kept_and_the_others_go(tmp_path: Path) 
 def test_a_run_that_is_done_leaves_the_others_alone(tmp_path: Path) -> None:
     building = tmp_path / ".building"
     mine, other = (again(building, build_key=key).folder for key in (KEY, "ff" * 32))
-    remove(mine)
+    remove_run(mine)
     assert os.listdir(building) == ["ff" * 8]
-    remove(other)
+    remove_run(other)
     assert os.listdir(tmp_path) == []
-    remove(other)  # once more does no harm
+    remove_run(other)  # once more does no harm
 
 
-def test_a_sweep_leaves_what_somebody_is_at(tmp_path: Path) -> None:
+def test_a_build_that_is_removed_leaves_the_others_alone(tmp_path: Path) -> None:
     building = tmp_path / ".building"
-    for key in (KEY, "ff" * 32, "ee" * 32):
+    for key in (KEY, "ff" * 32):
         work_done(again(building, build_key=key).folder)
-    assert sweep(str(building), lambda key: key == "ee" * 8) == 2
-    assert os.listdir(building) == ["ee" * 8]
-    assert sweep(str(building), lambda key: False) == 1
+    mine, other = builds(str(building)).values()
+    os.rename(next(mine.iterdir()), mine / "gone-0123456789ab")  # half removed
+    again(building)
+    remove_build(mine)
+    assert list(builds(str(building))) == ["ff" * 8]
+    remove_build(other)
     assert os.listdir(tmp_path) == []
-    assert sweep(str(building), lambda key: False) == 0
+    assert builds(str(building)) == {}
 
 
 def test_where_builds_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,13 +209,14 @@ def test_a_link_is_no_folder_of_builds(tmp_path: Path) -> None:
     (home / "docs/run-1").mkdir(parents=True)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/.building").symlink_to(home)
-    assert sweep(str(tmp_path / "out/.building"), lambda key: False) == 0
+    assert builds(str(tmp_path / "out/.building")) == {}
+    remove_build(tmp_path / "out/.building")
     assert (home / "docs/run-1").is_dir()
 
 
-def test_what_is_no_run_is_left(tmp_path: Path) -> None:
+def test_folders_of_others_are_left(tmp_path: Path) -> None:
     (tmp_path / ".building/mine/notes").mkdir(parents=True)
-    assert sweep(str(tmp_path / ".building"), lambda key: False) == 0
+    remove_build(tmp_path / ".building/mine")
     assert (tmp_path / ".building/mine/notes").is_dir()
 
 

@@ -20,7 +20,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +28,9 @@ from recordmill.pipeline.build.context.reject_files import read_rejects
 from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.reconcile import expected_rows
 from recordmill.pipeline.dataset.atomic_files import read_report, write_report
-from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.versions.build_folders import entries, remove_run, runs
 
-BUILDING_FOLDER = ".building"
 PLAN = "plan"
 Report = dict[str, Any]
 Piece = tuple[int, str, int]
@@ -77,22 +75,7 @@ class Run:
         shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
         finished = [file for name in ("reports", "first") for file in Path(self.folder, name).rglob("*.*")]
         if {file.name for file in finished} <= {f"{PLAN}.json"}:
-            remove(self.folder)
-
-
-def building_folder(output: str, work: str | None = None) -> str:
-    """Where builds for an output work: beside its versions; for a URL in a local folder, by default of the cache.
-
-    Raises:
-        UserError: `work` is given, and the output is local.
-    """
-    if "://" not in output:
-        if work is not None:
-            raise UserError(f"--work is for outputs at a URL: a build for {output} works in {output}/{BUILDING_FOLDER}")
-        return os.path.join(os.path.abspath(output), BUILDING_FOLDER)
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    folder = os.path.abspath(work or os.path.join(cache, "recordmill"))
-    return os.path.join(folder, hashlib.sha256(output.encode()).hexdigest()[:16], BUILDING_FOLDER)
+            remove_run(self.folder)
 
 
 def begin(
@@ -112,14 +95,14 @@ def begin(
     key = Path(building, build_key[:16])
     key.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
-    fitting = [run for run in _runs(key) if _fits(run, digest) and not any(map(is_doubtful, _rejects(run)))]
+    fitting = [run for run in runs(key) if _fits(run, digest) and not any(map(is_doubtful, _rejects(run)))]
     best = max(fitting, key=lambda run: _worth(run, len(pieces)), default=None)
     folder, kept = key / f"run-{uuid.uuid4().hex[:12]}", None
     if best is not None and _renamed(best, folder):
         kept = _cleared(folder, len(pieces))
-    for other in _runs(key):
+    for other in runs(key):
         if other != folder:
-            remove(other)
+            remove_run(other)
     folder.mkdir(parents=True, exist_ok=True)
     for name in FOLDERS:
         (folder / name).mkdir(exist_ok=True)
@@ -127,64 +110,13 @@ def begin(
     return Run(str(folder), kept)
 
 
-def remove(folder: str | Path) -> None:
-    """Removes a run's folder, and those around it that are empty then.
-
-    It is renamed first: nobody takes over what is half removed.
-    """
-    gone = Path(folder).with_name(f"gone-{uuid.uuid4().hex[:12]}")
-    with suppress(OSError):
-        os.rename(folder, gone)
-        shutil.rmtree(gone, ignore_errors=True)
-    with suppress(OSError):  # another build is at work
-        os.rmdir(gone.parent)
-        os.rmdir(gone.parent.parent)
-
-
-def keys(building: str) -> set[str]:
-    """The builds that have a folder, by the first 16 digits of their keys."""
-    return {folder.name for folder in _folders(Path(building))}
-
-
-def sweep(building: str, is_alive: Callable[[str], bool]) -> int:
-    """Removes all runs but those of builds that somebody is at; gives how many.
-
-    Args:
-        building: the folder of all builds.
-        is_alive: whether a process works at the build of this name, the first 16 digits of its key.
-    """
-    keys = [key for key in _folders(Path(building)) if not is_alive(key.name)]
-    runs = [run for key in keys for run in _folders(key) if run.name.startswith(("run-", "gone-"))]
-    for run in runs:
-        remove(run)
-    for key in keys:
-        with suppress(OSError):
-            os.rmdir(key)
-    with suppress(OSError):
-        os.rmdir(building)
-    return len(runs)
-
-
 def clear(folder: Path, but: Collection[str] = ()) -> None:
     """Removes what is in a folder, except for the entries of these names."""
-    for entry in [entry for entry in _entries(folder) if entry.name not in but]:
+    for entry in [entry for entry in entries(folder) if entry.name not in but]:
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         else:
             entry.unlink()
-
-
-def _entries(folder: Path) -> list[Path]:
-    """What lies in a folder; nothing of one that is a link: it is none of ours."""
-    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
-
-
-def _folders(folder: Path) -> list[Path]:
-    return [entry for entry in _entries(folder) if entry.is_dir() and not entry.is_symlink()]
-
-
-def _runs(key: Path) -> list[Path]:
-    return [folder for folder in _folders(key) if folder.name.startswith("run-")]
 
 
 def _worth(run: Path, chunks: int) -> tuple[int, str]:

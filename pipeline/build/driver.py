@@ -33,7 +33,9 @@ from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.build_folders import building_folder, remove_run
 from recordmill.pipeline.versions.leases import Holder, Lease
+from recordmill.pipeline.versions.prune import sweep
 from recordmill.pipeline.versions.stores.open_store import OutputError, open_store
 from recordmill.transforms.tensorflow.serving import export_serving
 
@@ -104,7 +106,7 @@ def build(
     use_options(beam_options)
     files = Listings(BeamFiles())
     plan = make_plan(spec, files, options.chunk_bytes)
-    building = attempts.building_folder(output, options.work)
+    building = building_folder(output, options.work)
     published = _published(output, plan, options)
     if published is None:
         store = open_store(output)
@@ -112,7 +114,7 @@ def build(
             attempt = _Attempt(plan, output, building, files, runner, beam_options, local, options, listener, lease)
             published = _published(output, plan, options) or attempt.publish()
     with suppress(UserError, OSError):  # what is published is published; the next build sweeps
-        _sweep(output, building)
+        sweep(output, building)
     return published
 
 
@@ -128,20 +130,6 @@ def _published(output: str, plan: BuildPlan, options: RunOptions) -> Published |
     if publishing.live_version(output) != done.version:
         publishing.make_live(output, done.version)
     return Published(publishing.version_path(output, done.version), done, is_new=False)
-
-
-def _sweep(output: str, building: str) -> None:
-    """Removes what builds left that nobody is at, as far as that is known at once."""
-    store = open_store(output)
-    for name, holder in leases.holders(store).items():
-        if holder.is_dead() and (lease := leases.take_over(store, name, holder)) is not None:
-            lease.release()
-    for key in attempts.keys(building) - leases.holders(store).keys():
-        lease = leases.take_over(store, key)  # a build that begins now waits for a moment
-        if lease is not None:
-            attempts.sweep(building, key.__ne__)
-            lease.release()
-    store.strays(remove=True)
 
 
 @dataclass(frozen=True)
@@ -169,7 +157,7 @@ class _Attempt:
             if told is error:
                 raise
             raise told from error
-        attempts.remove(run.folder)
+        remove_run(run.folder)
         return published
 
     def _begin(self) -> attempts.Run:
@@ -227,7 +215,7 @@ class _Attempt:
         """What a person is told of an error: its true cause, where that is known."""
         if not run.is_there() and self.lease.name not in leases.holders(open_store(self.output)):
             place = Path(run.folder).parents[2]
-            attempts.remove(run.folder)  # a library may have made it again
+            remove_run(run.folder)  # a library may have made it again
             with suppress(OSError):
                 place.rmdir()
             return OutputError(f"{place} is gone: it was moved or removed in mid-build, and nothing was published")
@@ -236,7 +224,7 @@ class _Attempt:
             run.give_up()
             check_unchanged(self.plan, self.files)
         except InputsChangedError as changed:
-            attempts.remove(run.folder)  # rows may have been rejected for what was only away
+            remove_run(run.folder)  # rows may have been rejected for what was only away
             return changed
         except UserError as lost:
             return lost

@@ -233,8 +233,8 @@ def prune(
     work: WorkFolder = None,
 ) -> None:
     """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
-    from recordmill.pipeline.build.attempts import building_folder
     from recordmill.pipeline.cli.versions_table import print_pruned, print_wait
+    from recordmill.pipeline.versions.build_folders import building_folder
     from recordmill.pipeline.versions.prune import prune as prune_output
     from recordmill.pipeline.versions.prune import seconds_of
 

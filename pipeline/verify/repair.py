@@ -33,6 +33,7 @@ from recordmill.pipeline.verify.findings import Findings
 from recordmill.pipeline.verify.graph_safety import check_graph, refuse
 from recordmill.pipeline.verify.shards import index_of
 from recordmill.pipeline.versions import latest_file, leases
+from recordmill.pipeline.versions.build_folders import building_folder, remove_run
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -136,7 +137,7 @@ def _rebuild(
     files = Listings(BeamFiles())
     plan = make_plan(spec, files)
     _check_same(folder, manifest, plan)
-    building = attempts.building_folder(str(folder.parents[1]))
+    building = building_folder(str(folder.parents[1]))
     pieces = [(chunk.source, chunk.file, chunk.bytes) for chunk in plan.chunks]
     run = attempts.begin(building, plan.build_key, pieces)
     try:
@@ -149,7 +150,7 @@ def _rebuild(
         for file in replaced:
             os.replace(made / file, folder / file)
     finally:
-        attempts.remove(run.folder)
+        remove_run(run.folder)
     return replaced
 
 

@@ -7,24 +7,21 @@ from then on nobody can use them. The next prune completes one that was killed.
 {'versions/20261120T120000Z-4f1c9a2e': 104857600}
 """
 
-import shutil
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file, leases, publishing
+from recordmill.pipeline.versions.build_folders import builds, remove_build
 from recordmill.pipeline.versions.latest_file import compare_and_swap
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE
 from recordmill.pipeline.versions.stores.local import folder_bytes
-from recordmill.pipeline.versions.stores.open_store import OutputError, Store
+from recordmill.pipeline.versions.stores.open_store import OutputError, Store, open_store
 
 GRACE_SECONDS = 24 * 3600.0
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}
@@ -67,11 +64,28 @@ def prune(
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
     pruning.prune_versions(keep, grace_seconds)
     if building is not None:
-        pruning.prune_builds(Path(building))
+        pruning.prune_builds(building)
     pruning.prune_uploads()
     pruning.end_leases()
     pruning.done.removed |= store.strays(remove=not dry_run)
     return pruning.done
+
+
+def sweep(output: str, building: str) -> None:
+    """Removes the work and leases of builds whose processes are known to be dead at once; waits for nobody.
+
+    Args:
+        output: the dataset's output.
+        building: the folder of its builds (`build_folders.building_folder`).
+    """
+    store = open_store(output)
+    holders = leases.holders(store)
+    dead = {name: holder for name, holder in holders.items() if holder.is_dead()}
+    living = {name: holder for name, holder in holders.items() if name not in dead}
+    pruning = _Pruning(store, living, dead, dry_run=False)
+    pruning.prune_builds(building)
+    pruning.end_leases()
+    store.strays(remove=True)
 
 
 def seconds_of(grace: str) -> float:
@@ -178,11 +192,10 @@ class _Pruning:
         self.done.kept.update(dict.fromkeys(spared, "it is held"))
         return compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), spared, forget=False))
 
-    def prune_builds(self, building: Path) -> None:
+    def prune_builds(self, building: str) -> None:
         """Removes the work of builds whose lease nobody living holds."""
-        for key in sorted(building.iterdir()) if building.is_dir() else []:
-            if key.is_dir() and not key.is_symlink():
-                self._end(key.name, str(key), folder_bytes(key), partial(_remove_build, key))
+        for name, folder in builds(building).items():
+            self._end(name, str(folder), folder_bytes(folder), partial(remove_build, folder))
 
     def prune_uploads(self) -> None:
         """Removes uploads that were cut off; from a published version only the claim."""
@@ -210,14 +223,6 @@ class _Pruning:
             lease.release()
         if lease is not None or self.dry_run:  # else a build has begun meanwhile
             self.done.removed[removed] = size
-
-
-def _remove_build(key: Path) -> None:
-    """Renames a build's folder, so that no build goes on with a half-removed one, and deletes it."""
-    gone = key.rename(attempt_name(str(key)))
-    shutil.rmtree(gone, ignore_errors=True)
-    with suppress(OSError):  # other builds are at work
-        key.parent.rmdir()
 
 
 def _there(latest: Latest | None) -> Latest:

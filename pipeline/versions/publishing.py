@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 
-from recordmill.pipeline.build.attempts import BUILDING_FOLDER
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
@@ -25,6 +24,7 @@ from recordmill.pipeline.dataset.manifest import (
 )
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file
+from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE
 from recordmill.pipeline.versions.stores.open_store import (

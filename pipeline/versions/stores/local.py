@@ -198,10 +198,11 @@ def _flock(path: Path) -> int:
 
 
 def _replace(path: Path, data: bytes) -> None:
-def _replace(path: Path, data: bytes) -> None:
     """Replaces a file by one that is whole on the disk, and fsyncs the folder's entry."""
     write_atomically(path, data, path.with_name(_TEMPORARY.format(path.name)))
     sync(path.parent)
+
+
 def _delete(path: Path) -> None:
     """Deletes a file or a folder, and a hidden parent folder that this leaves empty."""
     if path.is_dir():

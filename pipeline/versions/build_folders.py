@@ -1,0 +1,80 @@
+"""The folders that builds work in: where they lie, and how they are removed.
+
+    OUT/.building/<the build key's first 16 digits>/run-<12 hex digits>/
+
+Whoever holds a build's lease, which has that name, may remove its folder.
+"""
+
+import hashlib
+import os
+import shutil
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from recordmill.pipeline.errors import UserError
+
+BUILDING_FOLDER = ".building"
+RUN, REMOVED = "run-", "gone-"
+"""The first letters of the names of an attempt's folder, and of one that is being removed."""
+
+
+def building_folder(output: str, work: str | None = None) -> str:
+    """The folder of all builds for an output: beside its versions; for a URL in a local folder, by default a cache.
+
+    Raises:
+        UserError: `work` is given, and the output is local.
+    """
+    if "://" not in output:
+        if work is not None:
+            raise UserError(f"--work is for outputs at a URL: a build for {output} works in {output}/{BUILDING_FOLDER}")
+        return os.path.join(os.path.abspath(output), BUILDING_FOLDER)
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = os.path.abspath(work or os.path.join(cache, "recordmill"))
+    return os.path.join(folder, hashlib.sha256(output.encode()).hexdigest()[:16], BUILDING_FOLDER)
+
+
+def builds(building: str) -> dict[str, Path]:
+    """The folders of builds by their names, the first 16 digits of their keys."""
+    return {folder.name: folder for folder in subfolders(Path(building))}
+
+
+def runs(build: Path) -> list[Path]:
+    """The folders of a build's attempts, by name."""
+    return [folder for folder in subfolders(build) if folder.name.startswith(RUN)]
+
+
+def remove_build(build: Path) -> None:
+    """Removes all attempts at a build, and the folders around them that are empty then."""
+    for folder in subfolders(build):
+        if folder.name.startswith((RUN, REMOVED)):
+            remove_run(folder)
+    _remove_empty(build)
+
+
+def remove_run(folder: str | Path) -> None:
+    """Removes an attempt's folder, and those around it that are empty then.
+
+    It is renamed first: nobody takes over a folder that is half removed.
+    """
+    removed = Path(folder).with_name(f"{REMOVED}{uuid.uuid4().hex[:12]}")
+    with suppress(OSError):
+        os.rename(folder, removed)
+        shutil.rmtree(removed, ignore_errors=True)
+    _remove_empty(removed.parent)
+
+
+def _remove_empty(build: Path) -> None:
+    with suppress(OSError):  # another attempt, or another build, is at work
+        os.rmdir(build)
+        os.rmdir(build.parent)
+
+
+def entries(folder: Path) -> list[Path]:
+    """The entries of a folder; none where it is a link, which leads to somebody else's files."""
+    return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+
+
+def subfolders(folder: Path) -> list[Path]:
+    """The folders in a folder, without links."""
+    return [entry for entry in entries(folder) if entry.is_dir() and not entry.is_symlink()]
