@@ -171,7 +171,7 @@ def without() -> Iterator[None]:
             stack.enter_context(patch(one.place, one.nothing))
         stack.enter_context(patch("recordmill.pipeline.dataset.tfrecord.hashlib", _hashlib(lambda *_: NoDigest())))
         stack.enter_context(
-            patch("recordmill.pipeline.build.images.read.second_try", lambda action, *_, **__: action())
+            patch("recordmill.pipeline.build.images.read.retry_alone", lambda action, *_, **__: action())
         )
         yield
 

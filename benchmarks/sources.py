@@ -29,7 +29,7 @@ import tensorflow as tf
 from run import machine, table
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import CHUNK_BYTES, make_plan, make_work
+from recordmill.pipeline.build.plan import CHUNK_BYTES, make_plan, planned_build
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.packing import pack
 from recordmill.pipeline.spec.model import parse_spec
@@ -164,12 +164,12 @@ def read_step(name: str, path: Path, scratch: Path) -> int:
     """Reads, hashes and packs a file as a worker does; gives the number of rows."""
     spec, files = parse_spec(spec_text(name, path)), BeamFiles()
     plan = make_plan(spec, files, CHUNK_BYTES)
-    work = make_work(plan, str(scratch), files, inline=False, threads=1)
+    work = planned_build(plan, str(scratch), files, inline=False, threads=1)
     done = 0
     for chunk in plan.chunks:
         waiting, source = [], work.sources[chunk.source]
-        for block in source.read(chunk, files, work.rows.columns, work.rows.source_key):
-            keyed, rejects = key_rows(block, chunk, work.rows, work.layout)
+        for block in source.read(chunk, files, work.schema.columns, work.schema.source_key):
+            keyed, rejects = key_rows(block, chunk, work.schema, work.layout)
             if rejects:
                 raise RuntimeError(f"{name}: {rejects[0]}")
             waiting.append(keyed)

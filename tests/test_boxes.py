@@ -23,7 +23,7 @@ from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.tensorflow import boxes, image
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.geometry import placement
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.running import BOTH_WAYS, Run
 
 SIDES = (48, 64)
@@ -79,11 +79,11 @@ def stored_boxes(options: Boxes, of: Image, files: list[bytes], lists: list[list
     context = Context(tf.fill([len(files)], True), options={"image": of.model_dump()})
     prepared = {"image": image.prepare(of.model_dump(), column, context)}
     context = Context(context.train, {}, prepared, context.options)
-    return boxes.prepare(options.model_dump(), numbers, context).store(Found())[""]
+    return boxes.prepare(options.model_dump(), numbers, context).store(Statistics())[""]
 
 
 def read_picture(of: Image, file: bytes) -> np.ndarray:
-    stored = image.prepare(of.model_dump(), tf.constant([file]), Context(tf.constant([True]))).store(Found())
+    stored = image.prepare(of.model_dump(), tf.constant([file]), Context(tf.constant([True]))).store(Statistics())
     return image.finish(of.describe({}), stored)[""][0].numpy()
 
 

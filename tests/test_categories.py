@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.categories import Categories
 from recordmill.transforms.tensorflow import categories
-from recordmill.transforms.tensorflow.kind import Context, Found, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
 from tests.running import BOTH_WAYS, Run, lookup_of
 
 NAMES = tf.constant(["b", "new", "a", "b", "c", "newer"])
 ROWS = tf.RaggedTensor.from_row_lengths(NAMES, tf.constant([4, 0, 1, 1], tf.int64))
-FOUND = Found(lookup=lookup_of("a", "b", "c"))
+FOUND = Statistics(lookup=lookup_of("a", "b", "c"))
 
 
 def prepared(rows: tf.RaggedTensor, is_label: bool = False, **given: Any) -> Prepared:

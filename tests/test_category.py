@@ -13,7 +13,7 @@ from recordmill.pipeline.spec.features.category import Category, check_not_cross
 from recordmill.pipeline.spec.features.classes import read_classes
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.transforms.tensorflow import category
-from recordmill.transforms.tensorflow.kind import Context, Found, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
 from tests.running import BOTH_WAYS, Run, lookup_of
 
 NAMES = tf.constant(["cat", "dög", "with space", "never seen", ""])
@@ -41,7 +41,7 @@ IDS: list[Any] = [
 @BOTH_WAYS
 @pytest.mark.parametrize(("given", "ids"), IDS)
 def test_ids_of_known_unknown_and_missing_names(given: dict[str, Any], ids: list[int], run: Run) -> None:
-    stored = run(lambda column: prepared(column, **given).store(Found(lookup=LOOKUP)), NAMES)
+    stored = run(lambda column: prepared(column, **given).store(Statistics(lookup=LOOKUP)), NAMES)
     assert (stored[""].dtype, stored[""].numpy().tolist()) == (tf.int64, ids)
     assert category.finish({}, stored)[""].numpy().tolist() == ids
 
@@ -67,7 +67,7 @@ def test_only_a_label_learns_from_all_splits_and_no_feature_what_is_missing(
 
 @pytest.mark.parametrize("given", [{}, {"oov_buckets": 2}, {"hash_buckets": 2}, {"optional": True}])
 def test_no_rows_give_no_ids(given: dict[str, Any]) -> None:
-    assert prepared(tf.constant([], tf.string), **given).store(Found(lookup=LOOKUP))[""].shape == [0]
+    assert prepared(tf.constant([], tf.string), **given).store(Statistics(lookup=LOOKUP))[""].shape == [0]
 
 
 @BOTH_WAYS
@@ -75,7 +75,7 @@ def test_a_cross_is_the_hash_of_all_names_in_their_places(run: Run) -> None:
     options = Category(kind="category", cross=("a", "b"), hash_buckets=1000).model_dump() | {"is_label": False}
 
     def crossed(columns: dict[str, tf.Tensor]) -> tf.Tensor:
-        return category.prepare(options, None, Context(tf.ones([4], tf.bool), columns)).store(Found())[""]
+        return category.prepare(options, None, Context(tf.ones([4], tf.bool), columns)).store(Statistics())[""]
 
     columns = {"a": tf.constant(["x", "xy", "y", "x"]), "b": tf.constant(["yz", "z", "", "yz"]), "c": NAMES[:4]}
     ids = run(crossed, columns).numpy().tolist()

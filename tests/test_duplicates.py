@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.context.arrow_files import write_table
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
 from recordmill.pipeline.build.duplicates.choice import choose
 from recordmill.pipeline.build.duplicates.contents import (
     Contents,
@@ -26,7 +27,7 @@ from recordmill.pipeline.build.duplicates.contents import (
 from recordmill.pipeline.build.duplicates.counts import count_duplicates, count_keys_across
 from recordmill.pipeline.build.duplicates.decisions import leave_out
 from recordmill.pipeline.build.duplicates.find import DuplicatesError, find
-from recordmill.pipeline.build.worker.keyed_rows import RowFormat, key_rows
+from recordmill.pipeline.build.worker.keyed_rows import UNDECIDED, key_rows
 from recordmill.pipeline.dataset.duplicate_messages import leaks, summary, warnings
 from recordmill.pipeline.dataset.key_hash import hash_key
 from recordmill.pipeline.dataset.layout import Layout
@@ -39,23 +40,25 @@ from recordmill.pipeline.spec.yaml_document import SpecError
 
 LAYOUT = Layout({"train": 60, "validation": 20, "test": 20}, {"train": 2, "validation": 1, "test": 1})
 COLUMNS = {"text": Column(ColumnType.TEXT), "who": Column(ColumnType.CATEGORY)}
-FORM = RowFormat(columns=COLUMNS, features={"text": "text"}, key=None, label=None, classes=None)
+FORM = RowSchema(columns=COLUMNS, features={"text": "text"}, key=None, label=None, classes=None)
 FEATURES = {"text": {"kind": "text"}}
 Row = tuple[str, str, str]
 """Its key, its text and its group."""
 
 
-def work(folder: Path, action: str, form: RowFormat = FORM) -> Work:
+def work(folder: Path, action: str, form: RowSchema = FORM) -> PlannedBuild:
     """What is used of a build."""
     source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
-    return Work(
-        name="t", folder=str(folder), features=FEATURES, analyzed=frozenset(), rows=form, layout=LAYOUT,
-        sources=(source,), roots=(), files=None, inline=True, pack_bytes=0, threads=1, sample_share=1.0,  # type: ignore[arg-type]
-        duplicates=Duplicates(action=action).model_dump(),  # type: ignore[arg-type]
+    return PlannedBuild(
+        name="t", folder=str(folder), features=FEATURES, analyzed=frozenset(), schema=form, layout=LAYOUT,
+        sources=(source,), roots=(), files=None, inline=True, pack_bytes=0, threads=1, sample_share=1.0, models={},  # type: ignore[arg-type]
+        duplicates=Duplicates(action=action)
     )  # fmt: skip
 
 
-def keyed(rows: Sequence[Row], chunk: int, form: RowFormat) -> pa.Table:
+def keyed(
+    rows: Sequence[Row], chunk: int, form: RowSchema, decisions: RowDecisions = UNDECIDED, with_units: bool = False
+) -> pa.Table:
     table = {
         "text": [text for _, text, _ in rows],
         "who": [who for _, _, who in rows],
@@ -63,18 +66,25 @@ def keyed(rows: Sequence[Row], chunk: int, form: RowFormat) -> pa.Table:
         "@position": pa.array(range(len(rows)), pa.int64()),
     }
     block = Block(pa.table(table), [], len(rows))
-    return key_rows(block, Chunk(chunk, 0, f"{chunk}.jsonl", 0), form, LAYOUT)[0]
+    return key_rows(block, Chunk(chunk, 0, f"{chunk}.jsonl", 0), form, LAYOUT, None, decisions, with_units=with_units)[
+        0
+    ]
 
 
-def read(chunks: Sequence[Sequence[Row]], form: RowFormat = FORM) -> list[pa.Table]:
-    return [keyed(rows, place, form) for place, rows in enumerate(chunks)]
+def read(
+    chunks: Sequence[Sequence[Row]],
+    form: RowSchema = FORM,
+    decisions: RowDecisions = UNDECIDED,
+    with_units: bool = False,
+) -> list[pa.Table]:
+    return [keyed(rows, place, form, decisions, with_units) for place, rows in enumerate(chunks)]
 
 
-def contents(folder: Path, chunks: Sequence[Sequence[Row]], form: RowFormat = FORM) -> Contents:
+def contents(folder: Path, chunks: Sequence[Sequence[Row]], form: RowSchema = FORM) -> Contents:
     """The contents of chunks, as the pass before the job leaves them."""
     folder.mkdir(exist_ok=True)
     paths = []
-    for place, rows in enumerate(read(chunks, RowFormat(**{**form.__dict__, "units": True}))):
+    for place, rows in enumerate(read(chunks, form, with_units=True)):
         table = content_table(rows, digest_rows(rows, ["text"], {}), {})
         for name in ("unit", "chunk", "position"):
             table = table.append_column(name, rows[f"@{name}"])
@@ -83,7 +93,7 @@ def contents(folder: Path, chunks: Sequence[Sequence[Row]], form: RowFormat = FO
     return Contents(paths)
 
 
-def chosen(folder: Path, action: str, chunks: Sequence[Sequence[Row]], form: RowFormat = FORM) -> Work:
+def chosen(folder: Path, action: str, chunks: Sequence[Sequence[Row]], form: RowSchema = FORM) -> RowDecisions:
     return choose(work(folder, action, form), [], contents(folder, chunks, form), str(folder))
 
 
@@ -118,7 +128,7 @@ def test_duplicates_never_straddle_splits_under_same_split(tmp_path: Path, seed:
     rows = rows_of(seed)
     before = by_text(read([rows]))
     done = chosen(tmp_path, "same_split", in_chunks(rows, seed))
-    after = by_text(read([rows], done.rows))
+    after = by_text(read([rows], FORM, done))
     assert any(len(splits) > 1 for splits in before.values())
     assert all(len(splits) == 1 for splits in after.values())
     for text, splits in after.items():
@@ -128,10 +138,10 @@ def test_duplicates_never_straddle_splits_under_same_split(tmp_path: Path, seed:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_groups_stay_whole_where_duplicates_link_them(tmp_path: Path, seed: int) -> None:
-    form = RowFormat(**{**FORM.__dict__, "split_by": SplitBy(group="who")})
+    form = RowSchema(**{**FORM.__dict__, "split_by": SplitBy(group="who")})
     rows = rows_of(seed, 30)
     done = chosen(tmp_path, "same_split", in_chunks(rows, seed), form)
-    (table,) = read([rows], done.rows)
+    (table,) = read([rows], form, done)
     assert all(len(splits) == 1 for splits in by_text([table]).values())
     groups = defaultdict(set)
     for (_, _, who), split in zip(rows, table["@split"].to_pylist(), strict=True):
@@ -200,7 +210,7 @@ def test_duplicates_are_counted_within_and_across_splits(tmp_path: Path) -> None
 
 
 def test_keys_in_several_splits_are_counted_where_there_can_be_any(tmp_path: Path) -> None:
-    form = RowFormat(**{**FORM.__dict__, "split_by": SplitBy(column="who")})
+    form = RowSchema(**{**FORM.__dict__, "split_by": SplitBy(column="who")})
     rows = [("a", "1", "train"), ("b", "2", "train"), ("b", "3", "test"), ("c", "4", "test")]
     files = contents(tmp_path, [rows[:2], rows[2:]], form)
     assert count_keys_across(work(tmp_path, "keep", form), files) == 1
@@ -247,7 +257,7 @@ def test_fail_names_the_first_pairs(tmp_path: Path) -> None:
 def test_no_rows_have_no_duplicates(tmp_path: Path) -> None:
     for action in ("drop", "same_split", "fail"):
         done = chosen(tmp_path / action, action, [[], []])
-        (table,) = read([[("a", "x", "")]], done.rows)
+        (table,) = read([[("a", "x", "")]], FORM, done)
         assert table.num_rows == 1
     assert done.dropped is None
 
@@ -266,7 +276,7 @@ PICTURE, TEXT = {"kind": "image", "max_length": None}, {"kind": "text", "max_len
 )
 def test_pictures_and_texts_are_the_content_or_else_all_but_the_key(features: Any, names: list[str]) -> None:
     columns = dict.fromkeys(features, Column(ColumnType.TEXT))
-    form = RowFormat(columns, {name: name for name in features}, ("id",), None, None)
+    form = RowSchema(columns, {name: name for name in features}, ("id",), None, None)
     assert content_features(features, form) == names
 
 
@@ -274,7 +284,7 @@ def test_of_features_that_read_one_column_the_first_counts() -> None:
     frames = [{"kind": "image_sequence", "max_length": length} for length in (2, 3, 2)]
     features = {"a": PICTURE, "b": PICTURE, "c": frames[0], "d": frames[1], "e": frames[2], "f": TEXT}
     features["g"] = {**TEXT, "max_length": 3}
-    form = RowFormat({}, {name: "xxyyytt"[place] for place, name in enumerate(features)}, None, None, None)
+    form = RowSchema({}, {name: "xxyyytt"[place] for place, name in enumerate(features)}, None, None, None)
     assert content_features(features, form) == ["a", "c", "d", "f"]
 
 
@@ -353,7 +363,7 @@ def test_a_distance_without_near_is_refused() -> None:
         Duplicates(distance=3)
 
 
-BY_COLUMN = RowFormat(
+BY_COLUMN = RowSchema(
     columns=COLUMNS, features={"text": "text"}, key=None, label=None, classes=None, split_by=SplitBy(column="who")
 )
 TWICE: list[Row] = [("a", "one text", "train"), ("b", "another", "train"), ("a", "one text", "test")]

@@ -18,7 +18,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.images.read import Pictures
-from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.spec.model import parse_spec
 from tests.every_kind import make, spec_text
@@ -155,12 +155,12 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
     spec._folder = str(folder)
     files = BeamFiles()
     plan = make_plan(spec, files, 20_000)
-    work = make_work(plan, str(folder), files, inline=False, threads=1)
+    work = planned_build(plan, str(folder), files, inline=False, threads=1)
     pictures = Pictures(files, work.roots, str(folder))
     found: dict[bytes, Row] = {}
     for chunk in plan.chunks:
-        for block in work.sources[chunk.source].read(chunk, files, work.rows.columns, work.rows.source_key):
-            rows, rejects = key_rows(block, chunk, work.rows, work.layout)
+        for block in work.sources[chunk.source].read(chunk, files, work.schema.columns, work.schema.source_key):
+            rows, rejects = key_rows(block, chunk, work.schema, work.layout)
             assert rejects == []
             for row in rows.to_pylist():
                 kept = {

@@ -13,12 +13,12 @@ import tensorflow as tf
 from recordmill.pipeline.build import driver as build_module
 from recordmill.pipeline.build import free_space
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.disk_failures import DiskError, disk_error
 from recordmill.pipeline.build.driver import Listener, Published, build
 from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, size
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, make_work
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
@@ -29,13 +29,13 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def planned(tmp_path: Path) -> tuple[BuildPlan, Work]:
+def planned(tmp_path: Path) -> tuple[BuildPlan, PlannedBuild]:
     """A plan of 8 MiB of text, at work in `run`."""
     (tmp_path / "run").mkdir()
     (tmp_path / "rows.jsonl").write_text('{"text": "%s"}\n' % ("x" * (8 * MIB - 13)))
     source = f"{{format: jsonl, path: {tmp_path}/rows.jsonl}}"
     plan = make_plan(parse_spec(f"name: d\nsource: {source}\nfeatures: {{text: {{kind: text}}}}"), BeamFiles())
-    return plan, make_work(plan, str(tmp_path / "run"), BeamFiles(), inline=False, threads=1)
+    return plan, planned_build(plan, str(tmp_path / "run"), BeamFiles(), inline=False, threads=1)
 
 
 @pytest.mark.parametrize(

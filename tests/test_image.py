@@ -13,7 +13,7 @@ from recordmill.pipeline.spec.model import SpecError, parse_spec
 from recordmill.transforms.contract.stored import part_name
 from recordmill.transforms.tensorflow import features as finish
 from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.pictures import BACKGROUND, PIXELS, opened, options, saved, turned
 
 CONTEXT = Context(tf.constant([True]))
@@ -26,7 +26,7 @@ def described(statistics=None, **keys):
 
 
 def stored_parts(files, **keys):
-    return image.prepare(options(**keys), tf.constant(files, tf.string), CONTEXT).store(Found())
+    return image.prepare(options(**keys), tf.constant(files, tf.string), CONTEXT).store(Statistics())
 
 
 def store(files, **keys):
@@ -206,7 +206,9 @@ def test_no_rows_are_no_pictures(how):
 def test_any_batch_gives_the_same_bytes_in_a_data_set_and_eagerly(keys):
     files, expected = tf.data.Dataset.from_tensor_slices(FILES), stored_parts(FILES, **keys)
     ready = image.finish(described(**keys), expected)[""]
-    prepared = tf.function(lambda rows: image.prepare(options(**keys), rows, CONTEXT).store(Found()), autograph=False)
+    prepared = tf.function(
+        lambda rows: image.prepare(options(**keys), rows, CONTEXT).store(Statistics()), autograph=False
+    )
     finished = tf.function(
         lambda parts: image.finish(described(**keys), parts)[""], autograph=False, reduce_retracing=True
     )
@@ -294,7 +296,7 @@ def test_an_original_stays_as_it_is_and_is_turned_when_it_is_read(form):
 
 
 def test_an_original_that_cannot_be_decoded_is_an_error_when_it_is_stored():
-    graph = tf.function(lambda files: image.prepare(options(store="original"), files, CONTEXT).store(Found()))
+    graph = tf.function(lambda files: image.prepare(options(store="original"), files, CONTEXT).store(Statistics()))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid JPEG data"):
         graph(tf.constant([saved()[:-400]]))
 

@@ -15,7 +15,7 @@ from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.tensorflow.image import prepare
 from recordmill.transforms.tensorflow.image_decode import decode
 from recordmill.transforms.tensorflow.image_resize import resize
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.pictures import (
     BACKGROUND,
     PIXELS,
@@ -161,7 +161,7 @@ def test_a_chunks_name_inside_text_changes_nothing(colour, depth, text):
 @cache
 def graph(channels: int) -> Callable[[tf.Tensor], tf.Tensor]:
     keys, context = options(channels=channels), Context(tf.constant([True, True]))
-    return tf.function(lambda column: prepare(keys, column, context).store(Found())[""])
+    return tf.function(lambda column: prepare(keys, column, context).store(Statistics())[""])
 
 
 @pytest.mark.parametrize(

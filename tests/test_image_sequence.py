@@ -17,7 +17,7 @@ from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.features.image_sequence import ImageSequence
 from recordmill.transforms.tensorflow import image, image_sequence
 from recordmill.transforms.tensorflow.features import parse_spec
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.running import BOTH_WAYS, Run
 
 
@@ -43,14 +43,14 @@ def ragged(lists: list[list[bytes]]) -> tf.RaggedTensor:
 
 def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
     context = Context(tf.fill([len(lists)], True))
-    return image_sequence.prepare(options.model_dump(), ragged(lists), context).store(Found())[""]
+    return image_sequence.prepare(options.model_dump(), ragged(lists), context).store(Statistics())[""]
 
 
 def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
     """What kind image stores of the pictures, and what it reads."""
     options = Image(kind="image", **{"size": (6, 8), **keys})
     stored = image.prepare(options.model_dump(), tf.constant(files), Context(tf.fill([len(files)], True)))
-    parts = stored.store(Found())
+    parts = stored.store(Statistics())
     return parts[""].numpy().tolist(), image.finish(options.describe(statistics), parts)[""].numpy()
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from recordmill.pipeline.build.beam.moments import MomentsSeen, SumMoments, report_moments, width
 from recordmill.pipeline.dataset.atomic_files import read_report
-from recordmill.transforms.tensorflow.kind import Wanted
+from recordmill.transforms.tensorflow.kind import RequestedStatistics
 
 FEATURES = {
-    "plain": Wanted(),
-    "range": Wanted(extremes=True),
-    "bucket": Wanted(buckets=4),
-    "middle": Wanted(extremes=True, median=True),
+    "plain": RequestedStatistics(),
+    "range": RequestedStatistics(extremes=True),
+    "bucket": RequestedStatistics(buckets=4),
+    "middle": RequestedStatistics(extremes=True, median=True),
 }
 MOMENTS = {"mean": 3.0, "variance": 3.5, "count": 4}
 EXPECTED = {

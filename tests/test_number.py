@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from recordmill.pipeline.spec.features.number import Number
 from recordmill.transforms.contract.stored import stored_parts
 from recordmill.transforms.tensorflow import number
-from recordmill.transforms.tensorflow.kind import Context, Found, Parts, Prepared, Wanted
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
 from tests.running import BOTH_WAYS, Run
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
@@ -31,9 +31,9 @@ def prepared(values: Any, train: list[bool] | None = None, **given: Any) -> Prep
     return number.prepare(options(**given), column, context)
 
 
-def found(**statistics: Any) -> Found:
+def found(**statistics: Any) -> Statistics:
     defaults = {"mean": 0.0, "scale": 1.0, "minimum": 0.0, "range_scale": 1.0, "median": 0.0}
-    return Found(**{name: tf.constant(value, tf.float64) for name, value in (defaults | statistics).items()})
+    return Statistics(**{name: tf.constant(value, tf.float64) for name, value in (defaults | statistics).items()})
 
 
 def stored(values: Any, statistics: Mapping[str, Any] | None = None, **given: Any) -> Parts:
@@ -132,20 +132,20 @@ def test_a_missing_number_is_taken_for_another(given: Any, expected: Any, run: R
 
 COLUMN, TRAIN = [1.0, 2.0, 3.0, NAN], [True, False, True, True]
 LEARNED: list[Any] = [
-    ({}, [1.0, 3.0], Wanted()),
-    ({"normalize": "min_max"}, [1.0, 3.0], Wanted(extremes=True)),
-    ({"quantiles": 4}, [1.0, 3.0], Wanted(buckets=4)),
-    ({"impute": "median"}, [1.0, 3.0], Wanted(median=True)),
-    ({"clip": [2, None]}, [2.0, 3.0], Wanted()),
-    ({"normalize": "none"}, [1.0, 3.0], Wanted()),
-    ({"normalize": "none", "impute": 0}, None, Wanted()),
-    ({"boundaries": [2], "impute": 0}, None, Wanted()),
+    ({}, [1.0, 3.0], RequestedStatistics()),
+    ({"normalize": "min_max"}, [1.0, 3.0], RequestedStatistics(extremes=True)),
+    ({"quantiles": 4}, [1.0, 3.0], RequestedStatistics(buckets=4)),
+    ({"impute": "median"}, [1.0, 3.0], RequestedStatistics(median=True)),
+    ({"clip": [2, None]}, [2.0, 3.0], RequestedStatistics()),
+    ({"normalize": "none"}, [1.0, 3.0], RequestedStatistics()),
+    ({"normalize": "none", "impute": 0}, None, RequestedStatistics()),
+    ({"boundaries": [2], "impute": 0}, None, RequestedStatistics()),
 ]
 
 
 @pytest.mark.parametrize(("given", "values", "wanted"), LEARNED)
 def test_what_is_learned_is_of_the_train_split_and_never_of_a_missing_number(
-    given: Any, values: list[float] | None, wanted: Wanted
+    given: Any, values: list[float] | None, wanted: RequestedStatistics
 ) -> None:
     ready = prepared(COLUMN, TRAIN, optional=True, **given)
     assert (None if ready.values is None else ready.values.numpy().tolist()) == values

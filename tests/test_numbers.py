@@ -11,13 +11,13 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.numbers import Numbers
 from recordmill.transforms.contract.stored import stored_parts
 from recordmill.transforms.tensorflow import numbers
-from recordmill.transforms.tensorflow.kind import Context, Found, Prepared, Wanted
+from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics
 from tests.running import BOTH_WAYS, Run
 
 ROWS = tf.RaggedTensor.from_row_lengths(
     tf.constant([1, 2, 3, 4, 6, 8], tf.float32), tf.constant([3, 0, 1, 2], tf.int64)
 )
-FOUND = Found(
+FOUND = Statistics(
     mean=tf.constant(2.0, tf.float64), scale=tf.constant(0.5, tf.float64),
     minimum=tf.constant(1.0, tf.float64), range_scale=tf.constant(0.5, tf.float64),
     boundaries=tf.constant([3.0, 5.0], tf.float64),
@@ -63,13 +63,15 @@ def test_every_option(given: dict[str, Any], expected: Any, run: Run) -> None:
 @pytest.mark.parametrize(
     ("given", "values", "wanted"),
     [
-        ({}, [1, 2, 3, 6, 8], Wanted()),
-        ({"max_length": 1, "quantiles": 4}, [1, 6], Wanted(buckets=4)),
-        ({"normalize": "min_max", "optional": True}, [1, 2, 3, 6, 8], Wanted(extremes=True)),
-        ({"normalize": "none"}, None, Wanted()),
+        ({}, [1, 2, 3, 6, 8], RequestedStatistics()),
+        ({"max_length": 1, "quantiles": 4}, [1, 6], RequestedStatistics(buckets=4)),
+        ({"normalize": "min_max", "optional": True}, [1, 2, 3, 6, 8], RequestedStatistics(extremes=True)),
+        ({"normalize": "none"}, None, RequestedStatistics()),
     ],
 )
-def test_what_is_stored_of_the_train_split_is_learned_from(given: Any, values: Any, wanted: Wanted) -> None:
+def test_what_is_stored_of_the_train_split_is_learned_from(
+    given: Any, values: Any, wanted: RequestedStatistics
+) -> None:
     one = prepared(ROWS, **given)
     assert (None if one.values is None else one.values.numpy().tolist()) == values
     assert one.wanted == wanted

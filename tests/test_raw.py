@@ -11,7 +11,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.transforms.tensorflow import raw
 from recordmill.transforms.tensorflow.features import TYPES, parse_spec
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.running import BOTH_WAYS, Run
 
 VALUES: list[Any] = [
@@ -23,7 +23,7 @@ VALUES: list[Any] = [
 
 def read(column: Any, **given: Any) -> dict[str, tf.Tensor]:
     feature = Raw(kind="raw", **given)
-    stored = raw.prepare(feature.model_dump(), column, Context(tf.ones([3], tf.bool))).store(Found())
+    stored = raw.prepare(feature.model_dump(), column, Context(tf.ones([3], tf.bool))).store(Statistics())
     return dict(raw.finish(feature.describe({}), stored))
 
 

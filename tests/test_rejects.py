@@ -15,10 +15,10 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.images.memory_gate import Gate, second_try
-from recordmill.pipeline.build.images.read import Pictures, PixelMeter, surely
+from recordmill.pipeline.build.images.memory_gate import MemoryGate, retry_alone
+from recordmill.pipeline.build.images.read import Pictures, PixelMeter, retry_alone_when_out_of_memory
 from recordmill.pipeline.build.images.transcode import decodable
-from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.reject_payloads import MAX_CHARACTERS, pick_lines, with_payloads
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.worker.build_shard import Batch, ShardBuilder
@@ -81,17 +81,17 @@ def test_what_is_the_machines_fault(error: Exception, expected: bool) -> None:
 
 def test_what_fails_once_is_done_again_and_what_fails_twice_is_believed() -> None:
     once, twice = Failing(ValueError("a")), Failing(ValueError("a"), ValueError("b"))
-    assert second_try(once, (ValueError,)) == "done"
+    assert retry_alone(once, (ValueError,)) == "done"
     with pytest.raises(ValueError, match="b"):
-        second_try(twice, (ValueError,))
+        retry_alone(twice, (ValueError,))
     other = Failing(KeyError("a"))
     with pytest.raises(KeyError):
-        second_try(other, (ValueError,))
+        retry_alone(other, (ValueError,))
     assert (once.calls, twice.calls, other.calls) == (2, 2, 1)
 
 
 def test_the_second_time_nothing_else_is_under_way() -> None:
-    gate, running, most, alone = Gate(), Counter[str](), [0], list[int]()
+    gate, running, most, alone = MemoryGate(), Counter[str](), [0], list[int]()
 
     def work(fails: bool) -> None:
         tries = 0
@@ -110,7 +110,7 @@ def test_the_second_time_nothing_else_is_under_way() -> None:
 
         for _ in range(5):
             tries = 0
-            second_try(action, (ValueError,), gate)
+            retry_alone(action, (ValueError,), gate)
 
     threads = [threading.Thread(target=work, args=(number % 2 == 0,)) for number in range(6)]
     for thread in threads:
@@ -124,9 +124,9 @@ def test_the_second_time_nothing_else_is_under_way() -> None:
 
 @pytest.mark.parametrize("error", [MemoryError(), EXHAUSTED, pa.ArrowMemoryError()])
 def test_memory_that_is_short_twice_ends_the_build(error: Exception) -> None:
-    assert surely(Failing(error), "do it") == "done"
+    assert retry_alone_when_out_of_memory(Failing(error), "do it") == "done"
     with pytest.raises(OutOfMemoryError, match="memory was not enough to do it, even with nothing else under way"):
-        surely(Failing(error, error), "do it")
+        retry_alone_when_out_of_memory(Failing(error, error), "do it")
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_statistics_leave_out_only_what_is_damaged_twice(
 def builder(transform: Any) -> tuple[ShardBuilder, Batch]:
     """A builder with a graph of the test's own, and a batch of three rows."""
     made = ShardBuilder.__new__(ShardBuilder)
-    work: Any = SimpleNamespace(rows=SimpleNamespace(features={"image": "picture"}))
+    work: Any = SimpleNamespace(schema=SimpleNamespace(features={"image": "picture"}))
     meter: Any = SimpleNamespace(is_decodable=lambda data: data != b"bad")
-    vars(made).update(_work=work, _transform=transform, _images={"image": OPTIONS}, _meters={"image": meter})
+    vars(made).update(_context=work, _transform=transform, _images={"image": OPTIONS}, _meters={"image": meter})
     rows = pa.table({"@key": [b"a", b"b", b"c"], "@chunk": [0, 0, 0], "@position": [4, 5, 6]})
     return made, Batch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, looks={}, needs=0)
 
@@ -331,10 +331,10 @@ def test_no_message_holds_a_value(tmp_path: Path) -> None:
         "features: {n: {kind: number}, l: {kind: category, classes: [x]}, p: {kind: image, size: [4, 4]}}\nlabel: l\n"
     )
     plan, found = make_plan(spec, BeamFiles()), list[Reject]()
-    work = make_work(plan, "", BeamFiles(), inline=True, threads=1)
+    work = planned_build(plan, "", BeamFiles(), inline=True, threads=1)
     for chunk in plan.chunks:
-        for block in spec.source[chunk.source].read(chunk, BeamFiles(), work.rows.columns, work.rows.source_key):
-            found += key_rows(block, chunk, work.rows, work.layout)[1]
+        for block in spec.source[chunk.source].read(chunk, BeamFiles(), work.schema.columns, work.schema.source_key):
+            found += key_rows(block, chunk, work.schema, work.layout)[1]
     assert len(found) == len(BAD_LINES) + len(BAD_RECORDS)
     assert [reject.message for reject in found if SECRET in reject.message] == []
     assert {reject.reason for reject in found} <= REASONS.keys()

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from recordmill.pipeline.build.worker.keyed_rows import RowFormat, key_rows
+from recordmill.pipeline.build.context.row_schema import RowSchema
+from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.key_hash import hash_key, join_key
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.sources.base import Block, Chunk
@@ -45,9 +46,9 @@ def block(data: dict[str, list[Any]] = DATA, rejects: list[Reject] | None = None
     return Block(table, rejects or [], positions=6)
 
 
-def form(**changes: Any) -> RowFormat:
+def form(**changes: Any) -> RowSchema:
     options = {"columns": COLUMNS, "features": FEATURES, "key": None, "label": "kind", "classes": None}
-    return RowFormat(**(options | changes))
+    return RowSchema(**(options | changes))
 
 
 def test_features_come_in_their_final_types() -> None:
@@ -147,7 +148,7 @@ def more(rows: int = 4, **changes: Any) -> tuple[pa.Table, list[Reject]]:
     table = pa.table({**columns, "@position": range(rows), "@key": [b"k%d" % row for row in range(rows)]})
     table = table.set_column(table.num_columns - 1, "@key", table["@key"].cast(pa.binary()))
     options = {"columns": MORE, "features": {name: name for name in MORE if name != "when"}, "key": None, "label": None}
-    form = RowFormat(**({**options, "classes": None, "fills": FILLS} | changes))
+    form = RowSchema(**({**options, "classes": None, "fills": FILLS} | changes))
     read = {b"fa.png": b"one", b"ixyz": b"two", b"fb.png": b"one"}
     return key_rows(Block(table, [], rows), CHUNK, form, LAYOUT, lambda source, reference: read[reference])
 
@@ -192,7 +193,7 @@ def test_the_content_of_a_picture_is_the_key() -> None:
 
 def test_a_picture_as_key_is_its_path_or_its_digest() -> None:
     columns = {"file": pa.array([b"fa.png", b"ixyz"], pa.binary()), "@position": pa.array([0, 1])}
-    form = RowFormat({"file": Column(ColumnType.IMAGE)}, {"file": "file"}, ("file",), None, None)
+    form = RowSchema({"file": Column(ColumnType.IMAGE)}, {"file": "file"}, ("file",), None, None)
     rows, _ = key_rows(Block(pa.table(columns), [], 2), CHUNK, form, LAYOUT)
     assert rows["@key"].to_pylist() == [b"a.png", hashlib.blake2b(b"xyz", digest_size=16).hexdigest().encode()]
 
@@ -205,7 +206,7 @@ def test_a_picture_that_cannot_be_read_has_no_key_and_no_group(by: str) -> None:
         return b"xyz"
 
     good, bad = to_piece("a.tar", 0, 3), to_piece("a.tar", 512, 9)
-    form = RowFormat(
+    form = RowSchema(
         {"file": Column(ColumnType.IMAGE)}, {"file": "file"}, ("file",) if by == "key" else None, None, None,
         content_key="file" if by == "content" else None, split_by=SplitBy(group="file") if by == "group" else None,
     )  # fmt: skip

@@ -8,7 +8,7 @@ import tensorflow as tf
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.contract.stored import stored_parts
 from recordmill.transforms.tensorflow import text
-from recordmill.transforms.tensorflow.kind import Context, Found, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from tests.running import BOTH_WAYS, Run, lookup_of
 
 TEXTS = ["The cat sat, the", "", "İ"]
@@ -20,7 +20,7 @@ def prepared(column: tf.Tensor, **given: Any) -> Prepared:
 
 
 def stored(run: Run, texts: list[str], **given: Any) -> Parts:
-    found = Found(lookup=lookup_of("the", "cat"))
+    found = Statistics(lookup=lookup_of("the", "cat"))
     return run(lambda column: prepared(column, **given).store(found), tf.constant(texts, tf.string))
 
 
@@ -114,7 +114,7 @@ def test_no_rows_are_padded_to_no_rows(max_length: int | None, shape: list[int])
 @pytest.mark.parametrize("given", [{"begin": True, "end": True, "max_length": 5}, {"oov_buckets": 3}, {"ngrams": 2}])
 def test_the_graph_keeps_no_state(given: dict[str, Any]) -> None:
     def graph(column: tf.Tensor) -> tf.Tensor:
-        return prepared(column, **given).store(Found(lookup=lookup_of("a")))[""].flat_values
+        return prepared(column, **given).store(Statistics(lookup=lookup_of("a")))[""].flat_values
 
     traced = tf.function(graph, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string)).graph
     assert [operation.type for operation in traced.get_operations() if operation.op_def.is_stateful] == []

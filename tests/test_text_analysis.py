@@ -12,7 +12,7 @@ from recordmill.pipeline.build.analysis.tokenizer_training import count_words, t
 from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.tensorflow import text
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing
 from tests.test_analyzers import analyze, analyzers, asset, scalar
 
@@ -62,5 +62,5 @@ def test_every_tokenizer(tmp_path: Path) -> None:
     assert stored["letters_length"].numpy().tolist() == [len("the cat sat"), 24, 0, 12, 5]
     for name in ALONE:
         column = tf.constant(TEXTS)
-        alone = text.prepare(features[name], column, Context(tf.ones_like(column, tf.bool))).store(Found())
+        alone = text.prepare(features[name], column, Context(tf.ones_like(column, tf.bool))).store(Statistics())
         assert stored[name].to_list() == alone[""].to_list(), name

@@ -28,7 +28,7 @@ from recordmill.pipeline.spec.yaml_document import SpecError
 from recordmill.transforms.contract.stored import Stored, stored_parts
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import parse
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.running import BOTH_WAYS, Run
 
 PACKED = {"kind": "text", "max_length": None, "padding_id": 0, "packed": 4}
@@ -142,7 +142,7 @@ def test_the_graph_gives_each_document_as_a_row_of_its_own(run: Run) -> None:
     options = Text(kind="text", tokenizer="bytes", end=True, max_length=3, pack=2).model_dump()
 
     def stored(column: tf.Tensor) -> Any:
-        return text.prepare(options, column, Context(tf.ones_like(column, tf.bool))).store(Found())
+        return text.prepare(options, column, Context(tf.ones_like(column, tf.bool))).store(Statistics())
 
     parts = run(stored, tf.constant(["abc", "", "a"]))
     assert parts["lengths"].to_list() == [[3], [1], [2]] == [[len(row)] for row in parts[""].to_list()]

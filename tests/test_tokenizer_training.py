@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.tensorflow import text
-from recordmill.transforms.tensorflow.kind import Context, Found
+from recordmill.transforms.tensorflow.kind import Context, Statistics
 
 LETTERS = "eaoiunrtslkmd日本üк🙂"
 
@@ -151,7 +151,9 @@ def test_a_given_model_keeps_its_ids(tokenizer: str, data: bytes, asked: dict[st
     assert files["tokenizers/x.vocabulary.txt"].count(b"\n") == len(model.pieces) == model.statistics("x")["words"]
     assert b"\r" not in files["tokenizers/x.vocabulary.txt"]
     column = tf.constant(["ab", ""])
-    stored = text.prepare(chosen | model.options(), column, Context(tf.ones_like(column, tf.bool))).store(Found())[""]
+    stored = text.prepare(chosen | model.options(), column, Context(tf.ones_like(column, tf.bool))).store(Statistics())[
+        ""
+    ]
     assert stored.to_list()[0][-1] == (ids["end"] if "end" in asked else stored.to_list()[0][-1])
     assert tf.reduce_max(stored.flat_values) < len(model.pieces)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.context.build_context import IMAGE_BATCH, ROW_BATCH, Work
-from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.build.context.build_context import IMAGE_BATCH, ROW_BATCH, PlannedBuild
+from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.model import parse_spec
 
@@ -29,11 +29,11 @@ def work_of(tmp_path: Path) -> Any:
     """Gives the work of a spec of these features."""
     (tmp_path / "rows.jsonl").write_text('{"file": "a.png", "text": "a", "kind": "a", "price": 1}\n')
 
-    def make(*features: str, more: str = "") -> Work:
+    def make(*features: str, more: str = "") -> PlannedBuild:
         lines = "\n".join(f"  {name}: {FEATURES[name]}" for name in features)
         source = f"{{format: jsonl, path: {tmp_path / 'rows.jsonl'}}}"
         spec = parse_spec(f"name: d\nsource: {source}\nfeatures:\n{lines}\n{more}")
-        return make_work(make_plan(spec, BeamFiles()), "build", BeamFiles(), inline=False, threads=2)
+        return planned_build(make_plan(spec, BeamFiles()), "build", BeamFiles(), inline=False, threads=2)
 
     return make
 
@@ -61,11 +61,11 @@ def test_a_label_is_open_where_its_classes_are_those_of_the_data(
     work_of: Any, label: str | None, is_open: bool, classes: tuple[str, ...] | None
 ) -> None:
     work = work_of("kind", "closed", "price", more=f"label: {label}" if label else "")
-    assert (work.open_label(), work.rows.label, work.rows.classes) == (is_open, label, classes)
+    assert (work.open_label(), work.schema.label, work.schema.classes) == (is_open, label, classes)
 
 
 def test_rows_are_told_of_columns_features_and_key(work_of: Any) -> None:
-    rows = work_of("price", "plain", more="key: kind").rows
+    rows = work_of("price", "plain", more="key: kind").schema
     assert dict(rows.columns) == {"price": Column(ColumnType.NUMBER), "kind": Column(ColumnType.CATEGORY)}
     assert (dict(rows.features), rows.key) == ({"price": "price", "plain": "price"}, ("kind",))
 

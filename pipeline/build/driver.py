@@ -16,15 +16,15 @@ from apache_beam.runners.runner import PipelineRunner
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.beam.graph import run_job
-from recordmill.pipeline.build.beam.pre_passes import install, look_first
+from recordmill.pipeline.build.beam.pre_passes import install_user_code, run_pre_passes
 from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.descriptions import describe_features
 from recordmill.pipeline.build.disk_failures import disk_error
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
-from recordmill.pipeline.build.plan import CHUNK_BYTES, BuildPlan, make_plan, make_work
+from recordmill.pipeline.build.plan import CHUNK_BYTES, BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.publish import SERVING_FOLDER, publish
 from recordmill.pipeline.build.results import Results, collect
 from recordmill.pipeline.dataset.manifest import Manifest
@@ -73,7 +73,7 @@ class RunOptions:
 class Listener:
     """Who is told how far a build is."""
 
-    on_plan: Callable[[BuildPlan, Work], None] = lambda plan, work: None
+    on_plan: Callable[[BuildPlan, PlannedBuild], None] = lambda plan, work: None
     """The work begins."""
     on_note: Callable[[str], None] = lambda note: None
     """Something that a person should know."""
@@ -187,14 +187,16 @@ class _Attempt:
     def _results(self, run: attempts.Run) -> Results:
         plan, kept, chunks = self.plan, run.kept, self.plan.chunks
         threads = worker_threads(self.local, self.options.processes)
-        work = make_work(plan, run.folder, BeamFiles(), inline=not self.local, threads=threads)
-        work = replace(work, isolated=self.options.isolated)
-        note = check_free_space(plan, work, kept.bytes if kept else 0)
+        isolated = self.options.isolated
+        planned = planned_build(
+            plan, run.folder, BeamFiles(), inline=not self.local, threads=threads, isolated=isolated
+        )
+        note = check_free_space(plan, planned, kept.bytes if kept else 0)
         if note is not None:
             self.listener.on_note(note)
-        self.listener.on_plan(plan, work)
-        work = look_first(work, chunks, self.runner, self.beam_options)
-        install(work)
+        self.listener.on_plan(plan, planned)
+        work = run_pre_passes(planned, chunks, self.runner, self.beam_options)
+        install_user_code(work)
         if kept is not None:
             work = replace(work, export=kept.export, groups=kept.groups)
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
@@ -207,7 +209,7 @@ class _Attempt:
         features, work = describe_features(results), results.work
         described = {name: description for name, (_, description) in features.items()}
         serving = os.path.join(work.path("version"), SERVING_FOLDER)
-        export_serving(results.export, described, input_specs(work), work.rows.label, serving)
+        export_serving(results.export, described, input_specs(work), work.schema.label, serving)
         self.listener.on_publish()
         return Published(*publish(results, self.output, features, self.lease), is_new=True)
 

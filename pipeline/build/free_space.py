@@ -7,7 +7,7 @@ refused only where not a quarter of it is free; below the whole of it the user i
 import shutil
 from pathlib import Path
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.errors import UserError
 
@@ -20,7 +20,7 @@ class NoSpaceError(UserError):
     """The disk cannot hold the build; the message says how much it needs and how much is free."""
 
 
-def check_free_space(plan: BuildPlan, work: Work, kept: int) -> str | None:
+def check_free_space(plan: BuildPlan, work: PlannedBuild, kept: int) -> str | None:
     """Compares what a build will write with what its disk has.
 
     Args:
@@ -45,7 +45,7 @@ def check_free_space(plan: BuildPlan, work: Work, kept: int) -> str | None:
     return f"the build may need {told}" if free < shards + scratch else None
 
 
-def scratch_bytes(plan: BuildPlan, work: Work) -> int:
+def scratch_bytes(plan: BuildPlan, work: PlannedBuild) -> int:
     """About how many bytes of packed rows lie in scratch; none where the runner shuffles the rows themselves."""
     if work.inline:
         return 0

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordmill.pipeline.build.context.build_context import Work
-from recordmill.pipeline.build.worker.keyed_rows import RowFormat
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.dataset.key_hash import shard_count
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.sources.base import Chunk, Files, Plan
@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.version import VERSION
-from recordmill.transforms.contract.stored import PICTURES
+from recordmill.transforms.contract.stored import IMAGES
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 BATCH_BYTES = 64 << 10  # 64 KiB: below it a packed batch costs more than its rows
@@ -122,16 +122,18 @@ def _plan_sources(spec: Spec, files: Files, chunk_bytes: int) -> list[Plan]:
     return [source.plan(files, spec.columns(), chunk_bytes) for source in spec.source]
 
 
-def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threads: int) -> Work:
-    """What the workers are told of a plan."""
+def planned_build(
+    plan: BuildPlan, folder: str, files: Files, *, inline: bool, threads: int, isolated: bool = False
+) -> PlannedBuild:
+    """Gives what the workers know of a plan."""
     spec = plan.spec
     label = spec.features.get(spec.label) if spec.label else None
-    return Work(
+    return PlannedBuild(
         name=spec.name,
         folder=os.path.abspath(folder),
         features=spec.options(),
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
-        rows=RowFormat(
+        schema=RowSchema(
             columns=spec.columns(),
             features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
             key=spec.key_columns,
@@ -153,7 +155,8 @@ def make_work(plan: BuildPlan, folder: str, files: Files, *, inline: bool, threa
         models=_models(spec),
         preprocessing=spec.preprocessing,
         user_code=plan.user_code,
-        duplicates=spec.duplicates.model_dump(),
+        duplicates=spec.duplicates,
+        isolated=isolated,
     )
 
 
@@ -185,7 +188,7 @@ def _layout(spec: Spec, plans: list[Plan]) -> Layout:
 
 def _expected_bytes(spec: Spec, plans: list[Plan]) -> int:
     """About how many bytes the records will have: by the inputs and the spec alone."""
-    pictures: list[Any] = [feature for feature in spec.features.values() if feature.kind in PICTURES]
+    pictures: list[Any] = [feature for feature in spec.features.values() if feature.kind in IMAGES]
     if not pictures:
         return sum(plan.bytes for plan in plans)
     a_row = sum(picture.expected_bytes * _frames(picture) for picture in pictures)

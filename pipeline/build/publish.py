@@ -13,7 +13,7 @@ from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
 from recordmill.pipeline.build.attempts import clear
-from recordmill.pipeline.build.context.build_context import CLASSES, Work
+from recordmill.pipeline.build.context.build_context import CLASSES, BuildContext
 from recordmill.pipeline.build.plan import package_versions
 from recordmill.pipeline.build.results import COUNTED, Results, published_path
 from recordmill.pipeline.build.tfds_files import write_tfds_files
@@ -50,7 +50,7 @@ def publish(
     assembled = Path(results.work.folder, "version")
     described = {name: description for name, (_, description) in features.items()}
     vocabularies = _vocabularies(results, described)
-    splits = _list_shards(results, assembled, len(vocabularies.get(results.work.rows.label or "", [])))
+    splits = _list_shards(results, assembled, len(vocabularies.get(results.work.schema.label or "", [])))
     for name in ("transform_fn", "transformed_metadata"):
         shutil.copytree(os.path.join(results.export, name), assembled / name)
     _write_tokenizers(results.work, assembled)
@@ -71,7 +71,7 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
     }
 
 
-def _write_tokenizers(work: Work, assembled: Path) -> None:
+def _write_tokenizers(work: BuildContext, assembled: Path) -> None:
     for owner in sorted(set(work.models.values())):
         for file, data in tokenizer(work, owner).files(owner).items():
             (assembled / file).parent.mkdir(exist_ok=True)
@@ -101,7 +101,7 @@ def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
     return splits
 
 
-def _empty_shard(work: Work, assembled: Path, split: str, shard: int) -> dict[str, Any]:
+def _empty_shard(work: BuildContext, assembled: Path, split: str, shard: int) -> dict[str, Any]:
     """Writes a shard that no row belongs to; gives its report."""
     file, index = (name(work.name, split, shard, work.layout.shards[split]) for name in (shard_name, index_name))
     with ShardWriter(str(assembled / file), str(assembled / index)) as writer:

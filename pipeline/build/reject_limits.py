@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reject_files import read_rejects
 from recordmill.pipeline.build.context.steps import chunk_step
 from recordmill.pipeline.build.plan import BuildPlan
@@ -58,7 +58,7 @@ class Count:
 class RejectLimits:
     """The rejects of a build's finished steps, against what its spec allows."""
 
-    def __init__(self, plan: BuildPlan, work: Work) -> None:
+    def __init__(self, plan: BuildPlan, work: PlannedBuild) -> None:
         """Nothing is looked at yet."""
         self._plan, self._work, self._limits = plan, work, plan.spec.rejects
         self._chunks = {f"{chunk_step(chunk.index)}.json": chunk.index for chunk in plan.chunks}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.reject_files import read_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
 from recordmill.pipeline.build.duplicates.counts import count_all
@@ -36,7 +36,7 @@ class Results:
     """The reports of a finished job, and what they add up to."""
 
     plan: BuildPlan
-    work: Work
+    work: BuildContext
     chunks: list[Report]
     shards: dict[int, Report]
     """By group; a group that no row belongs to has none."""
@@ -105,7 +105,7 @@ def published_path(path: str) -> str:
     return public_url(path) if "://" in path else os.path.basename(path.rstrip("/"))
 
 
-def collect(plan: BuildPlan, work: Work) -> Results:
+def collect(plan: BuildPlan, work: BuildContext) -> Results:
     """Reads a finished job's reports and reconciles them.
 
     Raises:
@@ -137,11 +137,11 @@ def _needed(folder: str, name: str) -> Report:
     return report
 
 
-def _train_rows(work: Work, expected: Mapping[int, int]) -> int:
+def _train_rows(work: BuildContext, expected: Mapping[int, int]) -> int:
     return sum(rows for group, rows in expected.items() if work.layout.shard_of_group(group)[0] == "train")
 
 
-def _statistics(work: Work, train_rows: int) -> dict[str, Report]:
+def _statistics(work: BuildContext, train_rows: int) -> dict[str, Report]:
     statistics: dict[str, Report] = {}
     for analysis in _needed(work.path("reports"), "analysis")["analyses"]:
         report = _needed(work.path("reports"), analysis)

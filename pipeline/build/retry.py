@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.read import PixelMeter, kept, pictures_of
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, make_work
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.publish import REJECTS_FILE
 from recordmill.pipeline.build.reject_places import Place, one_line
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
@@ -101,7 +101,7 @@ def look_again(spec: Spec, output: str, files: Files, threads: int, isolated: bo
     if not rejects:
         return Retried(manifest.version, {})
     plan = make_plan(spec, files)
-    work = replace(make_work(plan, "", files, inline=True, threads=threads), isolated=isolated)
+    work = replace(planned_build(plan, "", files, inline=True, threads=threads), isolated=isolated)
     now = _Rows(plan, work).look({old.place for old in rejects})
     by_code: dict[str, Counter[str]] = {}
     for old in rejects:
@@ -143,7 +143,7 @@ def _outcome(old: Old, now: Now | None) -> str:
 class _Rows:
     """Some rows of a plan's sources, read again."""
 
-    def __init__(self, plan: BuildPlan, work: Work) -> None:
+    def __init__(self, plan: BuildPlan, work: PlannedBuild) -> None:
         self._plan, self._work = plan, work
         self._pictures = pictures_of(work)
         self._meters = {name: PixelMeter(self._pictures, options, 1) for name, options in work.images().items()}
@@ -165,7 +165,7 @@ class _Rows:
         return found
 
     def _blocks(self, chunk: Chunk) -> Iterator[Block]:
-        form, source = self._work.rows, self._plan.spec.source[chunk.source]
+        form, source = self._work.schema, self._plan.spec.source[chunk.source]
         return source.read(chunk, self._work.files, form.columns, form.source_key)
 
     def _places(self, chunk: Chunk, block: Block, base: int) -> Iterator[tuple[int, Place]]:
@@ -182,7 +182,7 @@ class _Rows:
         chosen = block.table.filter(pc.is_in(block.table["@position"], pa.array(list(places), pa.int64())))
         rejects = [reject for reject in block.rejects if reject.position in places]
         part = Block(chosen, rejects, block.positions)
-        rows, bad = key_rows(part, chunk, self._work.rows, self._work.layout, self._pictures.read)
+        rows, bad = key_rows(part, chunk, self._work.schema, self._work.layout, self._pictures.read)
         found = {places[reject.position]: Now(reject.reason, reject.key) for reject in bad}
         good = rows.select(["@position", "@key", "@source", *self._meters]).to_pylist()
         for row, code in zip(good, in_order(self._picture_fault, good, self._work.threads), strict=True):

@@ -25,7 +25,7 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.terminal_text import say
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.build.context.build_context import Work
+    from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.driver import RunOptions
     from recordmill.pipeline.build.plan import BuildPlan
 
@@ -119,7 +119,7 @@ class BuildSession:
             raise NothingMendedError(f"{told}\nnothing is mended, so nothing is built")
         self._display.note(told)
 
-    def _begin(self, plan: "BuildPlan", work: "Work") -> None:
+    def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
         from recordmill.pipeline.build.reject_limits import RejectLimits
 
         self._display.start(plan, work.folder)

@@ -13,7 +13,7 @@ from recordmill.pipeline.init.image_folders import images_folder
 from recordmill.pipeline.init.recognize import Found
 from recordmill.pipeline.sources.base import Files, Source
 from recordmill.pipeline.spec.sources import AnySource
-from recordmill.transforms.contract.stored import PICTURES
+from recordmill.transforms.contract.stored import IMAGES
 
 SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
 
@@ -37,7 +37,7 @@ def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
 
 
 def _is_picture(guess: Guess | None) -> bool:
-    return guess is not None and guess.kind in PICTURES
+    return guess is not None and guess.kind in IMAGES
 
 
 def _sources(found: Found) -> list[Source]:

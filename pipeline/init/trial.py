@@ -5,14 +5,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.init.column_sample import Sample, Taken
 from recordmill.pipeline.init.guess_images import look
 from recordmill.pipeline.init.guess_kind import counted
 from recordmill.pipeline.init.sampling import PIECE_BYTES
 from recordmill.pipeline.spec.model import Spec
-from recordmill.transforms.contract.stored import PICTURES
+from recordmill.transforms.contract.stored import IMAGES
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def try_spec(spec: Spec, sample: Sample) -> Trial:
     """
     spec = spec.model_copy(update={"source": sample.sources})
     plan = make_plan(spec, sample.files, PIECE_BYTES)
-    rows = make_work(plan, ".", sample.files, inline=False, threads=1).rows
+    rows = planned_build(plan, ".", sample.files, inline=False, threads=1).schema
     taken = sample.take(spec.columns(), rows.source_key)
     rejects, splits, keys = Counter[tuple[str, str]](), Counter[str](), Counter[bytes]()
     for chunk, block in taken.blocks:
@@ -80,7 +80,7 @@ def _look(spec: Spec, sample: Sample) -> tuple[int, Counter[tuple[str, str]]]:
     """How many rows' pictures were looked at, and what is wrong with them."""
     count, bad = 0, Counter[tuple[str, str]]()
     for name, feature in spec.features.items():
-        if feature.kind in PICTURES:
+        if feature.kind in IMAGES:
             column = feature.column or name
             looked = look(sample, column, many=feature.kind != "image")
             count += len(looked.sizes)

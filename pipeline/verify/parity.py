@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
@@ -36,7 +36,7 @@ from recordmill.transforms.tensorflow.serving import LENGTHS
 NOT_CHECKED = "training = serving: "
 
 
-def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: Work, count: int) -> Findings:
+def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: PlannedBuild, count: int) -> Findings:
     """Serves a sample of the sources' rows, reads their records, and compares.
 
     Args:
@@ -60,7 +60,7 @@ def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: Work, 
     return found
 
 
-def _compare(found: Findings, folder: Path, manifest: Manifest, work: Work, batch: RawRows) -> None:
+def _compare(found: Findings, folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> None:
     try:
         stored = _stored(found, folder, manifest, batch.keys)
     except (DatasetError, OSError, ValueError, AttributeError):  # named by the check of the file
@@ -113,7 +113,7 @@ def _rejected(folder: Path, manifest: Manifest, keys: set[str]) -> set[str]:
     return found
 
 
-def _served(folder: Path, manifest: Manifest, work: Work, batch: RawRows) -> dict[str, npt.NDArray[Any]] | None:
+def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> dict[str, npt.NDArray[Any]] | None:
     """What the serving model gives of raw rows; None where it takes other columns."""
     model = tf.saved_model.load(str(folder / "serving"))
     signature = model.signatures["serving_default" if manifest.label is None else "with_label"]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.read import kept, pictures_of
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
@@ -44,7 +44,7 @@ class RawRows(NamedTuple):
         return tf.RaggedTensor.from_row_lengths(tf.constant(flat, spec.dtype, shape=[len(flat)]), [*map(len, values)])
 
 
-def sample_rows(plan: BuildPlan, work: Work, count: int) -> RawRows | None:
+def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | None:
     """Gives rows with their pictures: of the chunks that a hash chooses, those with the least sample hash.
 
     Args:
@@ -63,14 +63,14 @@ def sample_rows(plan: BuildPlan, work: Work, count: int) -> RawRows | None:
     return None if least is None or not least.num_rows else _with_pictures(work, least)
 
 
-def _read(work: Work, chunk: Chunk) -> Iterator[pa.Table]:
+def _read(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
     pictures, source = pictures_of(work), work.sources[chunk.source]
-    for block in source.read(chunk, work.files, work.rows.columns, work.rows.source_key):
-        yield key_rows(block, chunk, work.rows, work.layout, pictures.read)[0]
+    for block in source.read(chunk, work.files, work.schema.columns, work.schema.source_key):
+        yield key_rows(block, chunk, work.schema, work.layout, pictures.read)[0]
 
 
-def _with_pictures(work: Work, rows: pa.Table) -> RawRows:
-    columns = {name: rows[name].to_pylist() for name in work.rows.features}
+def _with_pictures(work: PlannedBuild, rows: pa.Table) -> RawRows:
+    columns = {name: rows[name].to_pylist() for name in work.schema.features}
     loader, sources, good = pictures_of(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     for name, options in work.images().items():
         for place, references in enumerate(columns[name]):

@@ -19,10 +19,10 @@ from typing import NamedTuple, NoReturn
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.graph import run_job
-from recordmill.pipeline.build.beam.pre_passes import look_first
+from recordmill.pipeline.build.beam.pre_passes import run_pre_passes
 from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
 from recordmill.pipeline.build.input_listing import Listings, check_unchanged
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, make_work
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.dataset.atomic_files import write_atomically
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -166,8 +166,8 @@ def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
 def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: Sequence[tuple[str, int]]) -> None:
     """Builds shards into a run's folder."""
     runner, options, _ = make_runner("local", 1, ())
-    work = make_work(plan, run, BeamFiles(), inline=False, threads=worker_threads(True, 1))
-    work = look_first(work, plan.chunks, runner, options)
+    work = planned_build(plan, run, BeamFiles(), inline=False, threads=worker_threads(True, 1))
+    work = run_pre_passes(work, plan.chunks, runner, options)
     layout = plan.layout
     groups = {int(layout.first_group[layout.splits.index(split)]) + number for split, number in shards}
     for shard in (_shard(manifest, place) for place in shards):

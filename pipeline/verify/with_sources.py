@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.beam.pre_passes import install
+from recordmill.pipeline.build.beam.pre_passes import install_user_code
 from recordmill.pipeline.build.beam.runners import worker_threads
-from recordmill.pipeline.build.plan import make_plan, make_work
+from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
@@ -50,6 +50,6 @@ def _parity(folder: Path, manifest: Manifest, spec: Spec, rows: int) -> Findings
     except UserError as error:
         return Findings(unchecked=[f"{NOT_CHECKED}{error}"])
     with tempfile.TemporaryDirectory(prefix="recordmill-") as scratch:
-        work = make_work(plan, os.path.join(scratch, "run"), files, inline=True, threads=worker_threads(True, 1))
-        install(work)
+        work = planned_build(plan, os.path.join(scratch, "run"), files, inline=True, threads=worker_threads(True, 1))
+        install_user_code(work)
         return check_parity(folder, manifest, plan, work, rows)

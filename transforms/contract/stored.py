@@ -14,7 +14,7 @@ from typing import Any
 KEY = "key"
 """The Example's feature that holds the row's key; no feature of the spec has this name."""
 
-PICTURES = ("image", "image_sequence")
+IMAGES = ("image", "image_sequence")
 """The kinds that are pictures."""
 
 Description = Mapping[str, Any]

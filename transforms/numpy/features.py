@@ -14,7 +14,7 @@ import numpy as np
 
 from recordmill.transforms.contract.finish_options import Augment, FinishOptions
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
-from recordmill.transforms.contract.stored import KEY, PICTURES, Description, part_name, stored_parts
+from recordmill.transforms.contract.stored import IMAGES, KEY, Description, part_name, stored_parts
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
 from recordmill.transforms.numpy.images import PictureReader
 from recordmill.transforms.numpy.texts import padded, strings, texts
@@ -53,7 +53,7 @@ def finish(
     """
     batch = _Batch(features, columns, options, augment or {}, np.empty if memory is None else memory.empty)
     # Pictures first: they move their boxes.
-    order = sorted(features, key=lambda name: features[name]["kind"] not in PICTURES)
+    order = sorted(features, key=lambda name: features[name]["kind"] not in IMAGES)
     ready = {name: _FINISH[features[name]["kind"]](batch, name, features[name]) for name in order}
     named = {part_name(name, part): value for name in features for part, value in ready[name].items()}
     return {**named, KEY: strings(columns[KEY])} if KEY in columns else named

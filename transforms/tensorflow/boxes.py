@@ -14,7 +14,7 @@ import tensorflow as tf
 from recordmill.transforms.contract.finish_options import Augment
 from recordmill.transforms.tensorflow.augment import move_boxes
 from recordmill.transforms.tensorflow.geometry import placement, upright
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, padded
 
 NUMBERS = 4  # of a box
@@ -31,7 +31,7 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     geometry, picture = context.prepared[options["image"]].geometry, context.options[options["image"]]
     assert geometry is not None  # noqa: S101 - the spec's check: it is an image
 
-    def store(_: Found) -> Parts:
+    def store(_: Statistics) -> Parts:
         boxes = tf.reshape(kept.flat_values, [-1, NUMBERS])
         sources = tf.gather(geometry(), kept.value_rowids()[::NUMBERS])
         return {"": kept.with_flat_values(tf.reshape(moved(options, picture, boxes, sources), [-1]))}

@@ -6,7 +6,7 @@ Ids are those of `transforms.tensorflow.category`, but that unknown names have a
 import tensorflow as tf
 
 from recordmill.transforms.tensorflow.category import ids, tokens
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, of_train, padded
 
 
@@ -15,7 +15,7 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     names = cut(options, column)
     learned = names.flat_values if options["is_label"] else of_train(names, context.train)
 
-    def store(found: Found) -> Parts:
+    def store(found: Statistics) -> Parts:
         return {"": names.with_flat_values(ids(options, names.flat_values, found))}
 
     return Prepared(store, tokens=tokens(options, learned))

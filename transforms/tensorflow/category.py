@@ -6,7 +6,7 @@ A label's ids are the places themselves, from 0. Of any other feature 0 is what 
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 
 
 def prepare(options: Options, column: tf.Tensor | None, context: Context) -> Prepared:
@@ -14,7 +14,7 @@ def prepare(options: Options, column: tf.Tensor | None, context: Context) -> Pre
     names = crossed([context.columns[name] for name in options["cross"]]) if options["cross"] else column
     learned = names if options["is_label"] else tf.boolean_mask(names, _learned(options, names, context.train))
 
-    def store(found: Found) -> Parts:
+    def store(found: Statistics) -> Parts:
         return {"": ids(options, names, found)}
 
     return Prepared(store, tokens=tokens(options, learned))
@@ -31,7 +31,7 @@ def tokens(options: Options, names: tf.Tensor) -> tf.Tensor | None:
     return names if options["classes"] is None else names[:0]  # given names are not counted
 
 
-def ids(options: Options, names: tf.Tensor, found: Found) -> tf.Tensor:
+def ids(options: Options, names: tf.Tensor, found: Statistics) -> tf.Tensor:
     """Gives the int64 ids of names of any shape."""
     if options["hash_buckets"] is not None:
         return _hashed(names, options["hash_buckets"])

@@ -19,7 +19,7 @@ from recordmill.transforms.tensorflow.kind import Options, Parts, Stored
 from recordmill.transforms.tensorflow.kinds import KINDS
 
 Features = Mapping[str, Options]
-PICTURES = {"image": image.finish, "image_sequence": image_sequence.finish}
+IMAGES = {"image": image.finish, "image_sequence": image_sequence.finish}
 TYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}
 
 
@@ -57,7 +57,7 @@ def finish(
     ready: dict[str, tf.Tensor] = {}
     for name, description in features.items():
         parts: Parts = {part: stored[part_name(name, part)] for part in stored_parts(description)}
-        if description["kind"] in PICTURES:
+        if description["kind"] in IMAGES:
             finished = _pictures(description, parts, options, (augment or {}).get(name))
         elif description["kind"] == "text" and "packed" not in description:
             finished = _text(description, parts, options)
@@ -72,7 +72,7 @@ def finish(
 def _pictures(description: Options, parts: Parts, options: FinishOptions, augment: Augment | None) -> Parts:
     dtype = options.dtype or description["dtype"]
     asked = {**description, "dtype": "uint8" if dtype == "uint8" else "float32"}
-    finished = PICTURES[description["kind"]](asked, parts, augment)
+    finished = IMAGES[description["kind"]](asked, parts, augment)
     return {**finished, "": tf.cast(finished[""], dtype)} if dtype == "bfloat16" else finished
 
 

@@ -29,7 +29,7 @@ from recordmill.transforms.tensorflow.image_decode import is_jpeg, libjpeg
 from recordmill.transforms.tensorflow.image_encode import encode
 from recordmill.transforms.tensorflow.image_resize import resize as resize
 from recordmill.transforms.tensorflow.image_sides import stored_sides
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 
 
 def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
@@ -38,7 +38,7 @@ def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
     The pixels' statistics come from `pixel_sums` of a sample, so nothing is left to analyze here.
     """
 
-    def store(_: Found) -> Parts:
+    def store(_: Statistics) -> Parts:
         one = partial(stored_picture, options=options)
         stored = tf.map_fn(one, column, fn_output_signature=picture_spec(options), parallel_iterations=1)
         return {**stored, "missing": tf.cast(column == "", tf.int64)} if options["optional"] else stored

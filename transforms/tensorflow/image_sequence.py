@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from recordmill.transforms.contract.finish_options import Augment
 from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, padded
 
 
@@ -19,7 +19,7 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     kept = cut(options, column)
     one_by_one = image.prepare({**options, "optional": False}, kept.flat_values, context)
 
-    def store(found: Found) -> Parts:
+    def store(found: Statistics) -> Parts:
         return {"": kept.with_flat_values(one_by_one.store(found)[""])}
 
     return Prepared(store)

@@ -18,7 +18,7 @@ Parts = Mapping[str, Stored]
 
 
 @dataclass(frozen=True)
-class Found:
+class Statistics:
     """What the analysis found for one feature: a vocabulary's look-up, or what numbers are like."""
 
     lookup: Callable[[tf.Tensor, int], tf.Tensor] | None = None
@@ -38,7 +38,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedStatistics:
     """What is wanted of a feature's values beside mean and variance."""
 
     extremes: bool = False
@@ -52,12 +52,12 @@ class Wanted:
 class Prepared:
     """A raw column on its way: what is to be analyzed, and what then makes the stored tensors."""
 
-    store: Callable[[Found], Parts]
+    store: Callable[[Statistics], Parts]
     tokens: tf.Tensor | None = None
     """Strings to be counted for the vocabulary, any number of them, of rows that the feature may learn from."""
     values: tf.Tensor | None = None
     """float32 values for statistics, any number of them, of the train split alone."""
-    wanted: Wanted = Wanted()
+    wanted: RequestedStatistics = RequestedStatistics()
     """Which statistics of the values."""
     geometry: Callable[[], tf.Tensor] | None = None
     """Of pictures: their sizes before they were scaled, for what must move with them (`tensorflow.geometry`)."""

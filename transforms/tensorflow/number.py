@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared, Wanted
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, RequestedStatistics, Statistics
 from recordmill.transforms.tensorflow.logarithm import log, log1p
 
 TRANSFORMS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {"log": log, "log1p": log1p}
@@ -19,7 +19,7 @@ def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
     values = transformed(options, column)
     known = ~tf.math.is_nan(column) if options["optional"] else None
 
-    def store(found: Found) -> Parts:
+    def store(found: Statistics) -> Parts:
         if known is None:
             return {"": normalized(options, values, found)}
         exact = tf.where(known, tf.cast(values, tf.float64), _imputed(options, found))
@@ -44,7 +44,7 @@ def transformed(options: Options, values: tf.Tensor) -> tf.Tensor:
     return tf.cast(TRANSFORMS[options["transform"]](tf.cast(values, tf.float64)), tf.float32)
 
 
-def normalized(options: Options, values: tf.Tensor, found: Found) -> tf.Tensor:
+def normalized(options: Options, values: tf.Tensor, found: Statistics) -> tf.Tensor:
     """Makes the stored values, float32 or int64, of transformed float32 or float64 values without NaN."""
     if options["boundaries"] is not None:
         return _bucket(values, tf.constant(options["boundaries"], tf.float32))
@@ -62,7 +62,7 @@ def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(boundaries, tf.cast(values, tf.float32), side="right", out_type=tf.int64)
 
 
-def _imputed(options: Options, found: Found) -> tf.Tensor:
+def _imputed(options: Options, found: Statistics) -> tf.Tensor:
     """What a missing number is taken for, after the transform: a float64 scalar."""
     impute = options["impute"]
     if impute == "mean":
@@ -78,9 +78,9 @@ def is_learned(options: Options) -> bool:
     return learned or bool(options.get("optional") and options.get("impute") in ("mean", "median"))
 
 
-def wanted(options: Options) -> Wanted:
+def wanted(options: Options) -> RequestedStatistics:
     """What the analysis is asked for beside mean and variance."""
-    return Wanted(
+    return RequestedStatistics(
         extremes=options["normalize"] == "min_max",
         median=bool(options.get("optional")) and options.get("impute") == "median",
         buckets=options["quantiles"] or 1,

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, of_train, padded
 from recordmill.transforms.tensorflow.number import is_learned, normalized, transformed, wanted
 
@@ -12,7 +12,7 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     kept = cut(options, column)
     values = kept.with_flat_values(transformed(options, kept.flat_values))
 
-    def store(found: Found) -> Parts:
+    def store(found: Statistics) -> Parts:
         return {"": values.with_flat_values(normalized(options, values.flat_values, found))}
 
     if not is_learned(options):

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill.transforms.contract.stored import PICTURES, part_name
+from recordmill.transforms.contract.stored import IMAGES, part_name
 from recordmill.transforms.contract.text_options import vocabulary_owner
-from recordmill.transforms.tensorflow.kind import Context, Found, Prepared, Stored, Wanted
+from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics, Stored
 from recordmill.transforms.tensorflow.kinds import KINDS
 
 """The kinds whose raw column is pictures."""
@@ -31,10 +31,10 @@ class Analyzers(Protocol):
 
     def moments(
         self,
-        values: Mapping[str, tuple[tf.Tensor, Wanted]],
+        values: Mapping[str, tuple[tf.Tensor, RequestedStatistics]],
         pixels: Mapping[str, tuple[tf.Tensor, ...]],
         train: tf.Tensor,
-    ) -> Mapping[str, Found]:
+    ) -> Mapping[str, Statistics]:
         """Takes float32 values and what is wanted of them, and pixel sums; gives what the values are like."""
 
 
@@ -53,14 +53,14 @@ class Preprocessing:
         prepared: dict[str, Prepared] = {}
         columns = {name: inputs[name] for name in self.features if name in inputs}
         context = Context(train, columns, prepared, self.features)
-        for name in sorted(self.features, key=lambda name: self.features[name]["kind"] not in PICTURES):
+        for name in sorted(self.features, key=lambda name: self.features[name]["kind"] not in IMAGES):
             options = self.features[name]
             prepared[name] = KINDS[options["kind"]].prepare(options, inputs.get(name), context)
         found = self._analyze(prepared, self._pixels(inputs), train)
         stored = {
             part_name(name, part): tensor
             for name in self.features
-            for part, tensor in prepared[name].store(found.get(name, Found())).items()
+            for part, tensor in prepared[name].store(found.get(name, Statistics())).items()
         }
         return stored if self.own is None else self.own(context.columns, stored)
 
@@ -68,19 +68,19 @@ class Preprocessing:
         return {
             name: tuple(inputs[f"{name}/{column}"] for column in PIXEL_COLUMNS)
             for name, options in self.features.items()
-            if options["kind"] in PICTURES and options["normalize"] == "dataset"
+            if options["kind"] in IMAGES and options["normalize"] == "dataset"
         }
 
     def _analyze(
         self, prepared: Mapping[str, Prepared], pixels: Mapping[str, tuple[tf.Tensor, ...]], train: tf.Tensor
-    ) -> dict[str, Found]:
+    ) -> dict[str, Statistics]:
         found = self._vocabularies(prepared, train)
         values = {name: (one.values, one.wanted) for name, one in prepared.items() if one.values is not None}
         if values or pixels:
             found |= self.analyzers.moments(values, pixels, train)
         return found
 
-    def _vocabularies(self, prepared: Mapping[str, Prepared], train: tf.Tensor) -> dict[str, Found]:
+    def _vocabularies(self, prepared: Mapping[str, Prepared], train: tf.Tensor) -> dict[str, Statistics]:
         """Features that share a vocabulary are counted together, under its owner's name."""
         owners = {name: vocabulary_owner(name, self.features[name]) for name in prepared}
         tokens: dict[str, list[tf.Tensor]] = {}
@@ -92,7 +92,7 @@ class Preprocessing:
         together = {owner: some[0] if len(some) == 1 else tf.concat(some, axis=0) for owner, some in tokens.items()}
         paths = self.analyzers.vocabularies(together, train)
         return {
-            name: Found(lookup=partial(_lookup, paths[owners[name]], f"{name}_vocabulary"))
+            name: Statistics(lookup=partial(_lookup, paths[owners[name]], f"{name}_vocabulary"))
             for name, one in prepared.items()
             if one.tokens is not None
         }

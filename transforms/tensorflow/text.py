@@ -13,7 +13,7 @@ from recordmill.transforms.contract.text_options import (
     special_ids,
 )
 from recordmill.transforms.tensorflow.cleaning import clean
-from recordmill.transforms.tensorflow.kind import Context, Found, Options, Parts, Prepared
+from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.tokenizers import tokenize
 
 
@@ -27,7 +27,7 @@ def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
     if not has_vocabulary(options):
         return Prepared(lambda _: _stored(tokens, options, partial(_numbers, options)))
 
-    def store(found: Found) -> Parts:
+    def store(found: Statistics) -> Parts:
         assert found.lookup is not None  # noqa: S101 - the analysis always gives what was asked for
         return _stored(tokens, options, partial(_places, options, found.lookup))
 

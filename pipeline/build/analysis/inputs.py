@@ -17,7 +17,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import metadata_io
 from tfx_bsl.tfxio import tensor_adapter
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.images.read import PixelMeter, References, pictures_of
 from recordmill.pipeline.dataset.atomic_files import attempt_name, sync_tree, write_report
@@ -28,29 +28,31 @@ MEASURED_BATCH = 128
 EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 
-def schema(work: Work) -> pa.Schema:
+def schema(context: PlannedBuild) -> pa.Schema:
     """The Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
-    columns = {name: work.rows.final_type(name) for name in work.rows.features} | {"train": pa.int64()}
-    for name in work.measured_images():
+    columns = {name: context.schema.final_type(name) for name in context.schema.features} | {"train": pa.int64()}
+    for name in context.measured_images():
         columns |= {f"{name}/{column}": pa.int64() for column in PIXEL_COLUMNS}
     lists = {name: kind if pa.types.is_list(kind) else pa.list_(kind) for name, kind in columns.items()}
     return pa.schema(list(lists.items()))
 
 
-def tensor_config(work: Work) -> tensor_adapter.TensorAdapterConfig:
+def tensor_config(context: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
     """How the columns become tensors: scalars a row, ragged lists, and a vector of channels for pixel sums."""
-    channels = {f"{name}/{c}": o["channels"] for name, o in work.measured_images().items() for c in ("sums", "squares")}
+    channels = {
+        f"{name}/{c}": o["channels"] for name, o in context.measured_images().items() for c in ("sums", "squares")
+    }
     representations = {}
-    for name in schema(work).names:
-        many = name in work.rows.features and pa.types.is_list(work.rows.final_type(name))
+    for name in schema(context).names:
+        many = name in context.schema.features and pa.types.is_list(context.schema.final_type(name))
         representations[name] = _ragged(name) if many else _dense(name, channels.get(name))
-    return tensor_adapter.TensorAdapterConfig(schema(work), representations)
+    return tensor_adapter.TensorAdapterConfig(schema(context), representations)
 
 
-def analysis_specs(work: Work) -> dict[str, tf.TypeSpec]:
+def analysis_specs(context: PlannedBuild) -> dict[str, tf.TypeSpec]:
     """What the analysis' graph takes: the raw columns, and what the analysis alone needs."""
-    specs = dict(input_specs(work)) | {"train": tf.TensorSpec([None], tf.int64)}
-    for name, options in work.measured_images().items():
+    specs = dict(input_specs(context)) | {"train": tf.TensorSpec([None], tf.int64)}
+    for name, options in context.measured_images().items():
         shapes = ([None], [None, options["channels"]], [None, options["channels"]])
         for column, shape in zip(PIXEL_COLUMNS, shapes, strict=True):
             specs[f"{name}/{column}"] = tf.TensorSpec(shape, tf.int64)
@@ -76,12 +78,12 @@ def _dense(name: str, width: int | None) -> schema_pb2.TensorRepresentation:
 class AnalysisRows:
     """Makes the analysis' batches of keyed rows (`pipeline.build.worker.keyed_rows`)."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._schema = schema(work)
+    def __init__(self, context: PlannedBuild) -> None:
+        self._context = context
+        self._schema = schema(context)
         self._meters = {
-            name: PixelMeter(pictures_of(work), options, work.threads)
-            for name, options in work.measured_images().items()
+            name: PixelMeter(pictures_of(context), options, context.threads)
+            for name, options in context.measured_images().items()
         }
 
     def pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
@@ -91,17 +93,17 @@ class AnalysisRows:
 
     def batches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """Gives the batch of a piece; none where the analysis needs nothing of these rows."""
-        if not self._work.sees_rows():
+        if not self._context.sees_rows():
             return
-        train = pc.equal(rows["@split"], self._work.layout.splits.index("train"))
-        if not self._work.open_label():
+        train = pc.equal(rows["@split"], self._context.layout.splits.index("train"))
+        if not self._context.open_label():
             rows, train = rows.filter(train), train.filter(train)
         if rows.num_rows:
             columns = self._columns(rows, train)
             yield pa.RecordBatch.from_arrays([columns[name] for name in self._schema.names], schema=self._schema)
 
     def _columns(self, rows: pa.Table, train: pa.ChunkedArray) -> dict[str, pa.Array]:
-        columns = {name: self._column(name, rows, train) for name in self._work.rows.features}
+        columns = {name: self._column(name, rows, train) for name in self._context.schema.features}
         columns["train"] = _lists(train.cast(pa.int64()).combine_chunks())
         for name, meter in self._meters.items():
             measured = meter.measure(rows["@source"].to_pylist(), self._sampled(rows, train, name))
@@ -111,17 +113,17 @@ class AnalysisRows:
 
     def _column(self, name: str, rows: pa.Table, train: pa.ChunkedArray) -> pa.Array:
         """A feature's values as lists: none in a row that the feature must not learn from."""
-        kind = self._work.rows.final_type(name)
+        kind = self._context.schema.final_type(name)
         empty = pa.scalar([] if pa.types.is_list(kind) else EMPTY[kind], kind)
-        if name not in self._work.analyzed:
+        if name not in self._context.analyzed:
             column = pa.repeat(empty, rows.num_rows)
         else:
-            chosen = rows[name] if name == self._work.rows.label else pc.if_else(train, rows[name], empty)
+            chosen = rows[name] if name == self._context.schema.label else pc.if_else(train, rows[name], empty)
             column = chosen.combine_chunks()
         return column if pa.types.is_list(kind) else _lists(column)
 
     def _sampled(self, rows: pa.Table, train: pa.ChunkedArray, image: str) -> list[References]:
-        limit = int(self._work.sample_share * (1 << 64))
+        limit = int(self._context.sample_share * (1 << 64))
         chosen = np.array([hash_ < limit for hash_ in rows["@sample"].to_pylist()], bool) & train.to_numpy()
         return [picture if one else None for picture, one in zip(rows[image].to_pylist(), chosen, strict=True)]
 
@@ -131,19 +133,19 @@ def _lists(values: pa.Array, width: int = 1) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(0, len(values) + 1, width, dtype=np.int32)), values)
 
 
-def keep_export(saved_model: str, metadata: object, work: Work, analyses: Sequence[str]) -> str:
+def keep_export(saved_model: str, metadata: object, context: PlannedBuild, analyses: Sequence[str]) -> str:
     """Copies the analysis' export into a folder of this attempt's own under the build's, and reports it.
 
     `tft_beam.WriteTransformFn` would fail when a runner repeats it. `analyses` names the reports of the analyzers that
     the graph asked for. Gives the folder, which `tft.TFTransformOutput` opens.
     """
     name = attempt_name("export")
-    folder = os.path.join(work.path("analysis"), name)
+    folder = os.path.join(context.path("analysis"), name)
     _copy_tree(saved_model, os.path.join(folder, "transform_fn"))
-    _forget_folder(os.path.join(folder, "transform_fn"), work.folder)
+    _forget_folder(os.path.join(folder, "transform_fn"), context.folder)
     metadata_io.write_metadata(metadata, os.path.join(folder, "transformed_metadata"))
     sync_tree(folder)  # another attempt may go on with it
-    write_report(work.path("reports"), "analysis", {"export": name, "analyses": list(analyses)})
+    write_report(context.path("reports"), "analysis", {"export": name, "analyses": list(analyses)})
     return folder
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.transforms.contract.text_options import SpecialIds
@@ -60,9 +60,9 @@ def read_model(data: bytes, options: Mapping[str, Any], where: str = "the model"
     return READERS[options["tokenizer"]](data, options, where)
 
 
-def tokenizer(work: Work, owner: str) -> TokenizerModel:
+def tokenizer(context: BuildContext, owner: str) -> TokenizerModel:
     """The model of a build that is named after this feature."""
-    options = work.features[owner]
+    options = context.features[owner]
     return read_model(options["model_bytes"], options)
 
 

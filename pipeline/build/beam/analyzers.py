@@ -12,7 +12,7 @@ import tensorflow_transform as tft
 
 from recordmill.pipeline.build.beam.moments import STATISTICS, AllMoments, width
 from recordmill.pipeline.build.beam.vocabularies import Vocabularies, VocabularyOptions
-from recordmill.transforms.tensorflow.kind import Found, Wanted
+from recordmill.transforms.tensorflow.kind import RequestedStatistics, Statistics
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class BeamAnalyzers:
 
     def moments(
         self,
-        values: Mapping[str, tuple[tf.Tensor, Wanted]],
+        values: Mapping[str, tuple[tf.Tensor, RequestedStatistics]],
         pixels: Mapping[str, tuple[tf.Tensor, ...]],
         train: tf.Tensor,
-    ) -> Mapping[str, Found]:
+    ) -> Mapping[str, Statistics]:
         """One analyzer for all statistics of numbers and pixels, with one output: a row for each value feature."""
         self.asked.add("moments")
         features = {name: wanted for name, (_, wanted) in values.items()}
@@ -63,6 +63,6 @@ class BeamAnalyzers:
         return {name: _found(outputs[place], wanted) for place, (name, wanted) in enumerate(features.items())}
 
 
-def _found(row: tf.Tensor, wanted: Wanted) -> Found:
+def _found(row: tf.Tensor, wanted: RequestedStatistics) -> Statistics:
     statistics = {name: row[place] for place, name in enumerate(STATISTICS)}
-    return Found(**statistics, boundaries=row[len(STATISTICS) :][: wanted.buckets - 1])
+    return Statistics(**statistics, boundaries=row[len(STATISTICS) :][: wanted.buckets - 1])

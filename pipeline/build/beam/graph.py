@@ -14,8 +14,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
 
 from recordmill.pipeline.build.analysis.inputs import keep_export, tensor_config
-from recordmill.pipeline.build.beam.pre_passes import install, make_analyzers, make_preprocessing
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.beam.pre_passes import install_user_code, make_analyzers, make_preprocessing
+from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
@@ -24,52 +24,52 @@ from recordmill.pipeline.sources.base import Chunk
 ANALYSIS = "analysis"
 
 
-def run_job(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> None:
+def run_job(context: BuildContext, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder."""
     with (
         beam.Pipeline(runner=runner, options=options) as pipeline,
-        tft_beam.Context(temp_dir=work.path("scratch")),
+        tft_beam.Context(temp_dir=context.path("scratch")),
     ):
-        build_graph(pipeline, work, chunks)
+        build_graph(pipeline, context, chunks)
 
 
-def build_graph(pipeline: beam.Pipeline, work: Work, chunks: Sequence[Chunk]) -> None:
+def build_graph(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk]) -> None:
     """Adds the job's steps to a pipeline."""
     read = (
         pipeline
         | "ListChunks" >> beam.Create(list(chunks))
-        | "ReadChunks" >> beam.ParDo(ReadChunks(work)).with_outputs(ANALYSIS, main="rows")
+        | "ReadChunks" >> beam.ParDo(ReadChunks(context)).with_outputs(ANALYSIS, main="rows")
     )
-    kept = work.export
-    export = _analyze(read[ANALYSIS], work) if kept is None else pipeline | "KeptExport" >> beam.Create([kept])
+    kept = context.export
+    export = _analyze(read[ANALYSIS], context) if kept is None else pipeline | "KeptExport" >> beam.Create([kept])
     _ = (
         read["rows"]
         | "GroupByShard" >> beam.GroupByKey()
-        | "BuildShards" >> beam.ParDo(BuildShards(work), beam.pvalue.AsSingleton(export))
+        | "BuildShards" >> beam.ParDo(BuildShards(context), beam.pvalue.AsSingleton(export))
     )
 
 
-def _analyze(batches: beam.PCollection, work: Work) -> beam.PCollection:
+def _analyze(batches: beam.PCollection, context: BuildContext) -> beam.PCollection:
     """Gives the folder of the analysis' export."""
-    analyzers = make_analyzers(work)
-    saved_model, metadata = (batches, tensor_config(work)) | "Analyze" >> tft_beam.AnalyzeDataset(
-        make_preprocessing(work, analyzers)
+    analyzers = make_analyzers(context)
+    saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(
+        make_preprocessing(context, analyzers)
     )
     return saved_model | "KeepExport" >> beam.Map(
-        keep_export, beam.pvalue.AsSingleton(metadata.deferred_metadata), work, sorted(analyzers.asked)
+        keep_export, beam.pvalue.AsSingleton(metadata.deferred_metadata), context, sorted(analyzers.asked)
     )
 
 
 class ReadChunks(beam.DoFn):  # type: ignore[misc]
     """`pipeline.build.worker.read_chunk.ChunkReader` on Beam."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, context: BuildContext) -> None:
+        self._context = context
 
     def setup(self) -> None:
         """Makes the reader, once a worker."""
-        install(self._work)
-        self._reader = ChunkReader(self._work)
+        install_user_code(self._context)
+        self._reader = ChunkReader(self._context)
 
     def process(self, chunk: Chunk) -> Iterator[Any]:
         """Gives (group, packed rows), and the analysis' batches under their own tag."""
@@ -80,17 +80,17 @@ class ReadChunks(beam.DoFn):  # type: ignore[misc]
 class BuildShards(beam.DoFn):  # type: ignore[misc]
     """`pipeline.build.worker.build_shard.ShardBuilder` on Beam."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, context: BuildContext) -> None:
+        self._context = context
 
     def setup(self) -> None:
         """Nothing is known yet of the transform graph."""
-        install(self._work)
+        install_user_code(self._context)
         self._builder: ShardBuilder | None = None
 
     def process(self, group: tuple[int, Iterable[Packed]], export: str) -> Iterator[tuple[int, int]]:
         """Builds one shard; gives its group and its number of records."""
         if self._builder is None:
-            self._builder = ShardBuilder(self._work, export)
+            self._builder = ShardBuilder(self._context, export)
         number, packed = group
         yield number, self._builder.build(number, packed)["records"]

@@ -15,13 +15,13 @@ import numpy.typing as npt
 from recordmill.pipeline.build.analysis.exact_sums import Moments, PixelSums
 from recordmill.pipeline.build.analysis.quantiles import Histogram
 from recordmill.pipeline.dataset.atomic_files import write_report
-from recordmill.transforms.tensorflow.kind import Wanted
+from recordmill.transforms.tensorflow.kind import RequestedStatistics
 
 Batch = tuple[Any, ...]
-Features = Mapping[str, Wanted]
+Features = Mapping[str, RequestedStatistics]
 """What is wanted of each feature's values."""
 STATISTICS = ("mean", "scale", "minimum", "range_scale", "median")
-"""The first columns of what the graph is given, as `transforms.tensorflow.kind.Found` names them; boundaries follow."""
+"""The first columns of the graph's `transforms.tensorflow.kind.Statistics`; boundaries follow."""
 
 
 def width(features: Features) -> int:
@@ -56,7 +56,7 @@ class Values:
     """Only where quantiles are wanted, because it takes time and memory."""
 
     @classmethod
-    def none(cls, wanted: Wanted) -> "Values":
+    def none(cls, wanted: RequestedStatistics) -> "Values":
         """No value."""
         return cls(Moments(), Histogram() if wanted.median or wanted.buckets > 1 else None)
 
@@ -137,7 +137,7 @@ def report_moments(seen: MomentsSeen, features: Features, pixels: tuple[str, ...
     return rows
 
 
-def describe(values: Values, wanted: Wanted) -> dict[str, Any]:
+def describe(values: Values, wanted: RequestedStatistics) -> dict[str, Any]:
     """The statistics that are wanted, as `dataset.json` holds them."""
     mean, variance = values.moments.mean_and_variance()
     found: dict[str, Any] = {"mean": mean, "variance": variance, "count": values.moments.count}

@@ -1,167 +1,138 @@
-"""What is made before the job is: its `preprocessing_fn`, and what small passes over the data find first.
+"""Runs the passes before the job (`pipeline.build.worker.pre_passes`; most specs need none), and makes its graph."""
 
-Which passes a spec needs: `pipeline.build.worker.pre_passes`. Most need none.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import apache_beam as beam
 import tensorflow_transform as tft
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineRunner
 
+from recordmill.pipeline.build.analysis.complete_options import complete_options
 from recordmill.pipeline.build.analysis.inputs import analysis_specs
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
-from recordmill.pipeline.build.analysis.tokenizer_models import read_model
 from recordmill.pipeline.build.beam.analyzers import BeamAnalyzers
 from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
-from recordmill.pipeline.build.context.build_context import CLASSES, Work
-from recordmill.pipeline.build.worker.content_pass import ContentReader, with_duplicates
+from recordmill.pipeline.build.context.build_context import CLASSES, BuildContext, PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.worker.content_pass import ContentReader, decide_duplicates
 from recordmill.pipeline.build.worker.pre_passes import (
     ClassReader,
     WordReader,
-    trained_models,
+    find_classes,
+    find_strata,
+    train_models,
     unread,
-    with_classes,
-    with_strata,
 )
-from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.spec.features.classes import read_classes
 from recordmill.transforms.contract.text_options import needs_tensorflow_text
 from recordmill.transforms.tensorflow.cleaning import text_ops
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing
 
+Reader: TypeAlias = ClassReader | WordReader | ContentReader
 
-def look_first(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> Work:
-    """Runs the small passes that the spec needs before the job; gives the work with what they found."""
-    split_by, label, duplicates = work.rows.split_by, work.rows.label, work.duplicates["action"]
-    if duplicates in ("drop", "fail"):
-        work = _with_duplicates(work, chunks, runner, options)
+
+def run_pre_passes(
+    planned: PlannedBuild, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions
+) -> BuildContext:
+    """Runs the small passes that the spec needs before the job; gives the build with what they found."""
+    run = partial(_run_pass, planned, chunks, runner, options)
+    decisions, label, classes, models = _decide_rows(planned, chunks, run), planned.schema.label, None, {}
+    if planned.preprocessing is not None and label is not None and planned.open_label():
+        run(ClassReader(planned, decisions, label))
+        classes = find_classes(planned, chunks)
+    if planned.trained():
+        run(WordReader(planned, decisions))
+        models = train_models(planned, chunks)
+    features = complete_options(planned, models, classes)
+    context = BuildContext.of(planned, decisions, features=features)
+    if context.preprocessing is None:
+        return context
+    return BuildContext.of(
+        planned, decisions, features=features, analyzed=context.analyzed | _analyzed_columns(context)
+    )
+
+
+def _decide_rows(planned: PlannedBuild, chunks: Sequence[Chunk], run: Callable[[Reader], None]) -> RowDecisions:
+    """Runs the passes that leave rows out or decide their splits; each sees what the one before decided."""
+    split_by, action, before = planned.schema.split_by, planned.duplicates.action, RowDecisions()
+    if action in ("drop", "fail"):
+        run(ContentReader(planned, before))
+        before = decide_duplicates(planned, chunks)
     if split_by is not None and split_by.stratify is not None:
-        _run_first(ClassReader(work, split_by.stratify, for_strata=True), work, chunks, runner, options)
-        work = with_strata(work, chunks)
-    if duplicates == "same_split":
-        work = _with_duplicates(work, chunks, runner, options)
-    if work.preprocessing is not None and label is not None and work.open_label():
-        _run_first(ClassReader(work, label), work, chunks, runner, options)
-        work = with_classes(work, chunks, label)
-    models: dict[str, bytes] = {}
-    if work.trained():
-        _run_first(WordReader(work), work, chunks, runner, options)
-        models = trained_models(work, chunks)
-    return with_analyzed_columns(with_given(work, models))
+        run(ClassReader(planned, before, split_by.stratify, for_strata=True))
+        before = RowDecisions(strata=find_strata(planned, chunks), dropped=before.dropped)
+    if action == "same_split":
+        run(ContentReader(planned, before))
+        before = RowDecisions(strata=before.strata, moved=decide_duplicates(planned, chunks).moved)
+    return before
 
 
-def _with_duplicates(work: Work, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> Work:
-    _run_first(ContentReader(work), work, chunks, runner, options)
-    return with_duplicates(work, chunks)
-
-
-def with_given(work: Work, trained: Mapping[str, bytes]) -> Work:
-    """The work with what its features' options name: tokenizers' models, trained or from files, and files of words.
-
-    Raises:
-        UserError: a file cannot be read, or is not what it should be.
-    """
-    features = {}
-    for name, options in work.features.items():
-        added: dict[str, Any] = {}
-        if name in work.models:
-            owner = work.models[name]
-            data = trained[owner] if owner in trained else _read(work, work.features[owner]["model"])
-            added = read_model(data, work.features[owner], work.features[owner]["model"] or owner).options()
-        elif options["kind"] == "text" and isinstance(options["vocabulary"], str):
-            added = {"given_words": _words(options["vocabulary"])}
-        features[name] = {**options, **added}
-    return replace(work, features=features)
-
-
-def _read(work: Work, path: str) -> bytes:
-    try:
-        with work.files.open(path) as file:
-            return file.read()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _words(path: str) -> tuple[str, ...]:
-    try:
-        return read_classes(path)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-
-
-def _run_first(
-    reader: ClassReader | WordReader | ContentReader,
-    work: Work,
-    chunks: Sequence[Chunk],
-    runner: PipelineRunner,
-    options: PipelineOptions,
+def _run_pass(
+    planned: PlannedBuild, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions, reader: Reader
 ) -> None:
-    chunks = unread(work, reader.what, chunks)
+    chunks = unread(planned, reader.name, chunks)
     if not chunks:
         return
     with beam.Pipeline(runner=runner, options=options) as pipeline:
-        _ = pipeline | "ListChunks" >> beam.Create(chunks) | "ReadFirst" >> beam.ParDo(ReadFirst(reader, work))
+        _ = pipeline | "ListChunks" >> beam.Create(chunks) | "ReadFirst" >> beam.ParDo(ReadFirst(reader, planned))
 
 
 class ReadFirst(beam.DoFn):  # type: ignore[misc]
     """A reader of `pipeline.build.worker.pre_passes` on Beam."""
 
-    def __init__(self, reader: ClassReader | WordReader | ContentReader, work: Work) -> None:
-        self._reader = reader
-        self._work = work
+    def __init__(self, reader: Reader, planned: PlannedBuild) -> None:
+        self._reader, self._planned = reader, planned
 
     def setup(self) -> None:
         """Sources may be the user's own."""
-        install(self._work)
+        install_user_code(self._planned)
 
     def process(self, chunk: Chunk) -> None:
         """Reads one chunk."""
         self._reader.read(chunk)
 
 
-def with_analyzed_columns(work: Work) -> Work:
-    """The work with the columns that the user's own analyzers read.
+def _analyzed_columns(context: BuildContext) -> frozenset[str]:
+    """Gives the columns that the user's own analyzers read.
 
     Raises:
-        PreprocessingError: they read pictures.
+        PreprocessingError: they read images.
     """
-    if work.preprocessing is None:
-        return work
-    own = set(tft.get_analyze_input_columns(make_preprocessing(work, make_analyzers(work)), analysis_specs(work)))
-    pictures = own & set(work.images()) - work.analyzed
-    if pictures:
+    preprocessing_fn = make_preprocessing(context, make_analyzers(context))
+    own = set(tft.get_analyze_input_columns(preprocessing_fn, analysis_specs(context)))
+    images = own & set(context.images()) - context.analyzed
+    if images:
         raise PreprocessingError(
-            f"{work.preprocessing} analyzes the pictures of {', '.join(sorted(pictures))}: an analyzer sees numbers, "
-            "texts and categories only; pictures' mean and variance are had by `normalize: dataset`"
+            f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
+            "texts and categories only; images' mean and variance are had by `normalize: dataset`"
         )
-    return replace(work, analyzed=work.analyzed | (own & set(work.rows.features)))
+    return frozenset(own & set(context.schema.features))
 
 
-def make_preprocessing(work: Work, analyzers: BeamAnalyzers) -> Preprocessing:
-    """The `preprocessing_fn` of a build."""
-    install(work)
-    own = OwnPreprocessing(work.preprocessing, work.rows.label, work.user_code) if work.preprocessing else None
-    return Preprocessing(work.features, analyzers, own)
+def make_preprocessing(context: BuildContext, analyzers: BeamAnalyzers) -> Preprocessing:
+    """Makes the `preprocessing_fn` of a build."""
+    install_user_code(context)
+    own = None
+    if context.preprocessing:
+        own = OwnPreprocessing(context.preprocessing, context.schema.label, context.user_code)
+    return Preprocessing(context.features, analyzers, own)
 
 
-def make_analyzers(work: Work) -> BeamAnalyzers:
-    """The analyzers of a build, which know the options of its vocabularies."""
+def make_analyzers(context: BuildContext) -> BeamAnalyzers:
+    """Makes the analyzers of a build, which know the options of its vocabularies."""
     options = {
         name: VocabularyOptions.of(name, feature)
-        for name, feature in work.features.items()
+        for name, feature in context.features.items()
         if feature["kind"] in ("text", *CLASSES)
     }
-    return BeamAnalyzers(options, work.path("reports"))
+    return BeamAnalyzers(options, context.path("reports"))
 
 
-def install(work: Work) -> None:
-    """Makes ready what this process needs to load the graph: the user's modules, and tensorflow-text's operations."""
-    if work.user_code is not None:
-        work.user_code.install()
-    if any(options["kind"] == "text" and needs_tensorflow_text(options) for options in work.features.values()):
+def install_user_code(planned: PlannedBuild) -> None:
+    """Loads what this process needs to run the graph: the user's modules, and tensorflow-text's operations."""
+    if planned.user_code is not None:
+        planned.user_code.install()
+    if any(options["kind"] == "text" and needs_tensorflow_text(options) for options in planned.features.values()):
         text_ops()

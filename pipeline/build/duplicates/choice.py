@@ -1,17 +1,17 @@
 """The driver's choice: what becomes of the duplicates that the pass before the job has found.
 
-It leaves in the build's folder what workers need to know, and gives the work that names these files.
+It writes what workers need to know into the build's folder, and gives the decisions that name these files.
 """
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.duplicates.clusters import Clusters, Rows
 from recordmill.pipeline.build.duplicates.contents import Contents
 from recordmill.pipeline.build.duplicates.counts import NEAR, count_duplicates, example_pairs, shown_key, with_splits
@@ -22,11 +22,11 @@ from recordmill.pipeline.dataset.duplicate_messages import leaks
 from recordmill.pipeline.sources.base import Chunk
 
 
-def choose(work: Work, chunks: Sequence[Chunk], contents: Contents, folder: str) -> Work:
-    """The work with what becomes of the duplicates.
+def choose(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, folder: str) -> RowDecisions:
+    """Decides what becomes of the duplicates.
 
     Args:
-        work: the build; its `duplicates` is not `keep`.
+        planned: the build; its `duplicates` is not `keep`.
         chunks: its chunks.
         contents: those of all chunks, in order, with `unit`, `chunk` and `position` of each row.
         folder: where the workers' file is written.
@@ -34,23 +34,21 @@ def choose(work: Work, chunks: Sequence[Chunk], contents: Contents, folder: str)
     Raises:
         DuplicatesError: there are some, and the spec wants none.
     """
+    options, compared = planned.duplicates, bool(planned.hashed_images())
     repeated = repeated_keys(contents)
     left_out = np.sort(repeated.rows[repeated.rows != repeated.names])
-    found = find(contents, work.duplicates["distance"] if work.compared_looks() else None, left_out)
-    action = work.duplicates["action"]
-    if action == "fail" and found.clusters.count:
-        raise DuplicatesError(_refusal(work, chunks, contents, found))
-    path, after = os.path.join(folder, f"{action}.arrow"), found
-    if action == "same_split":
-        after = _write_moved(path, contents, found)
-        work = replace(work, rows=replace(work.rows, moved=path))
-    if action == "drop":
+    found = find(contents, options.distance if compared else None, left_out)
+    if options.action == "fail" and found.clusters.count:
+        raise DuplicatesError(_refusal(planned, chunks, contents, found))
+    path, after, decisions = os.path.join(folder, f"{options.action}.arrow"), found, RowDecisions()
+    if options.action == "same_split":
+        after, decisions = _write_moved(path, contents, found), RowDecisions(moved=path)
+    if options.action == "drop":
         _write_dropped(path, contents, found, repeated)
-        after = Found.none()
-        work = replace(work, dropped=path)
-    if work.compared_looks():
-        write_report(work.path("reports"), NEAR, count_duplicates(after, work.layout.splits, contents))
-    return work
+        after, decisions = Found.none(), RowDecisions(dropped=path)
+    if compared:
+        write_report(planned.path("reports"), NEAR, count_duplicates(after, planned.layout.splits, contents))
+    return decisions
 
 
 def _write_moved(path: str, contents: Contents, found: Found) -> Found:
@@ -79,26 +77,26 @@ def _column(contents: Contents, name: str, rows: Rows) -> npt.NDArray[Any]:
     return contents.take(name, rows).to_numpy() if len(rows) else np.empty(0, np.int64)
 
 
-def _refusal(work: Work, chunks: Sequence[Chunk], contents: Contents, found: Found) -> str:
-    counts = count_duplicates(found, work.layout.splits, contents)
+def _refusal(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, found: Found) -> str:
+    counts = count_duplicates(found, planned.layout.splits, contents)
     across = f"; {told}" if (told := leaks(counts)) else ""
-    pairs = "".join(f"\n  {one} and {other}" for one, other in _pairs(work, chunks, contents, found))
-    alike = ", or look like one" if work.compared_looks() else ""
+    pairs = "".join(f"\n  {one} and {other}" for one, other in _pairs(planned, chunks, contents, found))
+    alike = ", or look like one" if planned.hashed_images() else ""
     return (
         f"{counts['rows']:,} rows are equal to another one{alike}, in {counts['groups']:,} groups{across}. "
         f"The first pairs:{pairs}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
     )
 
 
-def _pairs(work: Work, chunks: Sequence[Chunk], contents: Contents, found: Found) -> list[tuple[str, str]]:
+def _pairs(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, found: Found) -> list[tuple[str, str]]:
     """The first pairs by key and file."""
     pairs = np.array(example_pairs(found), np.int64)
     rows = found.clusters.rows[pairs.ravel()]
     keys, places = contents.take("key", rows).to_pylist(), _places(contents, rows).tolist()
-    named = [_name(work, chunks[chunk], position, key) for key, (chunk, position) in zip(keys, places, strict=True)]
+    named = [_name(planned, chunks[chunk], position, key) for key, (chunk, position) in zip(keys, places, strict=True)]
     return list(zip(named[::2], named[1::2], strict=True))
 
 
-def _name(work: Work, chunk: Chunk, position: int, key: bytes) -> str:
-    file, shown = work.sources[chunk.source].locate(chunk, position)[0], shown_key(key)
+def _name(planned: PlannedBuild, chunk: Chunk, position: int, key: bytes) -> str:
+    file, shown = planned.sources[chunk.source].locate(chunk, position)[0], shown_key(key)
     return f"'{shown}'" if shown == file else f"'{shown}' of {shown_key(file.encode())}"

@@ -22,19 +22,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.build.duplicates.clusters import Numbers, Rows
-from recordmill.pipeline.build.worker.keyed_rows import RowFormat
 from recordmill.pipeline.dataset.atomic_files import attempt_name
-from recordmill.transforms.contract.stored import PICTURES
+from recordmill.transforms.contract.stored import IMAGES
 
 DIGEST, LOOK = 16, 16  # bytes
 NONE = bytes(DIGEST)
 
 
-def content_features(features: Mapping[str, Mapping[str, Any]], form: RowFormat) -> list[str]:
+def content_features(features: Mapping[str, Mapping[str, Any]], form: RowSchema) -> list[str]:
     """The features whose columns are the content: of those that read one column alike, the first."""
     kinds = {name: features[name]["kind"] for name in form.features}
-    named = [name for name, kind in kinds.items() if kind in (*PICTURES, "text")]
+    named = [name for name, kind in kinds.items() if kind in (*IMAGES, "text")]
     key = set(form.key or ()) | {form.content_key}
     chosen = named or [name for name, column in form.features.items() if column not in key]
     first = {(form.features[name], _kept(features[name])): name for name in reversed(chosen)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.duplicates.clusters import Rows, find_equal
 from recordmill.pipeline.build.duplicates.contents import Contents, content_features
 from recordmill.pipeline.build.duplicates.find import Found, Splits, find
@@ -88,14 +88,14 @@ def with_splits(found: Found, splits: Splits) -> Found:
     return Found(found.clusters, splits, found.places)
 
 
-def count_keys_across(work: Work, contents: Contents) -> int:
+def count_keys_across(work: PlannedBuild, contents: Contents) -> int:
     """How many keys stand in several splits: in one split they are rejects, and by its hash alone a key is in one."""
-    if work.rows.split_by is None and not any(work.rows.source_splits):
+    if work.schema.split_by is None and not any(work.schema.source_splits):
         return 0
     return find_equal(lambda: contents.numbers("place"), contents.rows).count
 
 
-def count_all(work: Work, files: Sequence[str | None]) -> Json:
+def count_all(work: PlannedBuild, files: Sequence[str | None]) -> Json:
     """What the manifest says of the duplicates of a build.
 
     Args:
@@ -104,11 +104,11 @@ def count_all(work: Work, files: Sequence[str | None]) -> Json:
     """
     contents = Contents([os.path.join(work.path("digests"), name) for name in files if name])
     options, splits = work.duplicates, work.layout.splits
-    said: Json = {"action": options["action"], "content": content_features(work.features, work.rows)}
+    said: Json = {"action": options.action, "content": content_features(work.features, work.schema)}
     said["keys_across"] = count_keys_across(work, contents)
     said["exact"] = count_duplicates(find(contents, None), splits, contents)
-    if options["near"]:
+    if options.near:
         looked = read_report(work.path("reports"), NEAR)  # by the first pass, where there was one
-        found = looked or count_duplicates(find(contents, options["distance"]), splits, contents)
-        said["near"] = {"distance": options["distance"], **found}
+        found = looked or count_duplicates(find(contents, options.distance), splits, contents)
+        said["near"] = {"distance": options.distance, **found}
     return said

@@ -3,7 +3,7 @@
 Under memory pressure decoders call a good picture damaged: TensorFlow's libjpeg says "Invalid JPEG data" of what it
 could not allocate. Alone it has the memory, or says the same again.
 
->>> second_try(lambda: 7, (ValueError,))
+>>> retry_alone(lambda: 7, (ValueError,))
 7
 """
 
@@ -16,7 +16,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-class Gate:
+class MemoryGate:
     """Lets threads work together as far as memory goes, or one alone; who asks for either must hold neither."""
 
     def __init__(self, limit: int = 0) -> None:
@@ -59,12 +59,12 @@ class Gate:
                 self._changed.notify_all()
 
 
-GATE = Gate(max(768 << 20, (os.cpu_count() or 1) * (128 << 20)))  # 768 MiB, or 128 MiB a core
+GATE = MemoryGate(max(768 << 20, (os.cpu_count() or 1) * (128 << 20)))  # 768 MiB, or 128 MiB a core
 """All work of this process that takes much memory goes through it."""
 
 
-def second_try(
-    action: Callable[[], Result], doubtful: tuple[type[Exception], ...], gate: Gate = GATE, needs: int = 0
+def retry_alone(
+    action: Callable[[], Result], doubtful: tuple[type[Exception], ...], gate: MemoryGate = GATE, needs: int = 0
 ) -> Result:
     """Gives what an action gives; where it raises one of `doubtful` it is done again, alone, and that counts.
 

@@ -4,8 +4,8 @@ The shape is the hash of C. Zauner, "Implementation and Benchmarking of Perceptu
 pHash: 8 x 8 low frequencies of the grey picture's cosine transform, of each whether it is above their median. The
 colours are the mean chroma of the picture's quarters, since red and blue hearts have one shape.
 
->>> look(open("cat.jpg", "rb").read(), max_pixels=64_000_000)  # doctest: +SKIP
-Look(shape=12055226571331393866, colours=9187484525169110146)
+>>> perceptual_hash(open("cat.jpg", "rb").read(), max_pixels=64_000_000)  # doctest: +SKIP
+PerceptualHash(shape=12055226571331393866, colours=9187484525169110146)
 """
 
 import io
@@ -41,14 +41,14 @@ WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None]
 """Rows 1 to 8 of the cosine transform; the one before is the mean."""
 
 
-class Look(NamedTuple):
+class PerceptualHash(NamedTuple):
     """A picture's hashes."""
 
     shape: int
     colours: int
 
 
-def look(data: bytes, max_pixels: int) -> Look | None:
+def perceptual_hash(data: bytes, max_pixels: int) -> PerceptualHash | None:
     """Gives a picture's look; None for one that is flat, that is damaged, or that is not read at all.
 
     Args:
@@ -72,12 +72,12 @@ def look(data: bytes, max_pixels: int) -> Look | None:
         return None
     shape = np.packbits(frequencies > np.median(frequencies))
     quarters = pixels[..., 1:].reshape(2, SIDE // 2, 2, SIDE // 2, 2).mean((1, 3)).round().astype(np.uint8)
-    return Look(_number(shape), _number(quarters.ravel()))
+    return PerceptualHash(_number(shape), _number(quarters.ravel()))
 
 
-def look_bytes(data: bytes, max_pixels: int) -> bytes:
-    """A picture's look as 16 bytes; zeros where there is none. Raises: as `look`."""
-    found = look(data, max_pixels)
+def perceptual_hash_bytes(data: bytes, max_pixels: int) -> bytes:
+    """A picture's look as 16 bytes; zeros where there is none. Raises: as `perceptual_hash`."""
+    found = perceptual_hash(data, max_pixels)
     return NONE if found is None else b"".join(number.to_bytes(8, "little") for number in found)
 
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
-from recordmill.pipeline.build.images.memory_gate import second_try
-from recordmill.pipeline.build.images.perceptual_hash import NONE, look_bytes
+from recordmill.pipeline.build.images.memory_gate import retry_alone
+from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash_bytes
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
 from recordmill.pipeline.sources.absent_files import why_absent
 from recordmill.pipeline.sources.base import Files
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 
-def surely(
+def retry_alone_when_out_of_memory(
     action: Callable[[], Result], what: str, doubtful: tuple[type[Exception], ...] = (), needs: int = 0
 ) -> Result:
     """Gives what an action gives, which is tried again alone where memory was short or it raised one of `doubtful`.
@@ -44,7 +44,7 @@ def surely(
         OutOfMemoryError: memory is short even so; `what` says for what.
     """
     try:
-        return second_try(action, (*NO_MEMORY, *doubtful), needs=needs)
+        return retry_alone(action, (*NO_MEMORY, *doubtful), needs=needs)
     except NO_MEMORY:
         raise OutOfMemoryError(what) from None
 
@@ -105,7 +105,7 @@ class Pictures:
             return Loaded(data, None, data, needs)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         what = f"decode a picture of {len(data):,} bytes"
-        ready = surely(lambda: decoder(data, options), what, (UndecodableError,), needs)
+        ready = retry_alone_when_out_of_memory(lambda: decoder(data, options), what, (UndecodableError,), needs)
         return Loaded(ready, None if header.in_graph else header.format, data, needs)
 
 
@@ -132,8 +132,8 @@ class Loaded(NamedTuple):
     """About how many bytes of memory it takes to decode."""
 
 
-def look_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
-    """The look of a row's picture (`pipeline.build.images.perceptual_hash.look_bytes`); zeros for a row without one.
+def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
+    """Gives the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
 
     Raises:
         OutOfMemoryError: memory is not enough to decode it.
@@ -142,7 +142,7 @@ def look_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
         return NONE
     data, _, _, needs = loaded[0]
     what = f"decode a picture of {len(data):,} bytes"
-    return surely(lambda: look_bytes(data, max_pixels), what, needs=needs)
+    return retry_alone_when_out_of_memory(lambda: perceptual_hash_bytes(data, max_pixels), what, needs=needs)
 
 
 @functools.cache
@@ -155,12 +155,12 @@ def give_back_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
-def pictures_of(work: Work) -> Pictures:
+def pictures_of(context: PlannedBuild) -> Pictures:
     """Where the pictures of a build lie, as its workers see it."""
     give_back_large_blocks()
-    most = max((options["max_bytes"] for options in work.images().values()), default=MAX_BYTES)
-    isolation = shared_isolation() if work.isolated else None
-    return Pictures(work.files, work.roots, work.path("scratch"), most, isolation)
+    most = max((options["max_bytes"] for options in context.images().values()), default=MAX_BYTES)
+    isolation = shared_isolation() if context.isolated else None
+    return Pictures(context.files, context.roots, context.path("scratch"), most, isolation)
 
 
 References = bytes | Sequence[bytes] | None
@@ -215,4 +215,4 @@ class PixelMeter:
 
     def _decoded(self, data: bytes, needs: int = 0) -> Any:
         action = lambda: self._graph(tf.constant([data]))  # noqa: E731 - what is tried twice
-        return surely(action, f"decode a picture of {len(data):,} bytes", UNDECODABLE, needs)
+        return retry_alone_when_out_of_memory(action, f"decode a picture of {len(data):,} bytes", UNDECODABLE, needs)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill.pipeline.build.context.build_context import CLASSES, Work
+from recordmill.pipeline.build.context.build_context import CLASSES, BuildContext
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.context.reject_files import write_rejects
@@ -31,7 +31,15 @@ from recordmill.pipeline.build.duplicates.contents import (
     write_contents,
 )
 from recordmill.pipeline.build.images.perceptual_hash import NONE
-from recordmill.pipeline.build.images.read import UNDECODABLE, Loaded, PixelMeter, kept, look_of, pictures_of, surely
+from recordmill.pipeline.build.images.read import (
+    UNDECODABLE,
+    Loaded,
+    PixelMeter,
+    kept,
+    perceptual_hash_of,
+    pictures_of,
+    retry_alone_when_out_of_memory,
+)
 from recordmill.pipeline.build.worker.examples import encode
 from recordmill.pipeline.build.worker.packed_records import PackedRecords
 from recordmill.pipeline.build.worker.packing import Packed, unpack
@@ -72,31 +80,31 @@ class Built:
 class ShardBuilder:
     """Builds shards with one transform graph."""
 
-    def __init__(self, work: Work, export: str) -> None:
-        self._work = work
-        self._transform = StoredGraph(work, export)
-        self._images = work.images()
-        self._pictures = pictures_of(work)
+    def __init__(self, context: BuildContext, export: str) -> None:
+        self._context = context
+        self._transform = StoredGraph(context, export)
+        self._images = context.images()
+        self._pictures = pictures_of(context)
         self._meters: dict[str, PixelMeter] = {}
-        self._compared = content_features(work.features, work.rows)
-        looked = work.duplicates["action"] != "keep"  # by a first pass
-        self._looks = [] if looked else work.compared_looks()
+        self._compared = content_features(context.features, context.schema)
+        looked = context.duplicates.action != "keep"  # by a first pass
+        self._looks = [] if looked else context.hashed_images()
 
     def build(self, group: int, packed: Iterable[Packed]) -> dict[str, Any]:
         """Writes a shard of the rows that were packed for it, and its report; gives the report."""
-        split, shard = self._work.layout.shard_of_group(group)
+        split, shard = self._context.layout.shard_of_group(group)
         rows, duplicates = drop_duplicates(unpack(packed).sort_by(ORDER))
-        progress = Progress(self._work.path("progress"), shard_step(group))
+        progress = Progress(self._context.path("progress"), shard_step(group))
         progress.add(dropped=len(duplicates))
-        tally = Tally(self._work, duplicates)
-        size = self._work.batch_rows()
+        tally = Tally(self._context, duplicates)
+        size = self._context.batch_rows()
         batches = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
-        count = self._work.layout.shards[split]
-        file, index = (name(self._work.name, split, shard, count) for name in (shard_name, index_name))
-        folder = self._work.path("version")
+        count = self._context.layout.shards[split]
+        file, index = (name(self._context.name, split, shard, count) for name in (shard_name, index_name))
+        folder = self._context.path("version")
         packing = self._packing()
         with ShardWriter(os.path.join(folder, file), os.path.join(folder, index)) as writer:
-            for built in chain.from_iterable(in_order(self._parts, batches, self._work.threads)):
+            for built in chain.from_iterable(in_order(self._parts, batches, self._context.threads)):
                 writer.write(packing.add(built.keys, built.texts) if packing else built.records)
                 tally.add(built)
                 progress.add(written=len(built.sources), dropped=len(built.rejects))
@@ -107,7 +115,7 @@ class ShardBuilder:
         report |= writer.report() | tally.report(group)
         if packing:
             report["packed"] = packing.report()
-        write_report(self._work.path("reports"), shard_step(group), report)
+        write_report(self._context.path("reports"), shard_step(group), report)
         return report
 
     def _parts(self, rows: pa.Table) -> list[Built]:
@@ -131,7 +139,7 @@ class ShardBuilder:
             stored = self._stored(batch, UNDECODABLE)
         keys = batch.rows["@key"].to_pylist()
         sources = batch.rows["@source"].to_pylist()
-        records = [] if self._work.packed() else encode(keys, stored)
+        records = [] if self._context.packed() else encode(keys, stored)
         labels, digest = self._labels(stored), batch.digest(keys)
         contents = self._contents(batch)
         return Built(records, keys, self._texts(stored), rejects, sources, labels, transcoded, digest, contents)
@@ -142,21 +150,21 @@ class ShardBuilder:
 
     def _stored(self, batch: "Batch", doubtful: tuple[type[Exception], ...] = ()) -> Mapping[str, Any]:
         what = f"send {batch.rows.num_rows} rows through the transform graph"
-        return surely(lambda: self._transform(batch), what, doubtful, batch.needs)
+        return retry_alone_when_out_of_memory(lambda: self._transform(batch), what, doubtful, batch.needs)
 
     def _packing(self) -> PackedRecords | None:
-        packed = self._work.packed()
+        packed = self._context.packed()
         return None if packed is None else PackedRecords(*packed)
 
     def _texts(self, stored: Mapping[str, Any]) -> dict[str, tf.RaggedTensor]:
         """The texts' ids; without what a function of the user's left out or made no list."""
-        names = [name for name, options in self._work.features.items() if options["kind"] == "text"]
+        names = [name for name, options in self._context.features.items() if options["kind"] == "text"]
         return {name: stored[name] for name in names if isinstance(stored.get(name), tf.RaggedTensor)}
 
     def _labels(self, stored: Mapping[str, Any]) -> list[int]:
         """The label's ids, of all rows; none where it is no category, or a function of the user's made it another."""
-        label = self._work.rows.label
-        if label is None or self._work.features[label]["kind"] not in CLASSES:
+        label = self._context.schema.label
+        if label is None or self._context.features[label]["kind"] not in CLASSES:
             return []
         flat = stored[label].flat_values if isinstance(stored[label], tf.RaggedTensor) else stored[label]
         return flat.numpy().tolist() if flat.dtype == tf.int64 and flat.shape.rank == 1 else []
@@ -185,7 +193,7 @@ class ShardBuilder:
                 pictures[name][place] = data if isinstance(references, list) else b"".join(data)
                 files[name][place] = file_digests(one.source for one in loaded)
                 if name in looks:
-                    looks[name][place] = look_of(loaded, options["max_pixels"])
+                    looks[name][place] = perceptual_hash_of(loaded, options["max_pixels"])
                 transcoded.update(f"{name} {one.transcoded}" for one in loaded if one.transcoded)
                 size, needs = size + sum(map(len, data)), max(needs, *(one.needs for one in loaded), 0)
             if size >= PART_BYTES:
@@ -230,7 +238,7 @@ class ShardBuilder:
         return None
 
     def _reject(self, rows: pa.Table, place: int, feature: str, reason: str, message: str) -> Reject:
-        return reject_row(rows, place, reason, message, self._work.rows.features[feature])
+        return reject_row(rows, place, reason, message, self._context.schema.features[feature])
 
 
 Picture = bytes | list[bytes]
@@ -286,8 +294,8 @@ def _plain(column: pa.ChunkedArray) -> Any:
 class StoredGraph:
     """The analysis' transform graph: raw columns to stored tensors; may be called from several threads."""
 
-    def __init__(self, work: Work, export: str) -> None:
-        self._specs = input_specs(work)
+    def __init__(self, context: BuildContext, export: str) -> None:
+        self._specs = input_specs(context)
         self._layer = tft.TFTransformOutput(export).transform_features_layer()
         self._graph = tf.function(
             lambda raw: self._layer(raw),
@@ -308,8 +316,8 @@ class StoredGraph:
 class Tally:
     """What the batches of a shard add up to."""
 
-    def __init__(self, work: Work, duplicates: list[Reject]) -> None:
-        self._work = work
+    def __init__(self, context: BuildContext, duplicates: list[Reject]) -> None:
+        self._context = context
         self._rejects = duplicates
         self._written: Counter[int] = Counter()
         self._labels: Counter[int] = Counter()
@@ -337,9 +345,9 @@ class Tally:
             "transcoded": dict(sorted(self._transcoded.items())),
             "lengths": {name: measure(np.concatenate(lengths)) for name, lengths in self._lengths.items()},
             "rejected": len(self._rejects),
-            "rejects": write_rejects(self._work.path("rejects"), shard_step(group), self._rejects),
+            "rejects": write_rejects(self._context.path("rejects"), shard_step(group), self._rejects),
             "inputs_sha256": self._digest.hexdigest(),
-            "contents": write_contents(self._work.path("digests"), shard_step(group), self._contents),
+            "contents": write_contents(self._context.path("digests"), shard_step(group), self._contents),
         }
 
 

@@ -6,13 +6,13 @@ the duplicates and leaves what workers need to know: the rows that are left out,
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reject_files import write_rejects
+from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.context.steps import chunk_step
 from recordmill.pipeline.build.duplicates.choice import choose
 from recordmill.pipeline.build.duplicates.contents import (
@@ -22,8 +22,8 @@ from recordmill.pipeline.build.duplicates.contents import (
     digest_rows,
     file_digests,
 )
-from recordmill.pipeline.build.images.read import Loaded, kept, look_of, pictures_of
-from recordmill.pipeline.build.worker.pre_passes import FIRST, leave, left_files, rows_of
+from recordmill.pipeline.build.images.read import Loaded, kept, perceptual_hash_of, pictures_of
+from recordmill.pipeline.build.worker.pre_passes import FIRST, pass_result_files, rows_of, write_pass_result
 from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.rejects import Reject
@@ -40,36 +40,37 @@ class Row(NamedTuple):
 
 
 class ContentReader:
-    """Reads of a chunk the contents of its rows."""
+    """Reads the contents of a chunk's rows."""
 
-    what = "contents"
+    name = "contents"
 
-    def __init__(self, work: Work) -> None:
-        self._work = replace(work, rows=replace(work.rows, units=True))
-        self._names = content_features(work.features, work.rows)
-        self._images = {name: options for name, options in work.images().items() if name in self._names}
-        self._looks = work.compared_looks()
-        self._pictures = pictures_of(work)
+    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
+        self._planned, self._decisions = planned, decisions
+        self._names = content_features(planned.features, planned.schema)
+        self._images = {name: options for name, options in planned.images().items() if name in self._names}
+        self._hashed = planned.hashed_images()
+        self._pictures = pictures_of(planned)
         self._unreadable: list[Reject] = []
 
     def read(self, chunk: Chunk) -> None:
         """Leaves their table; without rows whose pictures cannot be read, which will be rejects."""
         self._unreadable = list[Reject]()
-        leave(self._work, self.what, chunk, [self._contents(rows) for rows in rows_of(self._work, chunk)])
+        tables = map(self._contents, rows_of(self._planned, self._decisions, chunk, with_units=True))
+        write_pass_result(self._planned, self.name, chunk, list(tables))
         if self._unreadable:  # they may only be away: the next attempt looks whether they are back
             step = f"first-{chunk_step(chunk.index)}"
-            name = write_rejects(self._work.path("rejects"), step, self._unreadable)
-            write_report(self._work.path("reports"), step, {"rejects": name})
+            name = write_rejects(self._planned.path("rejects"), step, self._unreadable)
+            write_report(self._planned.path("reports"), step, {"rejects": name})
 
     def _contents(self, rows: pa.Table) -> pa.Table:
         loaded: list[Row] = [Row({}, {})] * rows.num_rows
         if self._images:
-            with ThreadPoolExecutor(self._work.threads) as pool:
+            with ThreadPoolExecutor(self._planned.threads) as pool:
                 read = list(pool.map(self._row, rows.select([*PLACE, *self._images]).to_pylist()))
             rows = rows.filter(pa.array([row is not None for row in read], pa.bool_()))
             loaded = [row for row in read if row is not None]
         files = {name: [row.files[name] for row in loaded] for name in self._images}
-        looks = {name: [row.looks[name] for row in loaded] for name in self._looks}
+        looks = {name: [row.looks[name] for row in loaded] for name in self._hashed}
         table = content_table(rows, digest_rows(rows, self._names, files), looks)
         for name in ("unit", "chunk", "position"):
             table = table.append_column(name, rows[f"@{name}"])
@@ -82,9 +83,9 @@ class ContentReader:
             for name, options in self._images.items():
                 references = kept(row[name], options)
                 several = (self._load(row["@source"], reference, options) for reference in references)
-                if name in self._looks:  # of one picture; those of a list are read one after another
+                if name in self._hashed:  # of one picture; those of a list are read one after another
                     loaded = list(several)
-                    looks[name] = look_of(loaded, options["max_pixels"])
+                    looks[name] = perceptual_hash_of(loaded, options["max_pixels"])
                     several = (one for one in loaded)
                 files[name] = file_digests(one.source for one in several)
         except ImageError as error:
@@ -96,14 +97,14 @@ class ContentReader:
 
     def _load(self, source: int, reference: bytes, options: Mapping[str, Any]) -> Loaded:
         """A picture as its shard will load it; where looks do not matter, nothing is decoded."""
-        if self._looks:
+        if self._hashed:
             return self._pictures.load(source, reference, options)
         data = self._pictures.read(source, reference, options["max_bytes"])
         check_header(data, options["max_pixels"])
         return Loaded(data, None, data, 0)
 
 
-def with_duplicates(work: Work, chunks: Sequence[Chunk]) -> Work:
-    """The work with what becomes of the duplicates, of what `ContentReader` left. Raises: as `choose`."""
-    contents = Contents(left_files(work, ContentReader.what, chunks))
-    return choose(work, chunks, contents, work.path(FIRST))
+def decide_duplicates(planned: PlannedBuild, chunks: Sequence[Chunk]) -> RowDecisions:
+    """Decides what becomes of the duplicates, from the files of `ContentReader`. Raises: as `choose`."""
+    contents = Contents(pass_result_files(planned, ContentReader.name, chunks))
+    return choose(planned, chunks, contents, planned.path(FIRST))

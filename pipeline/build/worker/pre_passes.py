@@ -1,15 +1,14 @@
-"""What must be known before the rows are read for good: a small pass over the same chunks, where a spec needs it.
+"""Passes before the job: small runs over the same chunks, where a spec must know something of the data first.
 
-Three things: the bounds of a split by classes (`worker.stratify`), the label's classes where a function of the user's
-is to see the train split alone, and the words that a tokenizer is trained from. Each chunk leaves a file in the build's
-folder; the driver adds them up in the chunks' order.
+Three of them: the bounds of a split by classes (`worker.stratify`), the label's classes where a function of the user's
+is to see the train split alone, and the words that a tokenizer is trained from. Each chunk writes a file into the
+build's folder; the driver adds them up in the chunks' order. `worker.content_pass` is the fourth.
 """
 
 import itertools
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,8 @@ import pyarrow.feather
 
 from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, most_frequent
 from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowDecisions, Strata
 from recordmill.pipeline.build.duplicates.decisions import leave_out
 from recordmill.pipeline.build.images.read import pictures_of
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
@@ -33,47 +33,48 @@ STRATA, CLASSES, WORDS = "strata", "classes", "words"
 
 
 class ClassReader:
-    """Reads of a chunk the classes of a feature, and the split hashes of the keys."""
+    """Reads a feature's classes and the keys' split hashes."""
 
-    def __init__(self, work: Work, feature: str, *, for_strata: bool = False) -> None:
-        """With `for_strata`, a source whose rows all go to one split is left out: nothing of it is to be cut."""
-        self._work = work
-        self._feature = feature
-        self._left_out = work.rows.source_splits if for_strata else ()
-        self.what = STRATA if for_strata else CLASSES
+    def __init__(
+        self, planned: PlannedBuild, decisions: RowDecisions, feature: str, *, for_strata: bool = False
+    ) -> None:
+        """With `for_strata`, a source whose rows all go to one split is left out: its rows are not to be cut."""
+        self._planned, self._decisions, self._feature = planned, decisions, feature
+        self._left_out = planned.schema.source_splits if for_strata else ()
+        self.name = STRATA if for_strata else CLASSES
 
     def read(self, chunk: Chunk) -> None:
-        """Leaves a table of classes and hashes; a row with several classes has several."""
+        """Writes a chunk's table of classes and hashes; a row with several classes has several."""
         tables = []
         left_out = bool(self._left_out and self._left_out[chunk.source])
-        for rows in () if left_out else rows_of(self._work, chunk):
+        for rows in () if left_out else rows_of(self._planned, self._decisions, chunk):
             hashes, _, _ = hash_keys(rows["@key"].to_pylist())
             classes = rows[self._feature].combine_chunks()
             if pa.types.is_list(classes.type):
                 hashes = hashes[pc.list_parent_indices(classes).to_numpy()]
                 classes = pc.list_flatten(classes)
             tables.append(pa.table({"class": classes, "hash": hashes}))
-        leave(self._work, self.what, chunk, tables)
+        write_pass_result(self._planned, self.name, chunk, tables)
 
 
 class WordReader:
-    """Counts the words of a chunk's rows of the train split, for each tokenizer that is trained."""
+    """Counts the words of the train split's rows, for each tokenizer that is trained."""
 
-    what = WORDS
+    name = WORDS
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
+    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
+        self._planned, self._decisions = planned, decisions
 
     def read(self, chunk: Chunk) -> None:
-        """Leaves a table of the features that tokenizers are named after, words and counts."""
-        trained = self._work.trained()
+        """Writes a chunk's table of words and counts, with the features that tokenizers are named after."""
+        trained = self._planned.trained()
         counted: dict[str, Counts] = {owner: {} for owner in trained.values()}
-        train_split = self._work.layout.splits.index("train")
-        for rows in rows_of(self._work, chunk):
+        train_split = self._planned.layout.splits.index("train")
+        for rows in rows_of(self._planned, self._decisions, chunk):
             chosen = rows.filter(pc.equal(rows["@split"], train_split))
             for name, owner in trained.items():
-                found = count_words(chosen[name].combine_chunks(), self._work.features[name])
-                add_counts(counted[owner], found.keys(), found.values())
+                counts = count_words(chosen[name].combine_chunks(), self._planned.features[name])
+                add_counts(counted[owner], counts.keys(), counts.values())
         tables = [
             pa.table(
                 {"feature": [name] * len(counts), "word": pa.array(counts, pa.binary()), "count": list(counts.values())}
@@ -81,77 +82,78 @@ class WordReader:
             for name, counts in counted.items()
             if counts
         ]
-        leave(self._work, self.what, chunk, tables)
+        write_pass_result(self._planned, self.name, chunk, tables)
 
 
-def with_strata(work: Work, chunks: Sequence[Chunk]) -> Work:
-    """The work with the bounds of each class, of what `ClassReader` left."""
-    tables = list(_tables(work, STRATA, chunks))
+def find_strata(planned: PlannedBuild, chunks: Sequence[Chunk]) -> Strata:
+    """Gives the bounds of each class, from the files of `ClassReader`."""
+    tables = list(_tables(planned, STRATA, chunks))
     ordered = pa.concat_tables(tables).sort_by("class") if tables else pa.table({"class": [], "hash": []})
     names, hashes = ordered["class"].to_numpy(), ordered["hash"].to_numpy()
     bounds = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else []
     classes = {names[start].decode(): hashes[start:end] for start, end in itertools.pairwise(bounds)}
-    return replace(work, rows=replace(work.rows, strata=strata(classes, list(work.layout.weights.values()))))
+    return strata(classes, list(planned.layout.weights.values()))
 
 
-def with_classes(work: Work, chunks: Sequence[Chunk], label: str) -> Work:
-    """The work with the label's classes, of all splits, as those that the spec gives."""
+def find_classes(planned: PlannedBuild, chunks: Sequence[Chunk]) -> tuple[str, ...]:
+    """Gives the label's classes in all splits, the most frequent first, from the files of `ClassReader`."""
     counts: Counts = {}
-    for table in _tables(work, CLASSES, chunks):
-        found = table["class"].value_counts()
-        add_counts(counts, found.field("values").to_pylist(), found.field("counts").to_pylist())
-    classes = tuple(word.decode() for _, word in most_frequent(counts, None, 1))
-    return replace(work, features={**work.features, label: {**work.features[label], "classes": classes}})
+    for table in _tables(planned, CLASSES, chunks):
+        values = table["class"].value_counts()
+        add_counts(counts, values.field("values").to_pylist(), values.field("counts").to_pylist())
+    return tuple(word.decode() for _, word in most_frequent(counts, None, 1))
 
 
-def trained_models(work: Work, chunks: Sequence[Chunk]) -> dict[str, bytes]:
-    """Trains the tokenizers of what `WordReader` left; gives them by the feature that each is named after.
+def train_models(planned: PlannedBuild, chunks: Sequence[Chunk]) -> dict[str, bytes]:
+    """Trains tokenizers from the files of `WordReader`; gives them by the feature that each is named after.
 
     Raises:
         UserError: a tokenizer cannot be trained from these words.
     """
-    counts: dict[str, Counts] = {owner: {} for owner in work.trained().values()}
-    for table in _tables(work, WORDS, chunks):
+    counts: dict[str, Counts] = {owner: {} for owner in planned.trained().values()}
+    for table in _tables(planned, WORDS, chunks):
         for owner, word, count in zip(*(column.to_pylist() for column in table.columns), strict=True):
             add_counts(counts[owner], [word], [count])
-    return {owner: train(found, work.features[owner], owner) for owner, found in counts.items()}
+    return {owner: train(words, planned.features[owner], owner) for owner, words in counts.items()}
 
 
-def unread(work: Work, what: str, chunks: Sequence[Chunk]) -> list[Chunk]:
-    """The chunks that have not left their file yet: an earlier attempt may have read some."""
-    return [chunk for chunk in chunks if not os.path.exists(_left_file(work, what, chunk))]
+def unread(planned: PlannedBuild, name: str, chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Gives the chunks without a file of this pass yet: an earlier attempt may have read some."""
+    return [chunk for chunk in chunks if not os.path.exists(_pass_result(planned, name, chunk))]
 
 
-def rows_of(work: Work, chunk: Chunk) -> Iterator[pa.Table]:
-    """A chunk's keyed rows, without those that the build leaves out."""
-    read_picture = pictures_of(work).read
-    form = work.rows
-    for block in work.sources[chunk.source].read(chunk, work.files, form.columns, form.source_key):
-        rows = key_rows(block, chunk, form, work.layout, read_picture)[0]
-        yield rows if work.dropped is None else leave_out(work.dropped, rows, chunk.index).rows
+def rows_of(
+    planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk, *, with_units: bool = False
+) -> Iterator[pa.Table]:
+    """Gives a chunk's keyed rows, without those that the build leaves out."""
+    read_image = pictures_of(planned).read
+    schema, layout = planned.schema, planned.layout
+    for block in planned.sources[chunk.source].read(chunk, planned.files, schema.columns, schema.source_key):
+        rows, _ = key_rows(block, chunk, schema, layout, read_image, decisions, with_units=with_units)
+        yield rows if decisions.dropped is None else leave_out(decisions.dropped, rows, chunk.index).rows
 
 
-def leave(work: Work, what: str, chunk: Chunk, tables: list[pa.Table]) -> None:
-    """Writes the file of a chunk, one of a pass' own folder."""
-    folder = os.path.join(work.path(FIRST), what)
+def write_pass_result(planned: PlannedBuild, name: str, chunk: Chunk, tables: list[pa.Table]) -> None:
+    """Writes a chunk's file into the folder of a pass."""
+    folder = os.path.join(planned.path(FIRST), name)
     with suppress(FileExistsError):
         os.mkdir(folder)  # not with its parents: a late worker must not make an older attempt's folder again
     sink = pa.BufferOutputStream()
     pa.feather.write_feather(pa.concat_tables(tables) if tables else pa.table({}), sink, compression="lz4")
-    write_atomically(_left_file(work, what, chunk), sink.getvalue())
+    write_atomically(_pass_result(planned, name, chunk), sink.getvalue())
 
 
-def _tables(work: Work, what: str, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
-    for chunk in chunks:
-        table = pa.feather.read_table(_left_file(work, what, chunk))
+def pass_result_files(planned: PlannedBuild, name: str, chunks: Sequence[Chunk]) -> list[str]:
+    """Gives the paths of a pass' files, in the chunks' order."""
+    return [_pass_result(planned, name, chunk) for chunk in chunks]
+
+
+def _tables(planned: PlannedBuild, name: str, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
+    for path in pass_result_files(planned, name, chunks):
+        table = pa.feather.read_table(path)
         if table.num_rows:
             yield table
 
 
-def left_files(work: Work, what: str, chunks: Sequence[Chunk]) -> list[str]:
-    """The files of a pass, in the chunks' order."""
-    return [_left_file(work, what, chunk) for chunk in chunks]
-
-
-def _left_file(work: Work, what: str, chunk: Chunk) -> str:
-    return os.path.join(work.path(FIRST), what, f"{chunk.index:06d}.feather")
+def _pass_result(planned: PlannedBuild, name: str, chunk: Chunk) -> str:
+    return os.path.join(planned.path(FIRST), name, f"{chunk.index:06d}.feather")

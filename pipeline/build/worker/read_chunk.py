@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.analysis.inputs import AnalysisRows
-from recordmill.pipeline.build.context.build_context import Work
+from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.context.reject_files import write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step
@@ -27,18 +27,21 @@ from recordmill.pipeline.sources.rejects import Reject
 class ChunkReader:
     """Reads chunks, one at a time."""
 
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._pictures = pictures_of(work)
-        self._analysis = AnalysisRows(work)
+    def __init__(self, context: BuildContext) -> None:
+        self._context = context
+        self._pictures = pictures_of(context)
+        self._analysis = AnalysisRows(context)
 
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed] | pa.RecordBatch]:
         """Gives packed rows with their groups, and record batches for the analysis."""
-        progress = Progress(self._work.path("progress"), chunk_step(chunk.index))
+        context = self._context
+        progress = Progress(context.path("progress"), chunk_step(chunk.index))
         positions, duplicates, rejects, groups, waiting = 0, 0, list[Reject](), Counter[int](), list[pa.Table]()
-        with PictureSpill(self._work.path("scratch")) as spill:
+        with PictureSpill(self._context.path("scratch")) as spill:
             for block in self._blocks(chunk):
-                rows, bad = key_rows(block, chunk, self._work.rows, self._work.layout, self._pictures.read)
+                rows, bad = key_rows(
+                    block, chunk, context.schema, context.layout, self._pictures.read, context.decisions
+                )
                 remaining = self._remaining(rows, chunk)
                 rows, bad = remaining.rows, bad + remaining.rejects
                 duplicates += remaining.dropped
@@ -48,10 +51,10 @@ class ChunkReader:
                 waiting.append(self._spilled(self._wanted(rows), spill))
                 progress.add(read=len(bad) + remaining.dropped, refused=len(bad), left_out=remaining.dropped)
                 for piece in self._analysis.pieces(rows):
-                    if self._work.export is None:
+                    if self._context.export is None:
                         yield from self._analysis.batches(piece)
                     progress.add(read=piece.num_rows)
-                if sum(table.nbytes for table in waiting) >= self._work.pack_bytes:
+                if sum(table.nbytes for table in waiting) >= self._context.pack_bytes:
                     yield from self._pack(waiting)
                     waiting = []
         yield from self._pack(waiting)
@@ -60,26 +63,26 @@ class ChunkReader:
         self._report(chunk, positions, duplicates, rejects, groups)
 
     def _blocks(self, chunk: Chunk) -> Iterator[Block]:
-        rows = self._work.rows
-        return self._work.sources[chunk.source].read(chunk, self._work.files, rows.columns, rows.source_key)
+        rows = self._context.schema
+        return self._context.sources[chunk.source].read(chunk, self._context.files, rows.columns, rows.source_key)
 
     def _remaining(self, rows: pa.Table, chunk: Chunk) -> Remaining:
         """The rows that are no duplicates, where those are left out."""
-        dropped = self._work.dropped
+        dropped = self._context.decisions.dropped
         return Remaining(rows, 0, []) if dropped is None else leave_out(dropped, rows, chunk.index)
 
     def _wanted(self, rows: pa.Table) -> pa.Table:
         """The rows whose shards are still to be built."""
-        groups = self._work.groups
+        groups = self._context.groups
         return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
 
     def _spilled(self, rows: pa.Table, spill: PictureSpill) -> pa.Table:
         """The rows without pictures' bytes; a runner that shuffles rows themselves takes the bytes too."""
-        if self._work.inline:
+        if self._context.inline:
             return rows
         moved: dict[str, pa.ChunkedArray] = {}
-        for name in self._work.images():
-            column = self._work.rows.features[name]
+        for name in self._context.images():
+            column = self._context.schema.features[name]
             if column not in moved:
                 moved[column] = spill.move(rows[name])
             rows = rows.set_column(rows.schema.get_field_index(name), name, moved[column])
@@ -87,7 +90,7 @@ class ChunkReader:
 
     def _pack(self, tables: list[pa.Table]) -> Iterator[tuple[int, Packed]]:
         if tables:
-            yield from pack(pa.concat_tables(tables), None if self._work.inline else self._work.path("scratch"))
+            yield from pack(pa.concat_tables(tables), None if self._context.inline else self._context.path("scratch"))
 
     def _report(
         self, chunk: Chunk, positions: int, duplicates: int, rejects: list[Reject], groups: Counter[int]
@@ -98,7 +101,7 @@ class ChunkReader:
             "positions": positions,
             "rejected": len(rejects),
             "duplicates": duplicates,
-            "rejects": write_rejects(self._work.path("rejects"), step, rejects),
+            "rejects": write_rejects(self._context.path("rejects"), step, rejects),
             "groups": {str(group): count for group, count in sorted(groups.items())},
         }
-        write_report(self._work.path("reports"), step, report)
+        write_report(self._context.path("reports"), step, report)

@@ -12,7 +12,7 @@ from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import Steps
 from recordmill.pipeline.reader.records.random_access import ShardFile
 from recordmill.transforms.contract.augment import Augmentation, Mask, Shape, check, output_shape
-from recordmill.transforms.contract.stored import PICTURES
+from recordmill.transforms.contract.stored import IMAGES
 from recordmill.transforms.numpy.augment_batches import BatchAugmentation
 
 
@@ -135,7 +135,7 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Json], manifest: Man
 
 def images_of(features: Mapping[str, Json]) -> list[str]:
     """The features that are images."""
-    return [name for name, description in features.items() if description["kind"] in PICTURES]
+    return [name for name, description in features.items() if description["kind"] in IMAGES]
 
 
 def _check_packed(given: ReadOptions, features: Mapping[str, Json]) -> None:

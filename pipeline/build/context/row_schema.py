@@ -1,0 +1,58 @@
+"""The schema of keyed rows, and what earlier passes decided about rows: small and plain, since workers get both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.spec.split_by import SplitBy
+
+ARROW_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
+Strata = Mapping[str, Sequence[int]]
+"""For each class, the upper bounds of the splits' hash ranges, as `key_hash.split_bounds` gives them for all."""
+
+
+@dataclass(frozen=True)
+class RowSchema:
+    """The columns of rows: which are read, which feature takes which, and which decide a row's key and split."""
+
+    columns: Columns
+    """The raw columns that are asked of the sources."""
+    features: Mapping[str, str]
+    """The column of each feature that has one."""
+    key: Sequence[str] | None
+    label: str | None
+    classes: tuple[str, ...] | None
+    """The label's classes, where the spec gives them."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """The value that stands in for a missing one, by optional feature."""
+    content_key: str | None = None
+    """The column whose content is the key."""
+    split_by: SplitBy | None = None
+    source_splits: tuple[str | None, ...] = ()
+    """The split that all rows of a source go to, where the spec says so."""
+
+    def final_type(self, feature: str) -> pa.DataType:
+        """Gives the Arrow type of a feature's column in keyed rows."""
+        column = self.columns[self.features[feature]]
+        value = ARROW_TYPES.get(column.type, pa.binary())
+        return pa.list_(value) if column.many else value
+
+    @property
+    def source_key(self) -> Sequence[str] | None:
+        """The key as a source takes it: columns, or None for the source's own."""
+        return () if self.content_key else self.key
+
+
+@dataclass(frozen=True)
+class RowDecisions:
+    """What passes before the job decided about rows; nothing, where none ran."""
+
+    strata: Strata | None = None
+    """The bounds of each class, where the split is by the classes of a feature."""
+    moved: str | None = None
+    """The file of units that go to another split, where their duplicates are (`duplicates.decisions`)."""
+    dropped: str | None = None
+    """The file of duplicates that are left out (`duplicates.decisions`)."""
