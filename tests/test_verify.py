@@ -15,9 +15,9 @@ import pytest
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_manifest
 from recordmill.pipeline.dataset.tfrecord import frame
-from recordmill.pipeline.verify import version as whole
-from recordmill.pipeline.verify.findings import MOST
+from recordmill.pipeline.verify import verify as whole
 from recordmill.pipeline.verify.graph_safety import UnsafeGraphError, serving_model
+from recordmill.pipeline.verify.report import MOST
 from recordmill.pipeline.verify.verify import verify
 from tests import published
 
@@ -262,7 +262,7 @@ def test_behind_damage_the_rest_is_read(folder: Path) -> None:
 def test_without_an_index_the_rest_is_given_up(folder: Path) -> None:
     change_byte(4, 3)(folder)
     (folder / INDEX).unlink()
-    assert "cannot be told apart: the index is damaged too" in "\n".join(said(folder))
+    assert "the rest of the file is not checked: the index is damaged too" in "\n".join(said(folder))
 
 
 def test_records_of_any_size_are_walked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""Whether a version's parts agree: the manifest's sums, what TensorFlow Datasets is told, vocabularies, rejects.
+"""Checks that a version's parts agree: the manifest's sums, TensorFlow Datasets' files, vocabularies, rejects.
 
-Most of this follows from the digests; but a digest says only that a file is as it was written.
+Digests do not imply this: a digest only says that a file is as it was written.
 
 >>> check_agreement(files, manifest).problems  # doctest: +SKIP
 []
@@ -12,64 +12,64 @@ from functools import partial
 from typing import TypeAlias
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
-from recordmill.pipeline.verify.files import VersionFiles
-from recordmill.pipeline.verify.findings import Findings
+from recordmill.pipeline.verify.report import Findings
+from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.transforms.contract.stored import stored_features
 
 DATASET_INFO, TFDS_FEATURES = "dataset_info.json", "features.json"
+Check: TypeAlias = Callable[[], Iterator[str]]
+"""Yields a message for each disagreement."""
 
 
 def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
-    """Compares what stands in several places."""
+    """Compares the values that stand in several places."""
     found = Findings()
-    for said in (_rows(manifest), _rejected(manifest), _labels(manifest)):
-        _tell(found, MANIFEST_FILE, said)
-    for path, compare in _files(manifest):
-        _tell(found, path, _compared(files, path, compare, manifest))
+    for path, check in _checks(files, manifest):
+        try:
+            for message in check():
+                found.add(path, message)
+        except DatasetError as error:
+            found.add(path, str(error))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
+            found.add(path, f"the file is not what Recordmill writes ({type(error).__name__}: {error})")
     return found
 
 
-Compare: TypeAlias = Callable[[bytes, Manifest], Iterator[str]]
-"""Takes a file's content; gives what is wrong with it."""
-
-
-def _compared(files: VersionFiles, path: str, compare: Compare, manifest: Manifest) -> Iterator[str]:
-    yield from compare(files.read(path), manifest)
-
-
-def _tell(found: Findings, path: str, said: Iterator[str]) -> None:
-    """Tells what a check says; of what is not even of the right form, just that."""
-    try:
-        for message in said:
-            found.tell(path, message)
-    except DatasetError as error:
-        found.tell(path, str(error))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # no JSON, or another one
-        found.tell(path, f"the file is not what Recordmill writes ({type(error).__name__}: {error})")
+def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Check]]:
+    """Lists the checks, each with the file that it is about."""
+    for in_manifest in (_rows, _rejected, _labels):
+        yield MANIFEST_FILE, partial(in_manifest, manifest)
+    if DATASET_INFO in manifest.files:
+        yield DATASET_INFO, lambda: _tfds_splits(files.read(DATASET_INFO), manifest)
+        yield TFDS_FEATURES, lambda: _tfds_features(files.read(TFDS_FEATURES), manifest)
+    for path in sorted({feature["vocabulary"] for feature in manifest.features.values() if "vocabulary" in feature}):
+        yield path, partial(_vocabulary, files, path, manifest)
+    for file in manifest.rejects.get("files", []):
+        yield file["file"], partial(_reject_lines, files, file["file"], file["records"])
 
 
 def _rows(manifest: Manifest) -> Iterator[str]:
-    """The rows of all sources: read = written + rejected + duplicates, and every row that is written is a record."""
+    """Read = written + rejected + duplicates, for each source and in sum; every written row is in a record."""
     for name, counts in [("the rows", manifest.rows), *((f"source {s.get('path')}", s) for s in manifest.sources)]:
-        accounted = sum(counts.get(what, 0) for what in ("written", "rejected", "duplicates"))
+        accounted = sum(counts.get(fate, 0) for fate in ("written", "rejected", "duplicates"))
         if counts and counts.get("read") != accounted:
             yield f"{name}: {counts.get('read')} were read, {accounted} are written, rejected or duplicates"
     stored = sum(split.records if split.documents is None else split.documents for split in manifest.splits.values())
     if manifest.rows and manifest.rows.get("written") != stored:
         yield f"{manifest.rows.get('written')} rows were written, the splits hold {stored}"
-    for what, count in manifest.rows.items():
-        by_source = sum(source.get(what, 0) for source in manifest.sources)
+    for fate, count in manifest.rows.items():
+        by_source = sum(source.get(fate, 0) for source in manifest.sources)
         if manifest.sources and count != by_source:
-            yield f"the sources have {by_source} rows {what}, the manifest says {count}"
+            yield f"the sources have {by_source} rows {fate}, the manifest says {count}"
 
 
 def _rejected(manifest: Manifest) -> Iterator[str]:
-    for what, count in {
-        "by reason": sum(manifest.rejects.get("by_reason", {}).values()),
-        "in files": sum(file["records"] for file in manifest.rejects.get("files", [])),
-    }.items():
-        if manifest.rows and count != manifest.rows.get("rejected", 0):
-            yield f"{manifest.rows.get('rejected', 0)} rows were rejected, {what} there are {count}"
+    rejects, rejected = manifest.rejects, manifest.rows.get("rejected", 0)
+    by_reason = sum(rejects.get("by_reason", {}).values())
+    in_files = sum(file["records"] for file in rejects.get("files", []))
+    for place, count in (("by reason", by_reason), ("in files", in_files)):
+        if manifest.rows and count != rejected:
+            yield f"{rejected} rows were rejected, {place} there are {count}"
 
 
 def _labels(manifest: Manifest) -> Iterator[str]:
@@ -79,42 +79,28 @@ def _labels(manifest: Manifest) -> Iterator[str]:
             yield f"the split '{name}' has {sum(split.label_counts)} labels and {split.records} records"
 
 
-def _files(manifest: Manifest) -> Iterator[tuple[str, Compare]]:
-    """The files whose content says again what the manifest does, each with what compares it."""
-    names = manifest.files
-    if DATASET_INFO in names:
-        yield DATASET_INFO, _tfds_splits
-        yield TFDS_FEATURES, _tfds_features
-    for path in sorted({one["vocabulary"] for one in manifest.features.values() if "vocabulary" in one}):
-        yield path, partial(_vocabulary, path=path)
-    for file in manifest.rejects.get("files", []):
-        yield file["file"], partial(_lines, expected=file["records"])
-
-
 def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
-    told = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in json.loads(data)["splits"]}
+    splits = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in json.loads(data)["splits"]}
     for name, split in manifest.splits.items():
         expected = ([str(shard.records) for shard in split.shards], str(split.bytes))
-        if split.records and told.get(name) != expected:
+        if split.records and splits.get(name) != expected:
             yield f"the split '{name}' has other shards or bytes than in {MANIFEST_FILE}"
 
 
 def _tfds_features(data: bytes, manifest: Manifest) -> Iterator[str]:
-    told = set(json.loads(data)["featuresDict"]["features"])
-    if odd := told ^ stored_features(manifest.features, with_key=True).keys():
+    names = set(json.loads(data)["featuresDict"]["features"])
+    if odd := names ^ stored_features(manifest.features, with_key=True).keys():
         yield f"the features are not those of {MANIFEST_FILE}, by {', '.join(map(repr, sorted(odd)[:5]))}"
 
 
-def _vocabulary(data: bytes, manifest: Manifest, *, path: str) -> Iterator[str]:
-    words = data.count(b"\n")
-    for name, one in manifest.features.items():
-        if one.get("vocabulary") == path and words + one.get("first_id", 0) != one["vocabulary_size"]:
-            yield (
-                f"{words:,} words, for '{name}' with {one['vocabulary_size']:,} ids, "
-                f"of which {one.get('first_id', 0):,} are no words"
-            )
+def _vocabulary(files: VersionFiles, path: str, manifest: Manifest) -> Iterator[str]:
+    words = files.read(path).count(b"\n")
+    for name, feature in manifest.features.items():
+        first, size = feature.get("first_id", 0), feature.get("vocabulary_size")
+        if feature.get("vocabulary") == path and words + first != size:
+            yield f"{words:,} words, for '{name}' with {size:,} ids, of which {first:,} are no words"
 
 
-def _lines(data: bytes, _: Manifest, *, expected: int) -> Iterator[str]:
-    if (lines := data.count(b"\n")) != expected:
+def _reject_lines(files: VersionFiles, path: str, expected: int) -> Iterator[str]:
+    if (lines := files.read(path).count(b"\n")) != expected:
         yield f"{lines:,} rejects, expected {expected:,}"

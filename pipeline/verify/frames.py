@@ -1,12 +1,12 @@
-"""Walks a TFRecord file once, block by block: its digest, each record's place, and the records that are whole.
+"""Walks a TFRecord file once, block by block: gives its digest, each record's offset, and the undamaged records.
 
-Damage is told with the record and the byte, and the walk goes on: behind a record whose data are damaged by its length,
-which has a checksum of its own; behind a damaged length where the index says that a record begins.
+Damage is reported with the record and the byte, and the walk goes on: past damaged data by the record's length, which
+has a checksum of its own; past a damaged length to the next record in the index.
 
->>> walk = FrameWalk(file, size, index, tell)  # doctest: +SKIP
->>> for batch in walk.batches():               # doctest: +SKIP
+>>> walk = FrameWalk(file, size, index, report)  # doctest: +SKIP
+>>> for batch in walk.batches():                 # doctest: +SKIP
 ...     batch.records
->>> walk.sha256                                # doctest: +SKIP
+>>> walk.sha256                                  # doctest: +SKIP
 """
 
 import hashlib
@@ -20,48 +20,48 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.reader.records.local_shards import COPIED, Frame
-from recordmill.pipeline.verify.files import BLOCK
+from recordmill.pipeline.verify.version_files import BLOCK
 
 Offsets = npt.NDArray[np.uint64]
-Tell = Callable[[int, int, str], None]
-"""Takes a record's number, its byte offset, and what is wrong with it."""
-
-
+ReportDamage = Callable[[int, int, str], None]
+"""Takes a record's number, its byte offset, and a message."""
 Spans = list[tuple[int, int, int]]
-"""Of records in a piece of the file, their numbers, and where their data begin and end."""
+"""The number of each record in a piece of the file, and the start and end of its data there."""
 
 
 class Records(NamedTuple):
-    """Whole records of a block."""
+    """Undamaged records of a block."""
 
     numbers: list[int]
-    """In the shard, from 0."""
+    """Their numbers in the shard, from 0."""
     offsets: list[int]
-    """Where each begins in the file, in bytes."""
+    """Their byte offsets in the file."""
     records: list[bytes | memoryview]
     """Their data."""
 
-    def keep(self, places: Sequence[int]) -> "Records":
-        """The records at these places."""
-        return Records(
-            [self.numbers[place] for place in places],
-            [self.offsets[place] for place in places],
-            [self.records[place] for place in places],
-        )
+    def keep(self, rows: Sequence[int]) -> "Records":
+        """The records of these rows."""
+        return Records(*([column[row] for row in rows] for column in self))  # type: ignore[arg-type, index]
 
 
 class FrameWalk:
-    """One walk over one file; memory is that of a block and the largest record."""
+    """One walk over one file, in the memory of a block and the largest record.
 
-    def __init__(self, file: BinaryIO, size: int, index: Offsets | None, tell: Tell) -> None:
-        """Takes the open file, its bytes, its index if that can be trusted to be one, and who is told of damage."""
-        self._file, self._size, self._tell = file, size, tell
+    Args:
+        file: the open file.
+        size: its bytes.
+        index: its index, if it rises from 0 to `size`.
+        report: called with each damage.
+    """
+
+    def __init__(self, file: BinaryIO, size: int, index: Offsets | None, report: ReportDamage) -> None:
+        self._file, self._size, self._report = file, size, report
         self._index = np.zeros(0, np.int64) if index is None else index.astype(np.int64)
         self._digest = hashlib.sha256()
         self.offsets = array("Q")
-        """Where the records that were met begin, and the file's end."""
+        """The offsets of the records met so far; at the end also the file's size."""
         self.is_whole = True
-        """Whether every record's place is known by the records themselves."""
+        """Whether the records alone gave every offset."""
         self._number = 0
 
     @property
@@ -70,101 +70,105 @@ class FrameWalk:
         return self._digest.hexdigest()
 
     def batches(self) -> Iterator[Records]:
-        """Gives the records whose checksums are right, a block of them at a time.
+        """Yields the records with right checksums, one block at a time.
 
         Raises:
             OSError: the file cannot be read to its end.
         """
-        data, at, place = b"", 0, 0  # a piece of the file, where it begins, and where in it the next record does
-        while at + len(data) < self._size:
-            data, at, place = data[place:], at + min(place, len(data)), max(0, place - len(data))
-            block = self._file.read(max(BLOCK, self._wanted(data)))
+        data, start, position = b"", 0, 0  # a piece of the file, its offset, and the next record's position in it
+        while start + len(data) < self._size:
+            data, start, position = data[position:], start + min(position, len(data)), max(0, position - len(data))
+            block = self._file.read(max(BLOCK, self._missing(data)))
             if not block:
-                break  # somebody cuts the file at this moment: its size is told by the caller
+                break  # another process truncates the file just now: the caller reports its size
             self._digest.update(block)
             data += block
-            starts, place = self._cut(data, at, place)
-            yield self._checked(data, at, starts)
-        self._end(at + place)
+            spans, position = self._cut(data, start, position)
+            yield self._checked(data, start, spans)
+        self._end(start + position)
 
-    def _wanted(self, data: bytes) -> int:
-        """How many bytes are missing of the record that the data begin with."""
+    def _missing(self, data: bytes) -> int:
+        """The number of bytes missing of the record at the beginning of the data."""
         length = record_length(data[:HEADER_BYTES])
         return 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
 
-    def _cut(self, data: bytes, at: int, place: int) -> tuple[Spans, int]:
-        """Finds records: of each its number and where its data begin and end; and where the next would begin."""
-        found = self._as_indexed(data, at, place)
-        place = found[-1][2] + FOOTER_BYTES if found else place
-        while place + HEADER_BYTES <= len(data):
-            length = record_length(data[place : place + HEADER_BYTES])
+    def _cut(self, data: bytes, start: int, position: int) -> tuple[Spans, int]:
+        """Finds the records from a position on; also gives the position of the one after them."""
+        spans = self._as_indexed(data, start, position)
+        position = spans[-1][2] + FOOTER_BYTES if spans else position
+        while position + HEADER_BYTES <= len(data):
+            length = record_length(data[position : position + HEADER_BYTES])
             if length is None:
-                self._blame(at + place, "the checksum of its length is wrong")
-                place = self._after(at + place) - at
+                self._lose(start + position, "the checksum of its length is wrong")
+                position = self._after(start + position) - start
                 continue
-            end = place + HEADER_BYTES + length + FOOTER_BYTES
-            if at + end > self._size:
-                missing = at + end - self._size
-                self._blame(at + place, f"the file ends inside it: {missing:,} of its {length:,} bytes are missing")
-                place = self._size - at
+            end = position + HEADER_BYTES + length + FOOTER_BYTES
+            if start + end > self._size:
+                missing = f"{start + end - self._size:,} of its {length:,} bytes"
+                self._lose(start + position, f"the file ends inside it: {missing} are missing")
+                position = self._size - start
             elif end > len(data):
                 break
             else:
-                self.offsets.append(at + place)
-                found.append((self._number, place + HEADER_BYTES, end - FOOTER_BYTES))
+                self.offsets.append(start + position)
+                spans.append((self._number, position + HEADER_BYTES, end - FOOTER_BYTES))
                 self._number += 1
-                place = end
-        return found, place
+                position = end
+        return spans, position
 
-    def _as_indexed(self, data: bytes, at: int, place: int) -> Spans:
-        """The records of a piece where the index has them, if all their heads say so too: a third of the time."""
-        first, last = np.searchsorted(self._index, [at + place, at + len(data)], side="right").tolist()
-        places = (self._index[max(0, first - 1) : last] - at).tolist()
-        if len(places) < 2 or places[0] != place or first - 1 != self._number:
+    def _as_indexed(self, data: bytes, start: int, position: int) -> Spans:
+        """Cuts the data by the index if all headers agree with it, which takes a third of the time."""
+        first, last = np.searchsorted(self._index, [start + position, start + len(data)], side="right").tolist()
+        bounds = (self._index[max(0, first - 1) : last] - start).tolist()
+        if len(bounds) < 2 or bounds[0] != position or first - 1 != self._number:
             return []
-        heads = b"".join([data[start : start + HEADER_BYTES] for start in places[:-1]])
-        lengths = [end - start - HEADER_BYTES - FOOTER_BYTES for start, end in itertools.pairwise(places)]
+        heads = b"".join([data[bound : bound + HEADER_BYTES] for bound in bounds[:-1]])
+        lengths = [end - begin - HEADER_BYTES - FOOTER_BYTES for begin, end in itertools.pairwise(bounds)]
         if min(lengths) < 0 or heads != b"".join(map(frame_head, lengths)):
             return []
-        self.offsets.extend(start + at for start in places[:-1])
-        number, self._number = self._number, self._number + len(lengths)
+        self.offsets.extend(bound + start for bound in bounds[:-1])
+        numbers = itertools.count(self._number)
+        self._number += len(lengths)
         return [
-            (number + i, start + HEADER_BYTES, start + HEADER_BYTES + length)
-            for i, (start, length) in enumerate(zip(places, lengths, strict=False))
+            (number, bound + HEADER_BYTES, bound + HEADER_BYTES + length)
+            for number, bound, length in zip(numbers, bounds, lengths, strict=False)
         ]
 
-    def _blame(self, offset: int, message: str) -> None:
-        """Tells of a record whose end is not known."""
+    def _lose(self, offset: int, message: str) -> None:
+        """Reports a record whose end is unknown."""
         self.is_whole = False
-        self._tell(self._number, offset, message)
+        self._report(self._number, offset, message)
 
     def _after(self, offset: int) -> int:
-        """Where the next record begins by the index; the file's end where that is not known."""
-        next_ = int(np.searchsorted(self._index, offset, side="right"))
-        if next_ >= len(self._index):
+        """The offset of the next record by the index; the file's end if that is unknown."""
+        number = int(np.searchsorted(self._index, offset, side="right"))
+        if number >= len(self._index):
             if len(self._index) < 2 and self._size > offset:
-                self._tell(self._number, offset, "it and what follows cannot be told apart: the index is damaged too")
+                self._report(self._number, offset, "the rest of the file is not checked: the index is damaged too")
             return self._size
         self.offsets.append(offset)
-        self._number = next_
-        return int(self._index[next_])
+        self._number = number
+        return int(self._index[number])
 
-    def _end(self, place: int) -> None:
-        if place < self._size:
-            self._blame(place, f"the file ends inside its header, after {self._size - place:,} of {HEADER_BYTES} bytes")
+    def _end(self, offset: int) -> None:
+        if offset < self._size:
+            rest = self._size - offset
+            self._lose(offset, f"the file ends inside its header, after {rest:,} of {HEADER_BYTES} bytes")
         self.offsets.append(self._size)
 
-    def _checked(self, data: bytes, at: int, found: Spans) -> Records:
+    def _checked(self, data: bytes, start: int, spans: Spans) -> Records:
+        """Reports the records whose data have a wrong checksum, and gives the others."""
         view = np.frombuffer(data, np.uint8)
-        frames: list[Frame] = [data[start:end] if end - start <= COPIED else view[start:end] for _, start, end in found]
+        frames: list[Frame] = [data[begin:end] if end - begin <= COPIED else view[begin:end] for _, begin, end in spans]
         records = [frame if isinstance(frame, bytes) else frame.data for frame in frames]
-        batch = Records([number for number, *_ in found], [at + start - HEADER_BYTES for _, start, _ in found], records)
+        offsets = [start + begin - HEADER_BYTES for _, begin, _ in spans]
+        batch = Records([number for number, *_ in spans], offsets, records)
         expected = frame_tails(frames)
-        tails = b"".join([data[end : end + FOOTER_BYTES] for *_, end in found])
+        tails = b"".join([data[end : end + FOOTER_BYTES] for *_, end in spans])
         if tails == expected:
             return batch
         right = np.frombuffer(tails, "<u4") == np.frombuffer(expected, "<u4")
-        for place in np.flatnonzero(~right).tolist():
-            message = f"the checksum of its data ({len(records[place]):,} bytes) is wrong"
-            self._tell(batch.numbers[place], batch.offsets[place], message)
+        for row in np.flatnonzero(~right).tolist():
+            message = f"the checksum of its data ({len(records[row]):,} bytes) is wrong"
+            self._report(batch.numbers[row], offsets[row], message)
         return batch.keep(np.flatnonzero(right).tolist())

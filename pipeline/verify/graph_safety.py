@@ -1,8 +1,13 @@
-"""Whether a version's graph may be loaded: its files have the manifest's digests, and all its operations only compute.
+"""Checks that a version's graph may be loaded: its files have the manifest's digests, its operations only compute.
 
-A SavedModel is a program. A digest says that it is the one that was published, the list of operations what it could do
-even if somebody had published another (`verify.graph_operations`). Both are checked from the bytes, before TensorFlow
-loads it.
+A SavedModel is a program. Its digest shows that it is the published one; the list of allowed operations limits what it
+could do even if somebody had published another. Both are checked on the bytes, before TensorFlow loads them.
+
+No allowed operation reads or writes a file, runs Python or talks to another process, except two kinds that every
+SavedModel needs: tables filled from a file of words (`InitializeTableFromTextFileV2`), and the saving and restoring of
+variables (`SAVING`), in the functions for that alone. The list names what is allowed, not what is forbidden: TensorFlow
+has some 1,500 operations, and each version adds more. Its names are those of TensorFlow 2.21, without deprecated and
+quantized operations and those of gradients.
 
 >>> check_graph(files, manifest, "serving").problems  # doctest: +SKIP
 []
@@ -17,38 +22,103 @@ from recordmill.pipeline.dataset.safe_paths import check_inner
 from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.reader.parsing.varints import Malformed
 from recordmill.pipeline.reader.records.remote_path import RemotePath
-from recordmill.pipeline.verify.files import VersionFiles, check_file
-from recordmill.pipeline.verify.findings import Findings
-from recordmill.pipeline.verify.graph_operations import ALLOWED, SAVING
-from recordmill.pipeline.verify.saved_model import Node, SavedModel, read_saved_model
+from recordmill.pipeline.verify.report import Findings
+from recordmill.pipeline.verify.saved_model import SavedModel, read_saved_model
+from recordmill.pipeline.verify.version_files import VersionFiles, check_file
 
 GRAPHS = ("transform_fn", "serving")
 MODEL_FILE = "saved_model.pb"
 SAVERS = "__inference__traced_"
-"""What TensorFlow names the functions that save and restore variables."""
+"""The prefix that TensorFlow gives to functions that save and restore variables."""
+
+_ARRAYS = """
+    Bitcast BroadcastArgs BroadcastTo Concat ConcatOffset ConcatV2 Const DepthToSpace Diag DiagPart EditDistance
+    EnsureShape ExpandDims ExtractImagePatches Fill Gather GatherNd GatherV2 Identity IdentityN InvertPermutation
+    ListDiff LowerBound MirrorPad OneHot OnesLike Pack Pad PadV2 Placeholder PlaceholderWithDefault Rank Reshape
+    Reverse ReverseSequence ReverseV2 ScatterNd Shape ShapeN Size Slice SpaceToDepth Split SplitV Squeeze StopGradient
+    StridedSlice TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
+    TensorStridedSliceUpdate Tile Transpose Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex
+    UpperBound Where ZerosLike DynamicPartition DynamicStitch ParallelDynamicStitch PreventGradient Snapshot
+"""
+_NUMBERS = """
+    Abs AccumulateNV2 Acos Acosh Add AddN AddV2 All Angle Any ApproximateEqual ArgMax ArgMin Asin Asinh Atan Atan2
+    Atanh BatchMatMulV2 BatchMatMulV3 Betainc BiasAdd Bincount BitwiseAnd BitwiseOr BitwiseXor Bucketize Cast Ceil
+    ClipByValue Complex ComplexAbs Conj Cos Cosh Cross Cumprod Cumsum CumulativeLogsumexp DenseBincount Digamma Div
+    DivNoNan Einsum Elu Equal Erf Erfc Erfinv EuclideanNorm Exp Expm1 FFT FFT2D FFT3D Floor FloorDiv FloorMod Greater
+    GreaterEqual HistogramFixedWidth IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D Igamma Igammac Imag Inv Invert IsFinite
+    IsInf IsNan L2Loss LeakyRelu LeftShift Less LessEqual Lgamma LinSpace Log Log1p LogSoftmax LogicalAnd LogicalNot
+    LogicalOr MatMul MatrixBandPart MatrixDiagPartV3 MatrixDiagV3 Max Maximum Mean Min Minimum Mod Mul MulNoNan Ndtri
+    Neg NextAfter NotEqual NthElement Polygamma PopulationCount Pow Prod RFFT RFFT2D RFFT3D Range Real RealDiv
+    Reciprocal Relu Relu6 RightShift Rint Round Rsqrt SegmentMax SegmentMaxV2 SegmentMean SegmentMin SegmentMinV2
+    SegmentProd SegmentProdV2 SegmentSum SegmentSumV2 Select SelectV2 Selu Sigmoid Sign Sin Sinh Softmax Softplus
+    Softsign Sqrt Square SquaredDifference Sub Sum Tan Tanh TopKV2 TruncateDiv TruncateMod UnsortedSegmentMax
+    UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum Xdivy Xlog1py Xlogy Zeta StatelessMultinomial
+    StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg StatelessRandomNormal
+    StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2
+    StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal
+    StatelessTruncatedNormalV2
+"""
+_LISTS = """
+    DenseToDenseSetOperation DenseToSparseSetOperation EmptyTensorList RaggedBincount RaggedCross RaggedFillEmptyRows
+    RaggedGather RaggedRange RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant
+    SetSize SparseAdd SparseBincount SparseConcat SparseCross SparseCrossHashed SparseCrossV2 SparseFillEmptyRows
+    SparseReduceMax SparseReduceSum SparseReorder SparseReshape SparseSegmentMean SparseSegmentSum SparseSlice
+    SparseSparseMaximum SparseSparseMinimum SparseSplit SparseTensorDenseAdd SparseTensorDenseMatMul SparseToDense
+    SparseToSparseSetOperation TensorListConcatV2 TensorListElementShape TensorListFromTensor TensorListGather
+    TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve TensorListResize
+    TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack
+"""
+_STRINGS = """
+    AsString DecodeBase64 DecodeRaw DecodePaddedRaw EncodeBase64 Fingerprint ParseTensor ReduceJoin RegexFullMatch
+    RegexReplace SerializeTensor StaticRegexFullMatch StaticRegexReplace StringFormat StringJoin StringLength
+    StringLower StringNGrams StringSplit StringSplitV2 StringStrip StringToHashBucket StringToHashBucketFast
+    StringToHashBucketStrong StringToNumber StringUpper Substr UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
+    UnicodeScript UnicodeTranscode UnsortedSegmentJoin
+"""
+_TENSORFLOW_TEXT = """
+    CaseFoldUTF8 FastBertNormalize FastWordpieceTokenizeWithOffsets NormalizeUTF8 NormalizeUTF8WithOffsetsMap
+    RegexSplitWithOffsets SentencepieceDetokenizeOp SentencepieceIdToStringOp SentencepieceOp
+    SentencepieceStringToIdOp SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp SentencepieceVocabSizeOp
+    UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
+"""
+_IMAGES = """
+    AdjustContrastv2 AdjustHue AdjustSaturation CombinedNonMaxSuppression CropAndResize DecodeAndCropJpeg DecodeBmp
+    DecodeGif DecodeImage DecodeJpeg DecodePng DecodeWebP DrawBoundingBoxesV2 EncodeJpeg EncodeJpegVariableQuality
+    EncodePng ExtractGlimpseV2 ExtractJpegShape HSVToRGB ImageProjectiveTransformV3 NonMaxSuppressionV3
+    NonMaxSuppressionV4 NonMaxSuppressionV5 RGBToHSV ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor
+    ScaleAndTranslate
+"""
+_FLOW = """
+    Assert Case ControlTrigger Enter Exit If LoopCond Merge NextIteration NoOp PartitionedCall StatefulPartitionedCall
+    StatelessCase StatelessIf StatelessWhile Switch ToBool While
+"""
+_TABLES_AND_VARIABLES = """
+    AssignVariableOp HashTableV2 InitializeTableFromTextFileV2 InitializeTableV2 LookupTableFindV2 LookupTableSizeV2
+    ReadVariableOp VarHandleOp VarIsInitializedOp
+"""
+ALLOWED = frozenset(
+    " ".join([_ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES]).split()
+)
+"""Operations that may stand anywhere in a graph."""
+SAVING = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
+"""Operations that may stand only in the functions that save and restore a SavedModel's variables."""
 
 
 class UnsafeGraphError(DatasetError):
-    """A graph is not what was published, or could do more than compute: it is not loaded."""
+    """A graph is not the published one, or could do more than compute: it is not loaded."""
 
 
 def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings:
     """Checks the files and the operations of a graph, `transform_fn` or `serving`."""
-    found = check_digests(files, manifest, graph)
-    found.add(check_operations(files, graph))
-    return found
-
-
-def check_digests(files: VersionFiles, manifest: Manifest, graph: str) -> Findings:
-    """Checks that a graph's folder holds the files that the manifest lists, and no others."""
-    found, inside = Findings(), f"{graph}/"
-    listed = {path: entry for path, entry in manifest.files.items() if path.startswith(inside)}
-    for path, entry in listed.items():
-        found.add(check_file(files, path, entry["bytes"], entry["sha256"]))
+    found, folder = Findings(), f"{graph}/"
+    listed = {path: entry for path, entry in manifest.files.items() if path.startswith(folder)}
+    found.merge(*(check_file(files, path, entry["bytes"], entry["sha256"]) for path, entry in listed.items()))
     for path in files.listing():
-        other = path.rpartition("/")[2].startswith("saved_model.") and path != inside + MODEL_FILE
-        if path.startswith(inside) and (other or (manifest.files and path not in listed)):
-            found.tell(path, "TensorFlow might load it instead" if other else "the manifest lists no such file")
+        if path.startswith(f"{folder}saved_model.") and path != folder + MODEL_FILE:
+            found.add(path, "TensorFlow might load it instead")
+        elif path.startswith(folder) and manifest.files and path not in listed:
+            found.add(path, "the manifest lists no such file")
+    found.merge(check_operations(files, graph))
     return found
 
 
@@ -59,28 +129,41 @@ def check_operations(files: VersionFiles, graph: str) -> Findings:
         data = files.read(path)
         model = read_saved_model(data)
     except DatasetError as error:
-        found.tell(path, str(error))
+        found.add(path, str(error))
         return found
     except Malformed:
-        found.tell(path, "the file is no SavedModel")
+        found.add(path, "the file is no SavedModel")
         return found
-    savers = {name for name in _savers(model) if _only_saves(model, data, name)}
-    foreign = Counter(node.op for node in model.nodes if not _may_run(node, savers))
+    savers = {node.function for node in model.nodes if node.op in SAVING and _only_saves(model, data, node.function)}
+    refused = [node for node in model.nodes if node.op not in ALLOWED]
+    foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
     for op, count in sorted(foreign.items()):
-        found.tell(path, f"the operation {op!r}, {count} times, is none of those that a published graph may hold")
+        found.add(path, f"the operation {op!r}, {count} times, is none of those that a published graph may hold")
     for asset in model.assets:
         try:
             check_inner(asset)
         except DatasetError as error:
-            found.tell(path, f"a table's file: {error}")
+            found.add(path, f"a table's file: {error}")
     found.checked.update(operations=len(model.nodes))
     return found
 
 
+def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
+    """Whether a function runs only to save or restore the model.
+
+    Its name stands twice: where it is defined, and in a node of the graph itself whose output nothing takes.
+    """
+    if function is None or not function.startswith(SAVERS) or data.count(function.encode()) != 2:
+        return False
+    callers = [node for node in model.nodes if function in node.calls]
+    taken = {name for node in model.nodes if node.function is None for name in node.inputs} | model.fetched
+    return len(callers) == 1 and callers[0].function is None and callers[0].name not in taken
+
+
 def refuse(found: Findings) -> None:
-    """Raises: UnsafeGraphError if anything was found."""
+    """Raises: UnsafeGraphError if there is any problem."""
     if found.problems:
-        more = sum(found.told.values()) - 1
+        more = found.counts.total() - 1
         others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
         raise UnsafeGraphError(
             f"the graph is not loaded: {found.problems[0]}{others}: copy the version again, or build again"
@@ -88,7 +171,7 @@ def refuse(found: Findings) -> None:
 
 
 def serving_model(path: str | Path, version: str | None = None) -> str:
-    """Gives the folder of a dataset's serving model, for `tf.saved_model.load`, once it is sure that it may be loaded.
+    """Gives the folder of a dataset's serving model, for `tf.saved_model.load`, after checking that it may be loaded.
 
     Args:
         path: the dataset's folder, or a version's, on this machine.
@@ -103,23 +186,3 @@ def serving_model(path: str | Path, version: str | None = None) -> str:
         raise DatasetError(f"{path} is a URL: copy the version here, so that what is checked is what is loaded")
     refuse(check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving"))
     return str(dataset.folder / "serving")
-
-
-def _may_run(node: Node, savers: set[str]) -> bool:
-    return node.op in ALLOWED or (node.op in SAVING and node.function in savers)
-
-
-def _savers(model: SavedModel) -> set[str]:
-    return {node.function for node in model.nodes if node.op in SAVING and node.function is not None}
-
-
-def _only_saves(model: SavedModel, data: bytes, function: str) -> bool:
-    """Whether a function runs when somebody saves or restores the model, and at no other time.
-
-    It is named twice: where it is defined, and by a node of the graph itself whose output nothing takes.
-    """
-    if not function.startswith(SAVERS) or data.count(function.encode()) != 2:
-        return False
-    callers = [node for node in model.nodes if function in node.calls]
-    taken = {name for node in model.nodes if node.function is None for name in node.inputs} | model.fetched
-    return len(callers) == 1 and callers[0].function is None and callers[0].name not in taken

@@ -1,6 +1,6 @@
-"""Training = serving, looked at again: raw rows through the serving model, and their stored records through the reader.
+"""Checks training = serving: raw rows through the serving model against their stored records through the reader.
 
-Both give the same model-ready values, bit for bit, with either engine of the reader; only pictures that are scaled when
+Both give the same model-ready values, bit for bit, with either engine of the reader; only images that are scaled when
 they are read may differ by one level in the NumPy engine.
 
 >>> check_parity(folder, manifest, plan, work, 64).checked["rows"]  # doctest: +SKIP
@@ -8,9 +8,10 @@ they are read may differ by one level in the NumPy engine.
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,21 +20,34 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.dataset.key_hash import hash_key, shard_of
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.verify.files import VersionFiles
-from recordmill.pipeline.verify.findings import Findings, shown
+from recordmill.pipeline.reader.records.random_access import Records, ShardFile
 from recordmill.pipeline.verify.graph_safety import check_graph
 from recordmill.pipeline.verify.raw_rows import RawRows, sample_rows
-from recordmill.pipeline.verify.stored_rows import StoredRow, StoredRows
+from recordmill.pipeline.verify.report import Findings, shown
+from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.transforms.contract.finish_options import SERVED
 from recordmill.transforms.contract.ragged import RowError
-from recordmill.transforms.contract.stored import part_name, stored_features
+from recordmill.transforms.contract.stored import KEY, Stored, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
 from recordmill.transforms.tensorflow.serving import LENGTHS
 
 NOT_CHECKED = "training = serving: "
+
+
+class StoredRow(NamedTuple):
+    """A record, and its place in the version."""
+
+    file: str
+    """Its shard."""
+    record: int
+    """Its number in the shard, from 0."""
+    offset: int
+    """Its byte offset there."""
+    data: bytes
 
 
 def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: PlannedBuild, count: int) -> Findings:
@@ -44,12 +58,12 @@ def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: Planne
         manifest: its manifest.
         plan: of the spec, made now.
         work: of the plan, `inline`.
-        count: how many rows, at most.
+        count: the largest number of rows to compare.
     """
     found = Findings()
     if plan.inputs_sha256 != manifest.provenance.get("inputs_sha256"):
         found.unchecked.append(f"{NOT_CHECKED}the inputs are not those of the build: files came, went or changed")
-    elif any("packed" in one for one in manifest.features.values()):
+    elif any("packed" in description for description in manifest.features.values()):
         found.unchecked.append(f"{NOT_CHECKED}records of a packed text hold many rows")
     elif check_graph(VersionFiles(folder), manifest, "serving").problems:
         found.unchecked.append(f"{NOT_CHECKED}the serving model is damaged, and is not loaded")
@@ -63,87 +77,110 @@ def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: Planne
 def _compare(found: Findings, folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> None:
     try:
         stored = _stored(found, folder, manifest, batch.keys)
-    except (DatasetError, OSError, ValueError, AttributeError):  # named by the check of the file
+    except (DatasetError, ValueError, AttributeError):  # the check of the file names it
         found.unchecked.append(f"{NOT_CHECKED}the file of rejects is damaged")
         return
-    places = [place for place, row in enumerate(stored) if row is not None]
-    rows = [row for row in stored if row is not None]
-    if not rows:
+    if not stored:
         found.unchecked.append(f"{NOT_CHECKED}none of the sample's rows has a record")
         return
-    served = _served(folder, manifest, work, batch.keep(places))
+    served = _served(folder, manifest, work, batch.keep([*stored]))
     if served is None:
         found.unchecked.append(f"{NOT_CHECKED}the spec's features are not those of the version")
         return
+    rows = [*stored.values()]
     found.checked.update(rows=len(rows))
     for engine, read in _read(manifest, [row.data for row in rows]):
         for name, values in served.items():
             same = _same(values, read[name], _tolerance(manifest, name) if engine == "NumPy" else 0.0)
-            for place in np.flatnonzero(~same).tolist():
-                row = rows[place]
-                what = (
-                    f"the serving model gives another '{name}' of its raw row than the reader ({engine}) of the record"
-                )
-                found.tell(row.file, what, row.record, row.offset)
+            values_differ = f"the serving model gives another '{name}' of its raw row"
+            for row in (rows[number] for number in np.flatnonzero(~same).tolist()):
+                found.add(row.file, f"{values_differ} than the reader ({engine}) of the record", row.record, row.offset)
 
 
-def _stored(found: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> list[StoredRow | None]:
-    """The record of each row; None where it has none, or several, or a reject has the same key."""
-    rejected = _rejected(folder, manifest, {key.decode("utf-8", "replace") for key in keys})
-    rows, stored = StoredRows(folder, manifest), list[StoredRow | None]()
-    for key in keys:
-        try:
-            records = [] if key.decode("utf-8", "replace") in rejected else rows.find(key)
-        except (RowError, DatasetError):  # named by the check of its shard
-            stored.append(None)
+def _stored(found: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> dict[int, StoredRow]:
+    """The record of each row, by the row's number; leaves out rows with none or several, or a reject of their key."""
+    ids = [key.decode("utf-8", "replace") for key in keys]
+    rejected, stored = _rejected(folder, manifest, set(ids)), {}
+    for number, (key, id_) in enumerate(zip(keys, ids, strict=True)):
+        if id_ in rejected:
             continue
-        stored.append(records[0] if len(records) == 1 else None)
-        if not records and key.decode("utf-8", "replace") not in rejected and not manifest.rows.get("duplicates"):
-            found.tell(MANIFEST_FILE, f"the row {shown(key)} of the sources is neither stored nor rejected")
+        try:
+            records = find_records(folder, manifest, key)
+        except (RowError, DatasetError):  # the check of its shard names it
+            continue
+        if len(records) == 1:
+            stored[number] = records[0]
+        if not records and not manifest.rows.get("duplicates"):
+            found.add(MANIFEST_FILE, f"the row {shown(key)} of the sources is neither stored nor rejected")
     return stored
 
 
-def _rejected(folder: Path, manifest: Manifest, keys: set[str]) -> set[str]:
-    """Those of some keys that the rejects hold."""
-    found = set()
+def find_records(folder: Path, manifest: Manifest, key: bytes) -> list[StoredRow]:
+    """Finds the records of a key, at most one in each split, by binary search: a shard's records rise by (hash, key).
+
+    Packed texts, whose records hold many rows, have no such order.
+
+    Raises:
+        RowError, DatasetError: a record or an index that was looked at is damaged.
+    """
+    wanted, rows = (hash_key(key).position, key), []
+    for split in manifest.splits.values():
+        shard = split.shards[shard_of(wanted[0], len(split.shards))]
+        file, index = str(folder / shard.file), str(folder / shard.index)
+        with Records([ShardFile(file, index, shard.records, shard.bytes, shard.sha256)]) as records:
+
+            def order(record: int, records: Records = records) -> tuple[int, bytes]:
+                (data,) = records.read(np.array([record]))
+                stored_key = bytes(parse([data], {KEY: Stored("bytes")})[KEY][0])  # type: ignore[arg-type]
+                return hash_key(stored_key).position, stored_key
+
+            record = bisect_left(range(len(records)), wanted, key=order)
+            if record < len(records) and order(record) == wanted:
+                (data,) = records.read(np.array([record]))
+                rows.append(StoredRow(shard.file, record, int(records.where(record).offset), bytes(data)))
+    return rows
+
+
+def _rejected(folder: Path, manifest: Manifest, ids: set[str]) -> set[str]:
+    """The ids that the rejects hold."""
+    rejected = set()
     for file in manifest.rejects.get("files", []):
-        opened, _ = VersionFiles(folder).open(file["file"])
-        with opened:
-            found |= {id_ for line in opened if (id_ := json.loads(line).get("id")) in keys}
-    return found
+        with VersionFiles(folder).open(file["file"]) as (lines, _):
+            rejected |= {id_ for line in lines if (id_ := json.loads(line).get("id")) in ids}
+    return rejected
 
 
 def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> dict[str, npt.NDArray[Any]] | None:
-    """What the serving model gives of raw rows; None where it takes other columns."""
+    """Serves raw rows; None if the serving model takes other columns."""
     model = tf.saved_model.load(str(folder / "serving"))
     signature = model.signatures["serving_default" if manifest.label is None else "with_label"]
-    given: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, spec in input_specs(work).items():
         tensor = batch.tensor(name, spec)
         if isinstance(tensor, tf.RaggedTensor):
-            given |= {name: tensor.values, part_name(name, LENGTHS): tensor.row_lengths()}
+            columns |= {name: tensor.values, part_name(name, LENGTHS): tensor.row_lengths()}
         else:
-            given[name] = tensor
-    if given.keys() != signature.structured_input_signature[1].keys():
+            columns[name] = tensor
+    if columns.keys() != signature.structured_input_signature[1].keys():
         return None
-    return {name: tensor.numpy() for name, tensor in signature(**given).items()}
+    return {name: tensor.numpy() for name, tensor in signature(**columns).items()}
 
 
 def _read(manifest: Manifest, records: Sequence[bytes]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What each engine of the reader gives of records."""
+    """Reads records with each engine of the reader."""
     yield "NumPy", finish(manifest.features, parse(records, stored_features(manifest.features)), SERVED)
     read = parse_in_tensorflow(manifest.features, tf.constant(records))
     yield "TensorFlow", {name: tensor.numpy() for name, tensor in read.items()}
 
 
 def _tolerance(manifest: Manifest, name: str) -> float:
-    """How far values of the NumPy engine may be away: one level of a picture that is scaled when it is read."""
+    """The largest difference allowed to the NumPy engine: one level of an image that is scaled when it is read."""
     description = manifest.features.get(name, {})
     return 1.001 * max(map(abs, description["scale"])) if description.get("encoding") == "original" else 0.0
 
 
 def _same(served: npt.NDArray[Any], read: Any, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Whether each row has the same values: bool [rows]."""
+    """Compares the values of each row: bool [rows]."""
     values = np.asarray(read)
     if served.shape != values.shape or served.dtype != values.dtype:
         return np.zeros(len(served), bool)

@@ -1,4 +1,4 @@
-"""A sample of the sources' rows as a serving client has them: the same rows each time, of a few chunks.
+"""Samples the sources' rows as a serving client has them: the same rows each time, from a few chunks.
 
 >>> batch = sample_rows(plan, work, 64)  # doctest: +SKIP
 >>> batch.rows.num_rows                  # doctest: +SKIP
@@ -24,19 +24,19 @@ CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any 
 
 
 class RawRows(NamedTuple):
-    """Rows as the serving model takes them."""
+    """Rows in the form that the serving model takes."""
 
     keys: list[bytes]
     columns: dict[str, list[Any]]
-    """By feature: of each row a value, or the list of its values; of pictures their bytes."""
+    """By feature: each row's value or list of values; an image's value is its bytes."""
 
-    def keep(self, places: Sequence[int]) -> "RawRows":
-        """The rows at these places."""
-        columns = {name: [values[place] for place in places] for name, values in self.columns.items()}
-        return RawRows([self.keys[place] for place in places], columns)
+    def keep(self, rows: Sequence[int]) -> "RawRows":
+        """Keeps the rows at these positions."""
+        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        return RawRows([self.keys[row] for row in rows], columns)
 
     def tensor(self, name: str, spec: tf.TypeSpec) -> Any:
-        """A feature's values: of shape [rows], or ragged [rows, None]."""
+        """A feature's values, of shape [rows] or ragged [rows, None]."""
         values = self.columns[name]
         if not isinstance(spec, tf.RaggedTensorSpec):
             return tf.constant(values, spec.dtype, shape=[len(values)])
@@ -45,15 +45,15 @@ class RawRows(NamedTuple):
 
 
 def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | None:
-    """Gives rows with their pictures: of the chunks that a hash chooses, those with the least sample hash.
+    """Gives rows with their images: those with the smallest sample hash in the chunks that a hash chooses.
 
     Args:
         plan: of the build; its chunks are read.
-        work: with `inline`, so that pictures inside rows stay there.
-        count: of rows, at most.
+        work: with `inline`, so that images inside rows stay there.
+        count: the largest number of rows.
 
     Returns:
-        the rows; fewer where there are no more, None where there are none. Rows that a build would reject are left out.
+        the rows without those that a build would reject; fewer if there are no more, None if there are none.
     """
     chosen = sorted(plan.chunks, key=lambda chunk: hashlib.sha256(b"%d" % chunk.index).digest())[:CHUNKS]
     least: pa.Table | None = None
@@ -73,11 +73,11 @@ def _with_pictures(work: PlannedBuild, rows: pa.Table) -> RawRows:
     columns = {name: rows[name].to_pylist() for name in work.schema.features}
     loader, sources, good = pictures_of(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     for name, options in work.images().items():
-        for place, references in enumerate(columns[name]):
+        for row, references in enumerate(columns[name]):
             try:
-                data = [loader.load(sources[place], one, options).data for one in kept(references, options)]
+                data = [loader.load(sources[row], image, options).data for image in kept(references, options)]
             except ImageError:
-                good.discard(place)  # a reject, or one that cannot be read now: nothing to compare
+                good.discard(row)  # a reject, or unreadable now: nothing to compare
                 continue
-            columns[name][place] = data if isinstance(references, list) else b"".join(data)
+            columns[name][row] = data if isinstance(references, list) else b"".join(data)
     return RawRows(rows["@key"].to_pylist(), columns).keep(sorted(good))

@@ -1,13 +1,13 @@
-"""What the records of a shard hold: the manifest's features and no others, keys in their places, ids that there are.
+"""Checks what the records of a shard hold: exactly the manifest's features, keys in their place, known ids.
 
->>> contents = Contents(manifest, "train", 0, tell)  # doctest: +SKIP
->>> for batch in walk.batches():                     # doctest: +SKIP
-...     contents.check(batch)
->>> contents.label_counts                            # doctest: +SKIP
+>>> checks = RecordChecks(manifest, "train", 0, report)  # doctest: +SKIP
+>>> for batch in walk.batches():                         # doctest: +SKIP
+...     checks.check(batch)
+>>> checks.label_counts                                  # doctest: +SKIP
 array([4012, 3988])
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from recordmill.pipeline.reader.parsing.batched import walk
 from recordmill.pipeline.reader.parsing.examples import SMALL, parse
 from recordmill.pipeline.reader.parsing.scan import names_of
 from recordmill.pipeline.reader.parsing.varints import Malformed
-from recordmill.pipeline.verify.findings import shown
-from recordmill.pipeline.verify.frames import Records, Tell
+from recordmill.pipeline.verify.frames import Records, ReportDamage
+from recordmill.pipeline.verify.report import shown
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import KEY, stored_features
 
@@ -30,50 +30,56 @@ COUNTED = ("category", "categories", "text")
 """The kinds whose int64 are ids from 0 to `vocabulary_size - 1`."""
 
 
-class Contents:
-    """Checks the records of one shard, batch by batch, in their order."""
+class RecordChecks:
+    """Checks the records of one shard, batch by batch, in their order.
 
-    def __init__(self, manifest: Manifest, split: str, shard: int, tell: Tell) -> None:
-        """Takes what the records should be: of this shard, from 0, of this split; and who is told what they are not."""
-        self._split, self._shard, self._tell = split, shard, tell
+    Args:
+        manifest: the version's.
+        split: the shard's split.
+        shard: its number there, from 0.
+        report: called with each record that is not as it should be.
+    """
+
+    def __init__(self, manifest: Manifest, split: str, shard: int, report: ReportDamage) -> None:
+        self._split, self._shard, self._report = split, shard, report
         self._shards = len(manifest.splits[split].shards)
         self._features = stored_features(manifest.features, with_key=True)
         self._names = sorted(name.encode() for name in self._features)
         self._ids = {
-            name: one["vocabulary_size"]
-            for name, one in manifest.features.items()
-            if one["kind"] in COUNTED and "vocabulary_size" in one and self._features[name].dtype == "int64"
+            name: description["vocabulary_size"]
+            for name, description in manifest.features.items()
+            if description["kind"] in COUNTED and "vocabulary_size" in description
+            if self._features[name].dtype == "int64"
         }
-        self._packed = any("packed" in one for one in manifest.features.values())
+        self._packed = any("packed" in description for description in manifest.features.values())
         self._layout = split_layout(manifest)
-        self._last: tuple[int, bytes] | None = None
+        self._last = (-1, b"")
         counts = manifest.splits[split].label_counts
         self._label = None if counts is None or manifest.label not in self._ids else manifest.label
         self.label_counts: npt.NDArray[np.int64] = np.zeros(len(counts or ()), np.int64)
 
     def check(self, batch: Records) -> None:
-        """Tells of each record that is no Example of the features, lies elsewhere, or holds an id that is none."""
+        """Reports each record that is no Example of the features, belongs elsewhere, or holds an unknown id."""
         for start in range(0, len(batch.numbers), TOGETHER):
-            some = batch.keep(range(start, min(start + TOGETHER, len(batch.numbers))))
-            some, columns = self._parsed(self._named(some))
-            if some.numbers:
-                self._check_keys(some, [bytes(key) for key in columns.pop(KEY)])
+            part = batch.keep(range(start, min(start + TOGETHER, len(batch.numbers))))
+            part, columns = self._parsed(self._named(part))
+            if part.numbers:
+                self._check_keys(part, [bytes(key) for key in columns.pop(KEY)])
                 for name, size in self._ids.items():
-                    self._check_ids(some, name, columns[name], size)
+                    self._check_ids(part, name, columns[name], size)
                 if self._label in columns:
-                    values = _values(columns[self._label])
-                    inside = values[(values >= 0) & (values < len(self.label_counts))]
-                    self.label_counts += np.bincount(inside, minlength=len(self.label_counts))
+                    labels = _values(columns[self._label])
+                    known = labels[(labels >= 0) & (labels < len(self.label_counts))]
+                    self.label_counts += np.bincount(known, minlength=len(self.label_counts))
 
     def _named(self, batch: Records) -> Records:
-        """The records that hold the features' names and no others; small ones of one layout are looked at together."""
-        if sum(map(len, batch.records)) <= SMALL * len(batch.records) and batch.records:
-            if walk(batch.records, {}) is not None and self._has_names(batch.records[0]) is None:
+        """Keeps the records with exactly the features' names; of small records of one layout it looks at the first."""
+        if batch.records and sum(map(len, batch.records)) <= SMALL * len(batch.records):
+            if walk(batch.records, {}) is not None and self._name_fault(batch.records[0]) is None:
                 return batch
-        faults = [self._has_names(record) for record in batch.records]
-        return self._without(batch, faults)
+        return self._without_faults(batch, self._name_fault)
 
-    def _has_names(self, record: bytes | memoryview) -> str | None:
+    def _name_fault(self, record: bytes | memoryview) -> str | None:
         try:
             names = names_of(memoryview(record))
         except Malformed as error:
@@ -81,16 +87,15 @@ class Contents:
         if sorted(names) == self._names:
             return None
         odd = set(names) ^ set(self._names) or {name for name in names if names.count(name) > 1}
-        words = ", ".join(shown(name) for name in sorted(odd)[:5])
-        return f"its features are not those of the manifest, by {words}"
+        return f"its features are not those of the manifest, by {', '.join(shown(name) for name in sorted(odd)[:5])}"
 
     def _parsed(self, batch: Records) -> tuple[Records, dict[str, Any]]:
-        """The records that are Examples of the features, and what they hold."""
+        """Keeps the records with values of the features' types and shapes; also gives these."""
         try:
             return batch, parse(batch.records, self._features)
         except RowError:
-            good = self._without(batch, [self._parse_fault(record) for record in batch.records])
-            return good, parse(good.records, self._features)
+            batch = self._without_faults(batch, self._parse_fault)
+            return batch, parse(batch.records, self._features)
 
     def _parse_fault(self, record: bytes | memoryview) -> str | None:
         try:
@@ -99,40 +104,42 @@ class Contents:
             return error.message
         return None
 
-    def _without(self, batch: Records, faults: list[str | None]) -> Records:
-        """The records without a fault; the others are told."""
-        for number, offset, fault in zip(batch.numbers, batch.offsets, faults, strict=True):
-            if fault is not None:
-                self._tell(number, offset, fault)
-        return batch.keep([place for place, fault in enumerate(faults) if fault is None])
+    def _without_faults(self, batch: Records, fault_of: Callable[[bytes | memoryview], str | None]) -> Records:
+        """Reports the records with a fault and keeps the others."""
+        good = []
+        for row, record in enumerate(batch.records):
+            fault = fault_of(record)
+            if fault is None:
+                good.append(row)
+            else:
+                self._report_row(batch, row, fault)
+        return batch.keep(good)
 
     def _check_keys(self, batch: Records, keys: list[bytes]) -> None:
         splits, positions, _ = hash_keys(keys)
         if not self._packed:
             self._check_order(batch, keys, positions)
         shards = shard_of(positions, self._shards)
-        for place in np.flatnonzero(shards != self._shard).tolist():
-            message = f"its key {shown(keys[place])} belongs in shard {shards[place]} of the split '{self._split}'"
-            self._tell(batch.numbers[place], batch.offsets[place], message)
+        for row in np.flatnonzero(shards != self._shard).tolist():
+            place = f"shard {shards[row]} of the split '{self._split}'"
+            self._report_row(batch, row, f"its key {shown(keys[row])} belongs in {place}")
         if self._layout is not None:
-            of = self._layout.splits.index(self._split)
-            found = self._layout.split_of(splits)
-            for place in np.flatnonzero(found != of).tolist():
-                message = f"its key {shown(keys[place])} belongs in the split '{self._layout.splits[found[place]]}'"
-                self._tell(batch.numbers[place], batch.offsets[place], message)
+            numbers, names = self._layout.split_of(splits), self._layout.splits
+            for row in np.flatnonzero(numbers != names.index(self._split)).tolist():
+                self._report_row(batch, row, f"its key {shown(keys[row])} belongs in the split '{names[numbers[row]]}'")
 
     def _check_order(self, batch: Records, keys: list[bytes], positions: npt.NDArray[np.uint64]) -> None:
-        """The records of a shard rise by (hash, key), so a key that comes twice stands beside itself."""
-        last, key = self._last or (-1, b"")
-        if int(positions[0]) > last and (positions[1:] > positions[:-1]).all():
+        """Checks that the records rise by (hash, key), which puts equal keys next to each other."""
+        last = self._last
+        if int(positions[0]) > last[0] and (positions[1:] > positions[:-1]).all():
             self._last = int(positions[-1]), keys[-1]
             return
-        for place, this in enumerate(zip(positions.tolist(), keys, strict=True)):
-            if this <= (last, key):
-                again = "stands there a second time" if this == (last, key) else "belongs before the record before it"
-                self._tell(batch.numbers[place], batch.offsets[place], f"its key {shown(keys[place])} {again}")
-            last, key = this
-        self._last = last, key
+        for row, this in enumerate(zip(positions.tolist(), keys, strict=True)):
+            if this <= last:
+                fault = "stands there a second time" if this == last else "belongs before the record before it"
+                self._report_row(batch, row, f"its key {shown(keys[row])} {fault}")
+            last = this
+        self._last = last
 
     def _check_ids(self, batch: Records, name: str, column: Column, size: int) -> None:
         values = _values(column)
@@ -140,13 +147,15 @@ class Contents:
         if not len(wrong):
             return
         rows = np.searchsorted(column.splits, wrong, side="right") - 1 if isinstance(column, Ragged) else wrong
-        for place, row in zip(wrong.tolist(), rows.tolist(), strict=True):
-            message = f"feature '{name}' holds the id {values[place]}; ids are 0 to {size - 1}"
-            self._tell(batch.numbers[row], batch.offsets[row], message)
+        for id_, row in zip(values[wrong].tolist(), rows.tolist(), strict=True):
+            self._report_row(batch, row, f"feature '{name}' holds the id {id_}; ids are 0 to {size - 1}")
+
+    def _report_row(self, batch: Records, row: int, message: str) -> None:
+        self._report(batch.numbers[row], batch.offsets[row], message)
 
 
 def split_layout(manifest: Manifest) -> Layout | None:
-    """The layout by which a key's hash decides its split; None where something else does, or the manifest is old."""
+    """The layout by which a key's hash decides its split; None if something else decides, or the manifest is old."""
     spec: Mapping[str, Any] = manifest.spec
     by_key = not spec.get("split_by") and not any(source.get("split") for source in spec.get("source", ()))
     together = (spec.get("duplicates") or {}).get("action") == "same_split"

@@ -1,21 +1,20 @@
-"""What a verification says: a line for each problem, a summary of what was checked and what was not; or JSON.
+"""Findings of a verification: problems, each with its place, and counts of what was checked; as text or JSON.
 
->>> for line in Report(manifest, "out/emoji/versions/…", found, seconds=0.8).lines():  # doctest: +SKIP
-...     print(line)
-emoji-train.tfrecord-00000-of-00004, record 7 at byte 1,234: the checksum of its data (310 bytes) is wrong
-checked 31 files, 12 shards, 10,000 records, 71 MB in 0.8 s, 89 MB/s
-not checked: …
-emoji 20261120T120000Z-4f1c9a2e: 1 problem in 1 file
+>>> findings = Findings()
+>>> findings.add("emoji-train.tfrecord-00000-of-00004", "the checksum of its data is wrong", record=7, offset=1_234)
+>>> print(findings.problems[0])
+emoji-train.tfrecord-00000-of-00004, record 7 at byte 1,234: the checksum of its data is wrong
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.terminal_text import printable
-from recordmill.pipeline.verify.findings import Findings
 
+MOST = 20  # problems named per file; the others are counted
 _COUNTED = {
     "files": "files",
     "shards": "shards",
@@ -23,7 +22,66 @@ _COUNTED = {
     "operations": "operations of graphs",
     "rows": "raw rows served and read",
 }
-"""What is counted, in the order in which it is told, and its name."""
+"""The names of the counts, in the order in which the report lists them."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A difference between a version and its manifest."""
+
+    file: str
+    """Its path in the version's folder."""
+    message: str
+    record: int | None = None
+    """The record's number in its shard, from 0."""
+    offset: int | None = None
+    """The byte in the file at which it begins."""
+
+    def __str__(self) -> str:
+        """One line, in which a hostile file name cannot control the terminal."""
+        place = printable(self.file)
+        if self.record is not None:
+            place += f", record {self.record}"
+        if self.offset is not None:
+            place += f"{',' if self.record is None else ''} at byte {self.offset:,}"
+        return f"{place}: {self.message}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Leaves out the parts of the place that are unknown."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass
+class Findings:
+    """The problems of some files, and counts of what was checked."""
+
+    problems: list[Problem] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """The number of problems of each file, unnamed ones included."""
+    checked: Counter[str] = field(default_factory=Counter)
+    """The number of `files`, `bytes`, `shards`, `records`, `operations`, `rows` that were checked."""
+    unchecked: list[str] = field(default_factory=list)
+    """The checks that were left out, and why."""
+
+    def add(self, file: str, message: str, record: int | None = None, offset: int | None = None) -> None:
+        """Adds a problem; only counts it if its file has many."""
+        self.counts[file] += 1
+        if self.counts[file] <= MOST:
+            self.problems.append(Problem(file, message, record, offset))
+
+    def merge(self, *others: "Findings") -> None:
+        """Adds the findings of other checks."""
+        for other in others:
+            self.problems += other.problems
+            self.counts.update(other.counts)
+            self.checked.update(other.checked)
+            self.unchecked += other.unchecked
+
+    @property
+    def unnamed(self) -> dict[str, int]:
+        """The files with more problems than are named, and how many more."""
+        named = Counter(problem.file for problem in self.problems)
+        return {file: count - named[file] for file, count in self.counts.items() if count > named[file]}
 
 
 @dataclass(frozen=True)
@@ -37,41 +95,39 @@ class Report:
     repaired: tuple[str, ...] = ()
     """The files that `--repair` replaced."""
     unrepaired: tuple[str, ...] = ()
-    """What it could not replace, and why."""
+    """The files that it could not replace, and why."""
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing is wrong."""
-        return not self.found.told
+        return not self.found.counts
 
     @property
     def megabytes_per_second(self) -> float:
-        """How fast the bytes were read and checked."""
+        """The bytes that were read and checked, by the time."""
         return self.found.checked["bytes"] / 1e6 / max(self.seconds, 1e-9)
 
     def lines(self) -> Iterator[str]:
-        """Gives the report for people."""
-        yield from map(str, self.found.problems)
-        for file, count in self.found.unnamed.items():
-            yield f"{printable(file)}: and {count:,} more"
-        checked = [
-            f"{self.found.checked[what]:,} {name}" for what, name in _COUNTED.items() if self.found.checked[what]
-        ]
-        size, speed = self.found.checked["bytes"] / 1e6, self.megabytes_per_second
-        yield f"checked {', '.join(checked)}; {size:,.1f} MB in {self.seconds:.1f} s, {speed:,.0f} MB/s"
-        yield from (f"not checked: {what}" for what in self.found.unchecked)
+        """Formats the report for people: problems, counts, what was left out, and last the verdict."""
+        found = self.found
+        yield from map(str, found.problems)
+        yield from (f"{printable(file)}: and {count:,} more" for file, count in found.unnamed.items())
+        checked = ", ".join(f"{found.checked[key]:,} {name}" for key, name in _COUNTED.items() if found.checked[key])
+        megabytes, speed = found.checked["bytes"] / 1e6, self.megabytes_per_second
+        yield f"checked {checked}; {megabytes:,.1f} MB in {self.seconds:.1f} s, {speed:,.0f} MB/s"
+        yield from (f"not checked: {check}" for check in found.unchecked)
         yield from (f"repaired: {file}" for file in self.repaired)
-        yield from (f"not repaired: {what}" for what in self.unrepaired)
+        yield from (f"not repaired: {reason}" for reason in self.unrepaired)
         yield printable(f"{self.manifest.name} {self.manifest.version}: {self._verdict()}")
 
     def _verdict(self) -> str:
-        problems, files = sum(self.found.told.values()), len(self.found.told)
+        problems, files = self.found.counts.total(), len(self.found.counts)
         if not problems:
             return "all is as the manifest says"
         return f"{problems:,} problem{'s' * (problems > 1)} in {files:,} file{'s' * (files > 1)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Gives the report for programs."""
+        """Formats the report for programs."""
         return {
             "name": self.manifest.name,
             "version": self.manifest.version,
@@ -86,3 +142,12 @@ class Report:
             "seconds": round(self.seconds, 3),
             "megabytes_per_second": round(self.megabytes_per_second, 1),
         }
+
+
+def shown(key: bytes) -> str:
+    """Quotes the first 80 bytes of a key for a message.
+
+    >>> shown(b"cats/1.jpg")
+    "'cats/1.jpg'"
+    """
+    return f"'{printable(key[:80].decode('utf-8', 'backslashreplace'))}{'…' if len(key) > 80 else ''}'"

@@ -1,8 +1,8 @@
-"""What a SavedModel would run, read from its bytes without TensorFlow: nothing of it is loaded before it is judged.
+"""Reads the operations of a SavedModel from its bytes, without TensorFlow, so that it is judged before it is loaded.
 
 Field numbers are those of TensorFlow's `saved_model.proto`, `meta_graph.proto`, `graph.proto`, `function.proto`,
-`node_def.proto` and `attr_value.proto`. Of a field that comes twice all are looked at, though protocol buffers would
-take the last.
+`node_def.proto` and `attr_value.proto`. All occurrences of a repeated field count, though protocol buffers would take
+the last.
 
 >>> {node.op for node in read_saved_model(data).nodes}  # doctest: +SKIP
 {'Placeholder', 'Const', …}
@@ -29,11 +29,11 @@ class Node(NamedTuple):
     name: str
     op: str
     inputs: tuple[str, ...]
-    """The nodes whose outputs it takes, or that it waits for, by name."""
+    """The names of the nodes whose outputs it takes, or that it waits for."""
     calls: tuple[str, ...]
-    """The functions that its attributes name."""
+    """The functions named in its attributes."""
     function: str | None
-    """The function that it is part of; None in the graph itself."""
+    """The function that contains it; None in the graph itself."""
 
 
 class SavedModel(NamedTuple):
@@ -41,16 +41,16 @@ class SavedModel(NamedTuple):
 
     nodes: tuple[Node, ...]
     assets: tuple[str, ...]
-    """The names of the files that tables are filled from."""
+    """The names of the files that fill tables."""
     fetched: frozenset[str]
-    """The nodes that signatures and collections name: what loading or serving runs."""
+    """The nodes named in signatures and collections, which loading or serving runs."""
 
 
 def read_saved_model(data: bytes) -> SavedModel:
     """Reads `saved_model.pb`.
 
     Raises:
-        Malformed: it is no protocol buffer.
+        Malformed: it is not a protocol buffer.
     """
     nodes, assets, fetched = list[Node](), list[str](), set[str]()
     for graph in _at(memoryview(data), _META_GRAPH):
@@ -64,7 +64,7 @@ def read_saved_model(data: bytes) -> SavedModel:
 
 
 def _node(node: memoryview, function: str | None) -> Node:
-    """A node; of a name or an operation that is given several times, all, so that none is overlooked."""
+    """Reads a node; several names or operations are joined, so that none is overlooked."""
     parts: dict[int, list[memoryview]] = {_NAME: [], _OP: [], _INPUT: [], _ATTRIBUTE: []}
     for tag, content in fields(node):
         parts.setdefault(tag >> 3, []).append(content)
@@ -88,7 +88,7 @@ def _text(content: memoryview) -> str:
 
 
 def _at(message: memoryview, path: tuple[int, ...]) -> Iterator[memoryview]:
-    """What lies below a message by the fields' numbers, which all have a length."""
+    """Yields what lies below a message by a path of field numbers, all of fields that have a length."""
     if not path:
         yield message
         return

@@ -1,6 +1,6 @@
-"""One shard: its bytes, its records, what they hold, and its index, in one reading of the file.
+"""Checks one shard in one reading of its file: its bytes, its records, their content, and its index.
 
->>> check_shard(files, manifest, "train", 0).problems  # doctest: +SKIP
+>>> check_shard(files, manifest, "train", 0)[0].problems  # doctest: +SKIP
 []
 """
 
@@ -11,20 +11,25 @@ from typing import TypeAlias
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
-from recordmill.pipeline.verify.files import VersionFiles, check_digest
-from recordmill.pipeline.verify.findings import Findings
 from recordmill.pipeline.verify.frames import FrameWalk, Offsets
-from recordmill.pipeline.verify.records import Contents
+from recordmill.pipeline.verify.records import RecordChecks
+from recordmill.pipeline.verify.report import Findings
+from recordmill.pipeline.verify.version_files import VersionFiles, check_digest
 
-Place: TypeAlias = tuple[str, int]
+ShardNumber: TypeAlias = tuple[str, int]
 """A split, and the number of a shard in it, from 0."""
 Checked: TypeAlias = tuple[Findings, Counter[int]]
-"""What was found, and how often each label id occurs."""
+"""The findings in a shard, and the number of its records by label id."""
 
 
-def check_shards(files: VersionFiles, manifest: Manifest, places: Sequence[Place]) -> list[Checked]:
+def shard_numbers(manifest: Manifest) -> list[ShardNumber]:
+    """Lists all shards of a version."""
+    return [(name, number) for name, split in manifest.splits.items() for number in range(len(split.shards))]
+
+
+def check_shards(files: VersionFiles, manifest: Manifest, shards: Sequence[ShardNumber]) -> list[Checked]:
     """Checks some shards of a version."""
-    return [check_shard(files, manifest, split, number) for split, number in places]
+    return [check_shard(files, manifest, split, number) for split, number in shards]
 
 
 def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int) -> Checked:
@@ -32,38 +37,35 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     shard = manifest.splits[split].shards[number]
     found = Findings()
 
-    def tell(record: int, offset: int, what: str) -> None:
-        found.tell(shard.file, what, record, offset)
+    def report(record: int, offset: int, message: str) -> None:
+        found.add(shard.file, message, record, offset)
 
-    contents = Contents(manifest, split, number, tell)
+    checks = RecordChecks(manifest, split, number, report)
     index = _read_index(files, manifest, shard, found)
     try:
-        file, size = files.open(shard.file)
-        with file:
-            walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, tell)
+        with files.open(shard.file) as (file, size):
+            walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, report)
             for batch in walk.batches():
-                contents.check(batch)
+                checks.check(batch)
     except DatasetError as error:
-        found.tell(shard.file, str(error))
-    except OSError as error:
-        found.tell(shard.file, f"the file cannot be read: {error.strerror or error}")
+        found.add(shard.file, str(error))
     else:
         _compare(found, shard, walk, size)
         _compare_index(found, shard, walk, index)
         found.checked.update(files=1, shards=1, bytes=size, records=len(walk.offsets) - 1)
     found.problems.sort(key=lambda problem: -1 if problem.record is None else problem.record)
-    return found, Counter(dict(enumerate(contents.label_counts.tolist())))
+    return found, Counter(dict(enumerate(checks.label_counts.tolist())))
 
 
 def _can_lead(index: Offsets | None, shard: Shard) -> bool:
-    """Whether an index can say where to go on behind damage: from 0 to the file's bytes, always rising."""
+    """Whether an index rises from 0 to the file's size, so that it can lead past damage."""
     if index is None or (int(index[0]), int(index[-1])) != (0, shard.bytes):
         return False
     return bool((index[1:] > index[:-1]).all())
 
 
 def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, found: Findings) -> Offsets | None:
-    """The index, if it is one of as many records."""
+    """Reads the index; None if it is missing or of another number of records."""
     try:
         data = files.read(shard.index)
         if len(data) == 8 * (shard.records + 1):
@@ -71,38 +73,36 @@ def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, found: Fi
         message = f"the file holds {len(data):,} bytes, expected {8 * (shard.records + 1):,}"
     except DatasetError as error:
         message = str(error)
-    if shard.index not in manifest.files:  # else it is told when the file is compared with its entry
-        found.tell(shard.index, message)
+    if shard.index not in manifest.files:  # else the comparison with its entry reports it
+        found.add(shard.index, message)
     return None
 
 
 def _compare(found: Findings, shard: Shard, walk: FrameWalk, size: int) -> None:
     if size != shard.bytes:
-        found.tell(shard.file, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
+        found.add(shard.file, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
     check_digest(found, shard.file, walk.sha256, shard.sha256)
     records = len(walk.offsets) - 1
     if records != shard.records and walk.is_whole:
-        found.tell(shard.file, f"the file holds {records:,} records, expected {shard.records:,}")
+        found.add(shard.file, f"the file holds {records:,} records, expected {shard.records:,}")
 
 
 def _compare_index(found: Findings, shard: Shard, walk: FrameWalk, index: Offsets | None) -> None:
-    """Compares the index with where the records are, as far as they tell."""
+    """Compares the index with the offsets of the records, if they are all known."""
     if index is None or not walk.is_whole:
         return
-    true = np.frombuffer(walk.offsets, np.uint64)
-    shorter = min(len(true), len(index))
-    for record in np.flatnonzero(true[:shorter] != index[:shorter]).tolist():
-        what = "the file ends" if record == len(true) - 1 else f"record {record} begins"
-        found.tell(
-            shard.index, f"{what} at byte {true[record]:,}, the index says {index[record]:,}", record, 8 * record
-        )
+    offsets = np.frombuffer(walk.offsets, np.uint64)
+    shorter = min(len(offsets), len(index))
+    for record in np.flatnonzero(offsets[:shorter] != index[:shorter]).tolist():
+        subject = "the file ends" if record == len(offsets) - 1 else f"record {record} begins"
+        message = f"{subject} at byte {offsets[record]:,}, the index says {index[record]:,}"
+        found.add(shard.index, message, record, 8 * record)
 
 
 def index_of(files: VersionFiles, shard: Shard) -> bytes:
-    """Gives what the index of a shard must hold, by the shard's own records; the shard must be whole."""
-    file, size = files.open(shard.file)
-    with file:
-        walk = FrameWalk(file, size, None, lambda record, at, what: None)
+    """Makes the index of an undamaged shard from its records."""
+    with files.open(shard.file) as (file, size):
+        walk = FrameWalk(file, size, None, lambda record, offset, message: None)
         for _ in walk.batches():
             continue
     return np.frombuffer(walk.offsets, np.uint64).astype("<u8").tobytes()

@@ -1,16 +1,35 @@
-"""`recordmill verify` without its sources: opens a dataset as the reader does, and reports.
+"""`recordmill verify` without the dataset's sources: checks a version file by file and shard by shard, in parallel.
 
 >>> report = verify("out/emoji")  # doctest: +SKIP
 >>> report.is_whole               # doctest: +SKIP
 True
 """
 
+import multiprocessing
+import os
 import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 
+import numpy as np
+
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
-from recordmill.pipeline.verify.report import Report
-from recordmill.pipeline.verify.version import verify_version
+from recordmill.pipeline.verify.consistency import check_agreement
+from recordmill.pipeline.verify.graph_safety import GRAPHS, check_operations
+from recordmill.pipeline.verify.records import split_layout
+from recordmill.pipeline.verify.report import Findings, Report
+from recordmill.pipeline.verify.shards import Checked, check_shards, shard_numbers
+from recordmill.pipeline.verify.version_files import VersionFiles, check_file, listed_files, stray_files
+from recordmill.transforms.contract.stored import stored_parts
 
+MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, and processes take that to start
+TURNS = 4  # portions of shards per process, so that none waits long for the last
+
+OLD = "files beside shards: Recordmill 0.1.0 wrote the version, whose manifests listed none"
+QUICK = "records, indexes, counts: `--quick` compares sizes and digests alone"
 NO_PARITY = "training = serving: give --spec dataset.yaml, whose sources must be where it says"
 
 
@@ -20,10 +39,10 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> R
     Args:
         folder: the dataset's folder, or a version's; on this machine or a URL.
         version: a version's name; by default the live one.
-        quick: only sizes and digests, and the graphs' operations.
+        quick: checks only sizes, digests, and the graphs' operations.
 
     Raises:
-        DatasetError: there is no such version, or its manifest is broken.
+        DatasetError: there is no such version, its manifest is broken, or describes a feature of an unknown kind.
     """
     return verify_opened(open_dataset(folder, version), quick=quick)
 
@@ -31,5 +50,74 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> R
 def verify_opened(dataset: Dataset, *, quick: bool = False) -> Report:
     """Checks an open version. Raises: DatasetError as `verify`."""
     started = time.monotonic()
-    found = verify_version(dataset.folder, dataset.manifest, quick=quick)
-    return Report(dataset.manifest, str(dataset.folder), found, time.monotonic() - started)
+    files, manifest, found = VersionFiles(dataset.folder), dataset.manifest, Findings()
+    _check_described(manifest)
+    if not quick:
+        _check_shards(files, manifest, found)
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # reading and SHA-256 release Python's lock
+        expected = listed_files(manifest)
+        if quick:
+            shards = [shard for split in manifest.splits.values() for shard in split.shards]
+            expected = {shard.file: (shard.bytes, shard.sha256) for shard in shards} | expected
+            found.unchecked.append(QUICK)
+            found.checked.update(shards=len(shards))
+        found.merge(*threads.map(lambda path: check_file(files, path, *expected[path]), expected))
+        found.merge(*threads.map(partial(check_operations, files), GRAPHS))
+    for path in stray_files(files, manifest):
+        found.add(path, "the manifest lists no such file")
+    if not manifest.files:
+        found.unchecked.append(OLD)
+    if not quick:
+        found.merge(check_agreement(files, manifest))
+    return Report(manifest, str(dataset.folder), found, time.monotonic() - started)
+
+
+def _check_described(manifest: Manifest) -> None:
+    """Checks that the manifest describes the records, because all checks depend on that. Raises: DatasetError."""
+    for name, description in manifest.features.items():
+        try:
+            stored_parts(description)
+        except (KeyError, TypeError):
+            raise DatasetError(
+                f"the feature '{name}' is of kind {description['kind']!r:.50}, which this Recordmill does not know, or "
+                "its description is broken: upgrade, or restore dataset.json from a copy"
+            ) from None
+    try:
+        layout = split_layout(manifest)
+        if layout is not None:
+            layout.split_of(np.zeros(0, np.uint64))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"the spec in dataset.json is broken ({error}): restore it from a copy") from None
+
+
+def _check_shards(files: VersionFiles, manifest: Manifest, found: Findings) -> None:
+    """Checks all shards, and that their labels add up to the manifest's."""
+    labels: dict[str, Counter[int]] = {name: Counter() for name in manifest.splits}
+    for (split_name, _), (of_shard, counts) in zip(shard_numbers(manifest), _each_shard(files, manifest), strict=True):
+        found.merge(of_shard)
+        labels[split_name].update(counts)
+    for name, split in manifest.splits.items():
+        if any(shard.file in found.counts for shard in split.shards):
+            continue
+        for label, expected in enumerate(split.label_counts or ()):
+            if labels[name][label] != expected:
+                counted = f"{labels[name][label]:,} records of '{name}'"
+                found.add(MANIFEST_FILE, f"the label {label} is that of {counted}, expected {expected:,}")
+                break
+
+
+def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[Checked]:
+    """Checks the shards; many bytes in several processes, because the checks mostly hold Python's lock."""
+    shards = shard_numbers(manifest)
+    workers = min(os.cpu_count() or 1, len(shards))
+    if workers < 2 or sum(split.bytes for split in manifest.splits.values()) < MANY_BYTES:
+        yield from check_shards(files, manifest, shards)
+        return
+    size = -(-len(shards) // (TURNS * workers))
+    turns = [shards[start : start + size] for start in range(0, len(shards), size)]
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        try:
+            for checked in pool.map(partial(check_shards, files, manifest), turns):
+                yield from checked
+        except BrokenExecutor:
+            raise DatasetError("a process that checked shards was killed, for lack of memory?: try again") from None

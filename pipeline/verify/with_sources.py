@@ -1,4 +1,4 @@
-"""What of `recordmill verify` needs the dataset's sources: training = serving looked at again, and repairing.
+"""The parts of `recordmill verify` that need the packages of a build: comparing raw rows with records, and repairing.
 
 >>> report = with_sources(verify("out/emoji"), spec, rows=64, mend=True)  # doctest: +SKIP
 """
@@ -15,20 +15,19 @@ from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.verify.findings import Findings
 from recordmill.pipeline.verify.parity import NOT_CHECKED, check_parity
 from recordmill.pipeline.verify.repair import repair
-from recordmill.pipeline.verify.report import Report
+from recordmill.pipeline.verify.report import Findings, Report
 from recordmill.pipeline.verify.verify import verify
 
 
 def with_sources(report: Report, spec: Spec | None, *, rows: int, mend: bool) -> Report:
-    """Goes on with a version that was verified.
+    """Completes the report of a verified version.
 
     Args:
         report: of a version in a local folder.
-        spec: the dataset's; None where only indexes may need repair.
-        rows: how many raw rows are compared, at most; 0 for none.
+        spec: the dataset's; None if only indexes may need repair.
+        rows: the largest number of raw rows to compare; 0 for none.
         mend: whether to repair what is damaged, and verify again.
     """
     folder = Path(report.folder)
@@ -37,10 +36,8 @@ def with_sources(report: Report, spec: Spec | None, *, rows: int, mend: bool) ->
         report = replace(verify(report.folder), repaired=done.files, unrepaired=done.reasons)
     if spec is None or not rows:
         return report
-    found = Findings()
-    found.add(report.found)
-    found.add(_parity(folder, report.manifest, spec, rows))
-    return replace(report, found=found)
+    report.found.merge(_parity(folder, report.manifest, spec, rows))
+    return report
 
 
 def _parity(folder: Path, manifest: Manifest, spec: Spec, rows: int) -> Findings:

@@ -1,0 +1,121 @@
+"""Checks the files of a version: all that the manifest lists are there, with their bytes and digests, and no others.
+
+>>> files = VersionFiles(Path("out/emoji/versions/20261120T120000Z-4f1c9a2e"))  # doctest: +SKIP
+>>> check_file(files, "dataset_info.json", 312, "9f86d0…").problems             # doctest: +SKIP
+[]
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
+from recordmill.pipeline.dataset.safe_paths import check_place, locate, open_file
+from recordmill.pipeline.reader.records.remote_path import RemotePath, file_system, unreadable
+from recordmill.pipeline.verify.report import Findings
+
+BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
+
+
+class VersionFiles:
+    """A version's folder, on this machine or at a URL."""
+
+    def __init__(self, folder: Path | RemotePath) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[tuple[BinaryIO, int]]:
+        """Opens a file for reading; gives it with its size in bytes.
+
+        Raises:
+            DatasetError: it is missing, cannot be opened or read to its end, is not a plain file, or is a link that
+                leaves the folder.
+        """
+        if isinstance(self.folder, RemotePath):
+            check_place(str(self.folder), path)
+            opened = self._open_remote(str(self.folder / path))
+        else:
+            try:
+                file = open_file(locate(str(self.folder), path))
+            except FileNotFoundError:
+                raise DatasetError("the file is missing") from None
+            except OSError as error:
+                raise DatasetError(f"the file cannot be read: {error.strerror}") from None
+            opened = file, os.fstat(file.fileno()).st_size
+        with opened[0]:
+            try:
+                yield opened
+            except OSError as error:
+                raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
+
+    def _open_remote(self, url: str) -> tuple[BinaryIO, int]:
+        store = file_system(url)
+        try:
+            size = int(store.info(url)["size"])
+            return cast(BinaryIO, store.open(url, "rb", block_size=BLOCK, cache_type="readahead")), size
+        except Exception as error:  # a store's library raises errors of its own beside OSError
+            raise unreadable(url, error) from None
+
+    def read(self, path: str) -> bytes:
+        """Reads a whole file. Raises: DatasetError as `open`."""
+        with self.open(path) as (file, _):
+            return file.read()
+
+    def listing(self) -> list[str]:
+        """Lists all files, links to folders among them, by their sorted paths in the folder. Raises: DatasetError."""
+        if isinstance(self.folder, RemotePath):
+            url = str(self.folder)
+            store = file_system(url)
+            try:
+                root = store._strip_protocol(url)  # the prefix of all paths that `find` gives
+                return sorted(path[len(root) :].lstrip("/") for path in store.find(url))
+            except Exception as error:
+                raise unreadable(url, error) from None
+        paths = self.folder.rglob("*")
+        return sorted(str(path.relative_to(self.folder)) for path in paths if path.is_symlink() or not path.is_dir())
+
+
+def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str) -> Findings:
+    """Reads a file and compares its size and digest."""
+    found = Findings()
+    try:
+        with files.open(path) as (file, size):
+            if size != bytes_:
+                found.add(path, f"the file holds {size:,} bytes, expected {bytes_:,}")
+            else:
+                check_digest(found, path, _sha256(file), sha256)
+            found.checked.update(files=1, bytes=size)
+    except DatasetError as error:
+        found.add(path, str(error))
+    return found
+
+
+def _sha256(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def check_digest(found: Findings, path: str, digest: str, expected: str) -> None:
+    """Compares two digests in hex."""
+    if digest != expected:
+        found.add(path, f"the SHA-256 is {digest}, expected {expected}")
+
+
+def listed_files(manifest: Manifest) -> dict[str, tuple[int, str]]:
+    """The bytes and SHA-256 of the files beside the shards; a manifest of Recordmill 0.1.0 describes only rejects."""
+    entries = manifest.files or {file["file"]: file for file in manifest.rejects.get("files", [])}
+    return {path: (entry["bytes"], entry["sha256"]) for path, entry in entries.items()}
+
+
+def stray_files(files: VersionFiles, manifest: Manifest) -> list[str]:
+    """The files that the manifest does not list; unknown, so empty, for a manifest of Recordmill 0.1.0."""
+    if not manifest.files:
+        return []
+    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
+    known = {MANIFEST_FILE, *manifest.files, *shards}
+    return [path for path in files.listing() if path not in known]
