@@ -20,13 +20,14 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.base import Plan, SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import records as csv_records
-from recordmill.pipeline.sources.csv import rows as csv_rows
+from recordmill.pipeline.sources.csv import source as csv_source
 from recordmill.pipeline.sources.csv.cells import CellReader
 from recordmill.pipeline.sources.csv.source import Csv, Tsv
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.image_refs import inline, to_file
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing import string_cells
+from recordmill.pipeline.sources.typing.arrays import strings
+from recordmill.pipeline.sources.typing.values import typed_values
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -103,7 +104,7 @@ def test_rows_are_what_python_reads_however_the_file_is_cut(
     found = []
     for arrow in (True, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(csv_rows, "BATCH_RECORDS", batch)
+            patch.setattr(csv_source, "BATCH_RECORDS", batch)
             patch.setattr(csv_records, "PIECE_BYTES", piece)
             if not arrow:
                 patch.setattr(CellReader, "_by_arrow", lambda *_: None)
@@ -126,8 +127,8 @@ def test_rows_are_what_python_reads_however_the_file_is_cut(
 )
 def test_a_number_is_what_python_reads_whatever_stands_beside_it(text: str, column: Column) -> None:
     alone, faults = dict[int, Any](), dict[int, Any]()
-    [value] = string_cells.typed_column("n", column, [text], alone).to_pylist()
-    beside = string_cells.typed_column("n", column, [text, "1_0"], faults).to_pylist()
+    [value] = typed_values("n", column, strings([text]), ("", ""), alone, as_cells=True).to_pylist()
+    beside = typed_values("n", column, strings([text, "1_0"]), ("", ""), faults, as_cells=True).to_pylist()
     assert repr(beside) == repr([value, None])
     assert {1: "wrong_type"} | {row: fault.reason for row, fault in alone.items()} == {
         row: fault.reason for row, fault in faults.items()

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.base import Plan, SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.csv import rows as csv_rows
-from recordmill.pipeline.sources.image_folder import captions
+from recordmill.pipeline.sources.csv import source as csv_source
 from recordmill.pipeline.sources.image_folder.listing import even_parts
 from recordmill.pipeline.sources.image_folder.source import ImageFolder
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.text import whole_files
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -249,7 +249,7 @@ def test_csv_lines(tmp_path: Path, end: str, mark: str, monkeypatch: pytest.Monk
     records = ["", "file_name,t", "a.png,x", "", f'b.png,"y{end}{end}z"', "bad", "c.png,z", "", ""]
     fill(tmp_path, csv=mark + end.join(records))
     for batch in (1, 2, 100):
-        monkeypatch.setattr(csv_rows, "BATCH_RECORDS", batch)
+        monkeypatch.setattr(csv_source, "BATCH_RECORDS", batch)
         rows, rejects = read(tmp_path, {"t": TEXT})
         assert [(row["t"], row["at"][1]) for row in rows] == [("x", 3), (f"y{end}{end}z", 5), ("z", 9)]
         assert found(rejects) == [(7, "malformed_row", None)]
@@ -427,7 +427,7 @@ def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         SourceError, match="no column 'm' in the first .json files beside its pictures; .*, o.t, mask, text"
     ):
         plan(tmp_path, {"m": TEXT})
-    monkeypatch.setattr(captions, "MAX_LINE_BYTES", 30)
+    monkeypatch.setattr(whole_files, "MAX_LINE_BYTES", 30)
     assert [reject.reason for reject in read(tmp_path, columns)[1]].count("too_large") == 1
 
 
@@ -439,7 +439,7 @@ def test_a_caption_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "a.txt").unlink()
     [block] = images.read(chunk, FILES, columns, None)
     assert (found(block.rejects), block.table["text"].to_pylist()) == ([(0, "unreadable", "text")], ["y"])
-    assert block.rejects[0].message == "the .txt beside the image: No such file or directory"
+    assert block.rejects[0].message == "the .txt beside the image cannot be read: No such file or directory"
     assert block.rejects[0].path == str(tmp_path / "a.txt")
 
     def fail(*_: object) -> None:

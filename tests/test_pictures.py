@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import Pictures
 from recordmill.pipeline.build.worker.spill import PictureSpill
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_refs import Reference, inline, parse, to_file, to_piece, to_scratch
-from recordmill.pipeline.sources.typing.checks import Faults
-from recordmill.pipeline.sources.typing.image_cells import inlined, references
+from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.tensorflow.image import ImageError
 
 OUTSIDE = "the path is absolute, is a URL, or leaves the source's folder"
@@ -56,15 +57,18 @@ def test_a_column_of_paths_and_urls(value: str | None, expected: bytes | str | N
         faults: Faults = {}
         values: Any = [["a", value]] if many else [value]
         kind = pa.list_(pa.string()) if many else pa.string()
-        found = references("p", pa.array(values, kind), "/data", "rows", faults).to_pylist()
-        one = found[0][1] if many else found[0]
-        assert (faults[0].message if faults else one) == expected
+        column = Column(ColumnType.IMAGE, many)
+        found = typed_values("p", column, pa.array(values, kind), ("/data", "rows"), faults).to_pylist()
+        item = found[0][1] if many else found[0]
+        assert (faults[0].message.removeprefix("in the list: ") if faults else item) == expected
 
 
 def test_lists_keep_their_lengths() -> None:
     lists = pa.array([["a"], None, [], ["b", "c"]], pa.list_(pa.string()))
-    assert references("p", lists, "", "", {}).to_pylist() == [[b"fa"], None, [], [b"fb", b"fc"]]
-    assert inlined(pa.array([[b"x", b""], None], pa.list_(pa.binary()))).to_pylist() == [[b"ix", None], None]
+    column = Column(ColumnType.IMAGE, many=True)
+    assert typed_values("p", column, lists, ("", ""), {}).to_pylist() == [[b"fa"], None, [], [b"fb", b"fc"]]
+    lists = pa.array([[b"x", b""], None], pa.list_(pa.binary()))
+    assert typed_values("p", column, lists, ("", ""), {}).to_pylist() == [[b"ix", None], None]
 
 
 def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:

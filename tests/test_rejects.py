@@ -28,7 +28,7 @@ from recordmill.pipeline.sources.encoded import EncodedFile
 from recordmill.pipeline.sources.image_refs import inline
 from recordmill.pipeline.sources.machine_faults import OutOfMemoryError, is_machine_fault
 from recordmill.pipeline.sources.rejects import REASONS, Reject
-from recordmill.pipeline.sources.text import rows as text_rows
+from recordmill.pipeline.sources.text.whole_files import read_texts
 from recordmill.pipeline.sources.webdataset.tar_members import Tar
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.image_header import read_header
@@ -258,9 +258,9 @@ def test_a_text_is_unreadable_only_where_its_file_is(
     monkeypatch.setattr(EncodedFile, "_raw", raw)
     if found is None:
         with pytest.raises(OSError, match="Too many open files|Input/output error"):
-            text_rows._content(BeamFiles(), path, "utf-8")
+            next(read_texts(BeamFiles(), [path]))
     else:
-        text = text_rows._content(BeamFiles(), path, "utf-8")
+        [text] = read_texts(BeamFiles(), [path])
         assert text == found if isinstance(found, bytes) else found in text.message
 
 

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from recordmill.pipeline.sources.columns import ARROW_TYPES, Column, ColumnType
-from recordmill.pipeline.sources.typing.checks import Faults, check_column
+from recordmill.pipeline.sources.typing.checks import check_column
+from recordmill.pipeline.sources.typing.faults import Faults
 
 NUMBERS = Column(ColumnType.NUMBER, many=True)
 NAMES = Column(ColumnType.CATEGORY, many=True)

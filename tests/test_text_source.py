@@ -13,10 +13,10 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import records as csv_records
-from recordmill.pipeline.sources.csv import rows as csv_rows
 from recordmill.pipeline.sources.image_refs import to_file
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.text import rows as text_rows
+from recordmill.pipeline.sources.text import whole_files
 from recordmill.pipeline.sources.text.source import TextFiles
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
@@ -89,7 +89,7 @@ def test_lines_are_the_same_however_the_file_is_cut(
     (folder / "u.text").write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_records, "PIECE_BYTES", piece)
-        patch.setattr(csv_rows, "BATCH_RECORDS", 2)
+        patch.setattr(text_rows, "BATCH_LINES", 2)
         rows, rejects = read(folder, T | {"line": INTEGER}, chunk_bytes)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     assert rows == [(line, number) for number, line in enumerate(lines, 1) if line.strip()] * 3
@@ -107,7 +107,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, a=b"\xef\xbb\xbfone\n\ntwo\n", cats__b=b"b", cats__old__c=b"", dogs__d=b"\xff", dogs__e=b"e" * 60)
     (tmp_path / "cats" / "e\u0301.txt").write_bytes(b" ")
     (tmp_path / "z.txt.gz").write_bytes(gzip.compress(b"zzz")[:-9])
-    monkeypatch.setattr(text_rows, "MAX_LINE_BYTES", 50)
+    monkeypatch.setattr(whole_files, "MAX_LINE_BYTES", 50)
     columns = T | {"file_name": TEXT, "label": Column(ColumnType.CATEGORY, optional=True)}
     plan = source(tmp_path, document="file").plan(FILES, columns, 1 << 20)
     assert (plan.rows, plan.notes) == (6, ["left out, because empty: 1 (cats/old/c.txt)"])

@@ -15,11 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.typing.arrow_values import lookup, misfit, typed_values
-from recordmill.pipeline.sources.typing.checks import Faults
-from recordmill.pipeline.sources.typing.python_values import python_field, python_names, typed_objects
+from recordmill.pipeline.sources.typing.cells import flat_values
+from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.fields import lookup, python_field, python_names
+from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.row_digests import row_digests
-from recordmill.pipeline.sources.typing.string_cells import flat_values
+from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 NUMBERS, TEXTS = replace(NUMBER, many=True), replace(TEXT, many=True)
@@ -96,8 +97,8 @@ def test_what_is_taken(column: Column, values: Any, kind: pa.DataType, expected:
         (NUMBER, pa.array([dt.timedelta(1)]), "wanted a number, found duration"),
         (INTEGER, pa.array([1.0]), "wanted a 64-bit integer, found a float"),
         (INTEGER, pa.array([Decimal("1.0")]), "wanted a 64-bit integer, found a decimal"),
-        (IMAGE, pa.array([{"bytes": 1}]), "wanted a picture's path or bytes, found a struct"),
-        (IMAGE, pa.array([{"b": b""}]), "wanted a picture's path or bytes, found a struct"),
+        (IMAGE, pa.array([{"bytes": 1}]), "wanted an image's path or bytes, found a struct"),
+        (IMAGE, pa.array([{"b": b""}]), "wanted an image's path or bytes, found a struct"),
         (NUMBERS, pa.array([[True]]), "in the list: wanted a number, found a boolean"),
         (NUMBERS, pa.array([[{"a": 1}]]), "in the list: wanted a number, found a struct"),
         (TEXT, pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "wanted a string, found map"),
@@ -124,12 +125,14 @@ def test_values_that_are_refused() -> None:
     _, faults = typed(NUMBERS, pa.array([[[1]], [[1], None], [None, []]], pa.list_(pa.list_(pa.int8()))))
     assert {row: fault.reason for row, fault in faults.items()} == {1: "missing_value", 2: "missing_value"}
     _, faults = typed(NUMBERS, pa.array(["1", "1;2"]))
-    assert {row: fault.message for row, fault in faults.items()} == {1: "wanted a number, found another string"}
+    assert {row: fault.message for row, fault in faults.items()} == {
+        1: "in the list: wanted a number, found another string"
+    }
     _, faults = typed(IMAGE, pa.array(["/etc/a.png", "root/a.png", "../a.png"]), "x")
     assert {row: fault.reason for row, fault in faults.items()} == {0: "forbidden_path"}
 
 
-def test_pictures_of_datasets() -> None:
+def test_images_of_datasets() -> None:
     rows = [{"bytes": b"\xff", "path": "/home/me/a.png"}, {"bytes": None, "path": "a.png"}, None]
     rows += [{"bytes": None, "path": None}, {"bytes": None, "path": "/a.png"}]
     kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
@@ -232,7 +235,7 @@ PYTHON: list[tuple[Column, Any, Any]] = [
     (IMAGE, Path("a.png"), b"fa.png"),
     (IMAGE, b"\xff", b"i\xff"),
     (IMAGE, {"bytes": b"\xff", "path": "/a"}, b"i\xff"),
-    (IMAGE, np.zeros((2, 2), np.uint8), "wanted a picture's path or bytes, found a list"),
+    (IMAGE, np.zeros((2, 2), np.uint8), "wanted an image's path or bytes, found a list"),
 ]
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.sources.csv.ranges import RecordRange
 from recordmill.pipeline.sources.csv.records import Readable
-from recordmill.pipeline.sources.csv.rows import CsvFile
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.image_folder.metadata import MetadataRows
-from recordmill.pipeline.sources.jsonl.rows import JsonRange
+from recordmill.pipeline.sources.jsonl.source import JsonRange
 from recordmill.pipeline.sources.paths import join
 
 MAX_CHARACTERS = 10_000
@@ -47,12 +47,12 @@ def _read(plan: BuildPlan, files: Files, source: int, name: str, wanted: Sequenc
     """Some lines of a file, by their numbers from 1; none where it is no file of lines."""
     work = next(chunk.work for chunk in plan.chunks if (chunk.source, chunk.file) == (source, name))
     work = work.work if isinstance(work, MetadataRows) else work
-    if not isinstance(work, CsvFile | JsonRange):
+    if not isinstance(work, RecordRange | JsonRange):
         return {}
-    encoding = work.encoding if isinstance(work, CsvFile) else "utf-8"
+    encoding = work.encoding if isinstance(work, RecordRange) else "utf-8"
     path = join(plan.spec.source[source].root(files), name)
     with open_utf8(files, path, encoding) as file:
-        found = pick_lines(file, wanted, any_break=isinstance(work, CsvFile))
+        found = pick_lines(file, wanted, any_break=isinstance(work, RecordRange))
     return {line: _shown(data) for line, data in found.items()}
 
 

@@ -122,6 +122,9 @@ class Source(Options):
         `key` are the asked columns that make a row's key; None asks for the default key as column `@key`.
         """
 
-    @abstractmethod
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The file (relative to the root) of a position, and its 1-based line inside the chunk, None for a listing."""
+        """Gives the file of a position, relative to the root, and its number in the chunk from 1, as a line or a row.
+
+        The number is None where the file itself is the row.
+        """
+        return chunk.file, position + 1

@@ -7,7 +7,6 @@ order mark at the file's start is left out.
 import codecs
 import re
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from errno import EBADMSG
 from typing import Annotated, BinaryIO
 
@@ -16,9 +15,8 @@ from pydantic import AfterValidator
 from recordmill.pipeline.sources.base import Files, SourceError
 from recordmill.pipeline.sources.compression import codec, open_plain
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
-from recordmill.pipeline.sources.typing.checks import Faults
 
-INVALID = b"\xff"  # stands in no UTF-8
+INVALID = b"\xff"  # part of no UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
 PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
 """Encodings whose bytes below 128 are ASCII wherever they stand: lines and quotes can be found without decoding."""
@@ -130,11 +128,3 @@ def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, 
         OSError: it is missing or unreadable; also later, when damaged data is read.
     """
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
-
-
-def name_encoding(faults: Faults, encoding: str) -> None:
-    """Makes the messages about bytes that are not UTF-8 name the encoding that they are not of."""
-    if not is_utf8(encoding):
-        for row, fault in faults.items():
-            if fault.reason == "invalid_utf8":
-                faults[row] = replace(fault, message=f"the column's bytes are not {encoding}")

@@ -58,9 +58,9 @@ class Table(Source):
         """The folder of the pictures."""
         return self.root(files) if self.images is None else self.images.rstrip("/")
 
-    def image_folder(self, chunk: Chunk) -> str:
-        """What a chunk's paths of pictures are relative to, itself relative to `image_root`."""
-        return posixpath.dirname(chunk.file) if self.images is None else ""
+    def image_base(self, files: Files, chunk: Chunk) -> tuple[str, str]:
+        """The folder that a chunk's paths of images are relative to: `image_root`, and a path below it."""
+        return self.image_root(files), posixpath.dirname(chunk.file) if self.images is None else ""
 
     @abstractmethod
     def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:

@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.image_refs import parse
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.checks import Fault, Faults
+from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.transforms.contract.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]

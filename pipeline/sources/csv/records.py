@@ -1,4 +1,4 @@
-r"""Where the records of a CSV file lie: found exactly, whatever the file holds, at about 1 s a GB.
+r"""The records of a CSV file by their bytes: found exactly, whatever the file holds, at about 1 s a GB.
 
 A quote opens a quoted cell where a cell begins; elsewhere it is a character like others. In a quoted cell two quotes
 are one, and a lone one closes it. Outside of quoted cells a line break (LF, CRLF or CR) ends the record. Where anything
@@ -25,12 +25,12 @@ TEXT_BEHIND_QUOTE = "the record is not CSV: text stands behind a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
 TOO_LARGE = "the record is longer than 64 MiB: maybe a quote is not closed"
 
-Places = npt.NDArray[np.int64]
-"""Numbers of bytes, lines or records, rising."""
+Rows = npt.NDArray[np.int64]
+"""Positions of bytes, lines or records, rising."""
 
 
 class Readable(Protocol):
-    """What `read` gives bytes of, fewer than asked for at the end alone."""
+    """A file, of which `read` gives fewer bytes than asked for at the end alone."""
 
     def read(self, size: int, /) -> bytes:
         """Reads some bytes."""
@@ -38,7 +38,7 @@ class Readable(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How cells are written; each is one ASCII character."""
+    """The characters around cells; each is one ASCII character."""
 
     separator: str = ","
     quote: str | None = '"'
@@ -50,28 +50,28 @@ class Records:
     """Some whole records of a file, one after another."""
 
     data: bytes
-    starts: Places
-    """Where each record starts in `data`, shape [records]."""
-    stops: Places
-    """Where its text ends, without its line break."""
-    lines: Places
+    starts: Rows
+    """The byte of `data` where each record starts, shape [records]."""
+    stops: Rows
+    """The end of its text, without its line break."""
+    lines: Rows
     """The line where it starts, counted from that of the first record."""
     line_count: int
-    """How many lines these records are."""
+    """The number of lines that these records are."""
     end: int
-    """How many bytes of `data` they are, with the last one's line break."""
+    """The number of bytes of `data` that they are, with the last one's line break."""
     faults: dict[int, str] = field(default_factory=dict)
     """The records that are broken, and why."""
     is_too_large: bool = False
     """Whether it is one record, too large to be read."""
 
     @property
-    def filled(self) -> Places:
+    def filled(self) -> Rows:
         """The records that are not blank."""
         return np.flatnonzero(self.stops > self.starts)
 
-    def batches(self, chosen: Places, size: int) -> Iterator[tuple[Places, int]]:
-        """Some of the records, at most `size` at a time, each time with how many lines they cover: all lines in all."""
+    def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int]]:
+        """Yields some of the records, at most `size` at a time, and the lines that they cover: all lines in all."""
         starts = range(0, max(1, len(chosen)), size)
         bounds = [0, *(self.lines[chosen[start]] for start in starts[1:]), self.line_count]
         for start, covered in zip(starts, np.diff(bounds).tolist(), strict=True):
@@ -83,7 +83,7 @@ class Records:
 
 
 def read_records(file: Readable, dialect: Dialect, piece_bytes: int | None = None) -> Iterator[Records]:
-    """Gives all records from where the file stands, which is at the start of one.
+    """Yields all records from the file's position on, where one starts.
 
     Each piece has at most about `piece_bytes` (by default 8 MiB), or is one longer record.
     """
@@ -114,13 +114,13 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> Records:
         line_count = len(breaks) + (not len(breaks) or breaks[-1] < len(data) - 1)
     starts = np.append(0, ends)[: len(ends)]
     end = int(ends[-1]) if len(ends) else 0
-    faults = {int(np.searchsorted(starts, place, "right")) - 1: TEXT_BEHIND_QUOTE for place in broken if place < end}
+    faults = {int(np.searchsorted(starts, quote, "right")) - 1: TEXT_BEHIND_QUOTE for quote in broken if quote < end}
     if is_last and len(bounds) % 2:
         faults[len(starts) - 1] = OPEN_QUOTE
     return Records(data, starts, stops, lines[: len(starts)], line_count, end, faults)
 
 
-def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Places:
+def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Rows:
     """The last bytes of all line breaks; a CR at the end is none yet where an LF may follow."""
     breaks = np.flatnonzero(buffer == NEWLINE)
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
@@ -131,15 +131,13 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> P
     return np.sort(np.concatenate([breaks, returns[alone]]))
 
 
-def _without_break(buffer: npt.NDArray[np.uint8], ends: Places) -> Places:
-    """Where the text ends of records that end with a line break."""
+def _without_break(buffer: npt.NDArray[np.uint8], ends: Rows) -> Rows:
+    """The ends of the texts of records that end with a line break."""
     is_crlf = (buffer[ends - 1] == NEWLINE) & (ends > 1) & (buffer[ends - 2] == CARRIAGE_RETURN)
     return ends - 1 - is_crlf
 
 
-def _quoted_cells(
-    data: bytes, buffer: npt.NDArray[np.uint8], breaks: Places, dialect: Dialect
-) -> tuple[Places, list[int]]:
+def _quoted_cells(data: bytes, buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
     """The opening and the closing quotes by turns, and the closing ones that text stands behind.
 
     Where every second quote stands at the beginning of a cell, or behind another, and the others at the end, or before
@@ -158,22 +156,22 @@ def _quoted_cells(
     return _walk(data, quotes.tolist(), breaks, LINE_BREAKS + dialect.separator.encode())
 
 
-def _walk(data: bytes, quotes: list[int], breaks: Places, beside: bytes) -> tuple[Places, list[int]]:
-    """What `_quoted_cells` gives, of any quotes."""
+def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[Rows, list[int]]:
+    """The same as `_quoted_cells`, of any quotes."""
     bounds, broken = list[int](), list[int]()
-    at, first = 0, 0
-    while at < len(quotes):
-        opening = quotes[at]
-        at += 1
+    position, first = 0, 0
+    while position < len(quotes):
+        opening = quotes[position]
+        position += 1
         if opening < first or (opening and data[opening - 1] not in beside):
             continue
         bounds.append(opening)
-        while at + 1 < len(quotes) and quotes[at + 1] == quotes[at] + 1:
-            at += 2
-        if at == len(quotes):
+        while position + 1 < len(quotes) and quotes[position + 1] == quotes[position] + 1:
+            position += 2
+        if position == len(quotes):
             break
-        closing = quotes[at]
-        at += 1
+        closing = quotes[position]
+        position += 1
         bounds.append(closing)
         if closing + 1 < len(data) and data[closing + 1] not in beside:
             broken.append(closing)
@@ -194,5 +192,5 @@ def _too_large(file: Readable, data: bytes) -> tuple[Records, bytes]:
             break
         held = more[-1:] if more.endswith(b"\r") else b""
         size += len(more) - len(held)
-    places = np.zeros(1, np.int64)
-    return Records(b"", places, places + size, places, lines + 1, size, {0: TOO_LARGE}, is_too_large=True), rest
+    zero = np.zeros(1, np.int64)
+    return Records(b"", zero, zero + size, zero, lines + 1, size, {0: TOO_LARGE}, is_too_large=True), rest

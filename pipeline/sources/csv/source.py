@@ -3,25 +3,30 @@
     source: {format: csv, path: rows.csv}
 
 The plan reads every file once, to count the rows and to find where records start: so files that are not compressed are
-read in ranges, and each record is read once, whatever its quoted cells hold.
+read in ranges, and each record is read once, whatever its quoted cells hold. A record's position is the line, counted
+from 0, where it starts; the header's lines and blank lines are positions too, and no rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from recordmill.pipeline.sources.columns import Columns
-from recordmill.pipeline.sources.csv.ranges import cut_file
+from recordmill.pipeline.sources.csv.cells import CellReader, Cells, read_header
+from recordmill.pipeline.sources.csv.ranges import RecordRange, cut_file, read_range
 from recordmill.pipeline.sources.csv.records import Dialect
-from recordmill.pipeline.sources.csv.rows import CsvFile, check_once, first_record, read_csv
-from recordmill.pipeline.sources.encoded import Encoding, name_encoding
+from recordmill.pipeline.sources.encoded import Encoding
 from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.table import Cut, Table
-from recordmill.pipeline.sources.typing.checks import check_columns, make_block
+from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.faults import Fault, Faults
+from recordmill.pipeline.sources.typing.values import typed_values
 
 SEPARATORS = ",;\t|"
+BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
 
 
 def _character(value: str) -> str:
@@ -70,31 +75,28 @@ class Delimited(Table):
             OSError: a file cannot be read, or its compressed data is damaged.
         """
         chunks, rows, names = list[Chunk](), 0, dict[str, None]()
-        needed = [name for name, column in columns.items() if not column.optional]
         for file in inputs:
-            path = join(root, file.path)
-            form = self._form(files, path)
-            self._check_separator(path, needed, form.names)
-            check_names(path, needed, form.names)
-            check_once(path, form.names, columns)
-            ranges, found = cut_file(files, path, file.bytes, form, chunk_bytes)
-            chunks += [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]
-            rows += found
-            names |= dict.fromkeys(form.names)
+            whole = self._whole(files, join(root, file.path), columns)
+            ranges, count = cut_file(files, root, file, whole, chunk_bytes)
+            chunks += ranges
+            rows += count
+            names |= dict.fromkeys(whole.names)
         return Cut(chunks, rows, list(names), is_exact=True)
 
-    def _check_separator(self, path: str, needed: list[str], names: tuple[str, ...]) -> None:
-        """Says it where the header looks as if it had another separator."""
+    def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
+        """All records of a file, whose columns are checked."""
+        dialect = Dialect(self.separator, self.quote)
+        names = read_header(files, path, dialect, self.encoding) if self.header is True else self.header
+        needed = [name for name, column in columns.items() if not column.optional]
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.separator:
                 raise SourceError(f"{path} has one column, {names[0]!r}; set `separator`, maybe to {near!r}")
-
-    def _form(self, files: Files, path: str) -> CsvFile:
-        """How a file is read, with the names of its columns."""
-        dialect, has_header = Dialect(self.separator, self.quote), self.header is True
-        names = first_record(files, path, dialect, self.encoding) if self.header is True else self.header
-        return CsvFile(dialect, self.encoding, tuple(names), has_header)
+        check_names(path, needed, names)
+        for name in columns:
+            if names.count(name) > 1:
+                raise SourceError(f"{path} has two columns {name!r}; rename one")
+        return RecordRange(dialect, self.encoding, tuple(names), has_header=self.header is True)
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the records of a chunk; a row's default key is the digest of its cells.
@@ -102,15 +104,35 @@ class Delimited(Table):
         Raises:
             OSError: the file cannot be read any more.
         """
-        path, places = join(self.root(files), chunk.file), (self.image_root(files), self.image_folder(chunk))
-        for raw in read_csv(chunk, path, files, columns, places, chunk.work, key is None):
-            checked = check_columns(raw, columns)
-            name_encoding(raw.faults, self.encoding)
-            yield make_block(chunk, raw, checked, raw.keys, key)
+        part: RecordRange = chunk.work
+        numbers = {name: part.names.index(name) for name in columns if name in part.names}
+        reader = CellReader(part.dialect, len(part.names), sorted(set(numbers.values())), key is None)
+        base = self.image_base(files, chunk)
+        for records, rows, first in read_range(files, join(self.root(files), chunk.file), part):
+            reason = "too_large" if records.is_too_large else "malformed_row"
+            lines = records.lines + first
+            for batch, covered in records.batches(rows, BATCH_RECORDS):
+                cells, faults = reader.read(records, batch), Faults()
+                raw = RawRows(
+                    {
+                        name: typed_values(name, column, _cells(cells, numbers, name), base, faults, as_cells=True)
+                        for name, column in columns.items()
+                    },
+                    lines[cells.good],
+                    cells.keys,
+                    covered,
+                    faults,
+                    [
+                        as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
+                        for record, (message, row_key) in cells.faults.items()
+                    ],
+                )
+                yield make_block(chunk, raw, columns, key, self.encoding)
 
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The file and the 1-based line inside the chunk where the record starts."""
-        return chunk.file, position + 1
+
+def _cells(cells: Cells, numbers: Mapping[str, int], name: str) -> pa.Array:
+    """The cells of a column, null where the header lacks it."""
+    return cells.columns[numbers[name]] if name in numbers else pa.nulls(len(cells.good), pa.string())
 
 
 class Csv(Delimited):

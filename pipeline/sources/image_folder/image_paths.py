@@ -1,4 +1,4 @@
-"""What comes of a picture's path, in a folder of pictures: the picture, its name, its class and its split.
+"""The columns that come of an image's path, in a folder of images: the image, its name, its class and its split.
 
 >>> path_column("label", Column(ColumnType.CATEGORY), ["train/cat/1.jpg", "2.jpg"], {}).to_pylist()
 ['cat', None]
@@ -7,14 +7,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.image_refs import to_file
-from recordmill.pipeline.sources.typing.arrow_values import as_lists
-from recordmill.pipeline.sources.typing.checks import Faults
-from recordmill.pipeline.sources.typing.string_cells import typed_column
+from recordmill.pipeline.sources.typing.arrays import lists_of_one, strings
+from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.values import typed_values
 
 IMAGE, FILE_NAME, LABEL, SPLIT = "image", "file_name", "label", "split"
 OF_PATH = (IMAGE, FILE_NAME, LABEL, SPLIT)
@@ -26,24 +25,18 @@ def path_column(
     """Makes one of the columns `OF_PATH`, of `column.arrow` and shape [paths]; a list has one value.
 
     Args:
-        name: The column.
-        column: What is asked for.
-        paths: The pictures' paths, relative to the folder; None where it is not known.
-        faults: Where the faults found are added, by row.
-        reads_split: Whether the first folder is read as the split, and is no class then.
+        name: the column.
+        column: what is asked for.
+        paths: the images' paths, relative to the folder; None where it is not known.
+        faults: where the faults are added, by row.
+        reads_split: whether the first folder is read as the split, and is no class then.
     """
     cells = [path and PARTS[name](path.split("/")[:-1], path, reads_split) for path in paths]
     if column.type is ColumnType.IMAGE:
         values = pa.array([cell and to_file(cell) for cell in cells], pa.binary())
     else:
-        values = typed_column(name, replace(column, many=False), cells, faults)
-    return in_lists_of_one(values) if column.many else values
-
-
-def in_lists_of_one(values: pa.Array) -> pa.Array:
-    """Puts each value into a list of its own; a null is no list."""
-    missing = values.is_null().to_numpy(zero_copy_only=False)
-    return as_lists((~missing).astype(np.int64), values.drop_null(), missing)
+        values = typed_values(name, replace(column, many=False), strings(cells), ("", ""), faults, as_cells=True)
+    return lists_of_one(values) if column.many else values
 
 
 def reads_split(columns: Columns, others: Sequence[str] = ()) -> bool:
@@ -61,4 +54,4 @@ PARTS: Mapping[str, Callable[[list[str], str, bool], str | None]] = {
     LABEL: _label,
     SPLIT: lambda folders, *_: folders[0] if folders else None,
 }
-"""Each column by the folders that a picture lies in, its path, and whether the first folder is read as the split."""
+"""Each column by the folders that an image lies in, its path, and whether the first folder is read as the split."""

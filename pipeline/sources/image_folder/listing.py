@@ -21,7 +21,8 @@ from recordmill.pipeline.sources.image_folder.captions import (
 )
 from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH, path_column, reads_split
 from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, path_key
-from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.faults import Faults
 
 ROW_BYTES = 2 << 10  # 2 KiB: what a picture's row counts as, so that 8 MiB are 4,096 pictures
 BLOCK_BYTES = 8 << 20
@@ -158,9 +159,9 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
         others = {name: column for name, column in columns.items() if name not in OF_PATH}
         read |= read_captions(files, root, paths, listing.captions[part], others, faults)
         values = {name: read[name] if name in read else pa.nulls(len(paths), columns[name].arrow) for name in columns}
-        raw = RawRows(values, np.arange(part.start, part.stop), None, faults, [], len(paths))
         keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
-        yield make_block(chunk, raw, check_columns(raw, columns), keys, key)
+        raw = RawRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
+        yield make_block(chunk, raw, columns, key)
 
 
 def _notes(others: list[FileInfo], side: _Beside, endings: list[str]) -> list[str]:

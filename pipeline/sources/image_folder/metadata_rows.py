@@ -11,13 +11,15 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.key_hash import join_key
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME, in_lists_of_one, path_column, reads_split
+from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME, path_column, reads_split
 from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
 from recordmill.pipeline.sources.image_refs import FILE
 from recordmill.pipeline.sources.paths import path_key
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.arrow_values import as_lists, typed_values
-from recordmill.pipeline.sources.typing.checks import Fault, Faults, RawRows, add_faults, check_column, make_block
+from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lists_of_one
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_faults
+from recordmill.pipeline.sources.typing.values import typed_values
 
 SEVERAL = "wanted one picture, found a list"
 
@@ -29,8 +31,9 @@ def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: PictureFiel
     first_is_split = reads_split(columns, fields.others)
     values = {name: named.column(name, column, faults, first_is_split) for name, column in columns.items()}
     rejects = [_with_path(reject, key) if fields.is_path(key) else reject for reject in block.rejects]
-    raw = RawRows(values, block.table["@position"].to_numpy(), None, faults, rejects, block.positions)
-    return make_block(chunk, raw, values, named.keys() if key is None else None, key)
+    keys = named.keys() if key is None else None
+    raw = RawRows(values, block.table["@position"].to_numpy(), keys, block.positions, faults, rejects)
+    return make_block(chunk, raw, columns, key)
 
 
 class NamedRows:
@@ -73,30 +76,28 @@ class NamedRows:
         return zip(*(self.paths[field] for field in self._mains), strict=True)
 
     def column(self, name: str, column: Column, faults: Faults, first_is_split: bool) -> pa.Array:
-        """A checked column, shape [rows]."""
+        """Gives a column, shape [rows]."""
         field = self._fields.field(name)
         if field in self.paths:
-            values = self._picture(name, column, field, faults)
-        elif name in self._fields.of_path:
+            return self._image(name, column, field, faults)
+        if name in self._fields.of_path:
             paths = [some[0] if some else None for some in self.paths[FILE_NAME]]
-            values = path_column(name, column, paths, faults, reads_split=first_is_split)
-        else:
-            return self._values(name)
-        return check_column(name, column, values, faults)
+            return path_column(name, column, paths, faults, reads_split=first_is_split)
+        return self._values(name)
 
-    def _picture(self, name: str, column: Column, field: str, faults: Faults) -> pa.Array:
+    def _image(self, name: str, column: Column, field: str, faults: Faults) -> pa.Array:
         """A column of pictures, or of their paths."""
         values = self._values(field)
         if column.type is not ColumnType.IMAGE:
             flat = pa.array([path for some in self.paths[field] for path in some], pa.string())
             lengths = np.array([len(some) for some in self.paths[field]], np.int64)
-            lists = as_lists(lengths, flat, values.is_null().to_numpy(zero_copy_only=False))
+            lists = as_lists(lengths, flat, absent(values))
             one = lists if pt.is_list(values.type) or column.many else pc.list_element(lists, 0)
             return typed_values(name, column, one, ("", ""), faults)
         if pt.is_list(values.type) == column.many:
             return values
         if column.many:
-            return in_lists_of_one(values)
+            return lists_of_one(values)
         add_faults(faults, values.is_valid().to_numpy(zero_copy_only=False), Fault("wrong_type", SEVERAL, name))
         return pa.nulls(len(values), column.arrow)
 

@@ -25,7 +25,7 @@ import pyarrow.json
 from recordmill.pipeline.sources.columns import INT64
 from recordmill.pipeline.sources.jsonl.fields import Field, Shape, arrow_schema
 from recordmill.pipeline.sources.lines import Lines, Rows
-from recordmill.pipeline.sources.typing.checks import Fault
+from recordmill.pipeline.sources.typing.faults import Fault
 
 WANTED = {pa.string(): "a string", pa.float64(): "a number", pa.int64(): "a 64-bit integer", pa.bool_(): "a boolean"}
 JSON_NAMES = {

@@ -2,27 +2,42 @@
 
     source: {format: jsonl, path: documents.jsonl}
 
-A file is read in byte ranges, a compressed one whole; each line is read once, and what comes of it does not depend on
-the ranges.
+A file is read in byte ranges; a compressed one can only be read from its start, so it is one range. Each line is read
+once, and its outcome does not depend on the ranges.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import pyarrow as pa
+
+from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec
-from recordmill.pipeline.sources.jsonl.rows import (
-    counted_rows,
-    estimated_rows,
-    first_shape,
-    json_chunks,
-    places_of,
-    read_json_lines,
-)
+from recordmill.pipeline.sources.jsonl.fields import Places, json_fields
+from recordmill.pipeline.sources.jsonl.look import counted_rows, estimated_rows, first_shape, opened
+from recordmill.pipeline.sources.jsonl.parser import Parsed, Parser
+from recordmill.pipeline.sources.lines import Lines, pieces
 from recordmill.pipeline.sources.paths import join
+from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.table import Cut, Table
-from recordmill.pipeline.sources.typing.checks import check_columns, make_block
+from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.fields import lookup
+from recordmill.pipeline.sources.typing.values import typed_values
+
+
+@dataclass(frozen=True)
+class JsonRange:
+    """A piece of a file: the lines that start in the bytes `[start, end)`, or all lines of a compressed file."""
+
+    start: int
+    end: int
+    places: Places
+    """Where the columns lie in the lines' objects, as the plan found it."""
 
 
 class JsonLines(Table):
@@ -35,21 +50,23 @@ class JsonLines(Table):
         """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines.
 
         `rows` is estimated from the bytes of all files and the first lines of the first file of each compression; where
-        a column is a picture it is the number of lines.
+        a column is an image it is the number of lines.
 
         Raises:
-            SourceError: none of the first lines is a JSON object, or compressed data is damaged.
+            SourceError: none of the first lines is a JSON object, or compressed data is damaged, or a column is wanted
+                as a value, and another as a part of it.
         """
         shape = first_shape(files, join(root, inputs[0].path))
-        places = places_of(columns, shape)
-        chunks = [chunk for file in inputs for chunk in json_chunks(file, places, chunk_bytes)]
+        places = {name: shape.place(name, many=column.many) for name, column in columns.items()}
+        Parser(json_fields(columns, places))  # checks that they do not lie one inside the other
+        chunks = [chunk for file in inputs for chunk in _chunks(file, places, chunk_bytes)]
         return Cut(chunks, self._count(files, columns, root, inputs), shape.names(), " in its first lines")
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: list[FileInfo]) -> int:
-        """The number of rows: exact for rows of pictures.
+        """Counts the rows exactly where they name images, and estimates them elsewhere.
 
-        Which pictures are measured, and how many shards there are, follows from it, and must not depend on which file
-        comes first. Such files are small beside their pictures.
+        Which images are measured, and how many shards there are, follows from it, and must not depend on which file
+        comes first. Such files are small beside their images.
         """
         if any(column.type is ColumnType.IMAGE for column in columns.values()):
             return counted_rows(files, [join(root, file.path) for file in inputs])
@@ -67,11 +84,46 @@ class JsonLines(Table):
             SourceError: the compressed data is damaged.
             OSError: the file cannot be read any more.
         """
-        pictures = (self.image_root(files), self.image_folder(chunk))
-        path = join(self.root(files), chunk.file)
-        for raw in read_json_lines(chunk, path, files, columns, pictures, with_key=key is None):
-            yield make_block(chunk, raw, check_columns(raw, columns), raw.keys, key)
+        part: JsonRange = chunk.work
+        fields, base, first = json_fields(columns, part.places), self.image_base(files, chunk), 0
+        parser = Parser(fields)
+        with opened(files, join(self.root(files), chunk.file)) as file:
+            for data in pieces(file, part.start, part.end):
+                lines, faults = Lines(data), Faults()
+                parsed = parser.parse(lines)
+                typed = {
+                    field.name: typed_values(
+                        field.name, columns[field.name], lookup(parsed.table, field.path), base, faults
+                    )
+                    for field in fields
+                }
+                keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
+                unparsed = _unparsed(chunk, first, lines, parsed, with_key=key is None)
+                raw = RawRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
+                yield make_block(chunk, raw, columns, key)
+                first += len(lines)
 
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The file and the 1-based line inside the chunk."""
-        return chunk.file, position + 1
+
+def _chunks(file: FileInfo, places: Places, chunk_bytes: int) -> list[Chunk]:
+    """Ranges of a file of about equal length, of at most `chunk_bytes`."""
+    if codec(file.path):
+        return [Chunk(0, 0, file.path, file.bytes, JsonRange(0, sys.maxsize, places))]
+    parts = max(1, -(-file.bytes // chunk_bytes))
+    bounds = [file.bytes * part // parts for part in range(parts + 1)]
+    return [
+        Chunk(0, 0, file.path, end - start, JsonRange(start, end, places))
+        for start, end in zip(bounds, bounds[1:], strict=False)
+    ]
+
+
+def _unparsed(chunk: Chunk, first: int, lines: Lines, parsed: Parsed, *, with_key: bool) -> list[Reject]:
+    """The lines that are no rows, with their digests unless they may be cut; `first` is the first line's position."""
+    return [
+        as_reject(
+            chunk,
+            first + line,
+            fault,
+            content_digest(lines[line]).decode() if with_key and line not in lines.too_long else None,
+        )
+        for line, fault in parsed.faults.items()
+    ]

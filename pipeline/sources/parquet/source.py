@@ -3,7 +3,7 @@
     source: {format: parquet, path: "data/train-*.parquet"}
 
 A chunk is a row group, or several small ones, read as record batches. How values become a column's type is
-`pipeline.sources.typing.arrow_values`.
+`pipeline.sources.typing.values`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,9 +22,12 @@ from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Sour
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.table import Cut, Table
-from recordmill.pipeline.sources.typing.arrow_values import Pictures, is_list, lookup, misfit, plain, typed_values
-from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
+from recordmill.pipeline.sources.typing.arrays import is_list, plain
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.fields import lookup
 from recordmill.pipeline.sources.typing.row_digests import row_digests
+from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
 BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
@@ -89,25 +92,14 @@ class Parquet(Table):
             SourceError: the file is damaged: how many rows that costs is not known, so it ends the build.
             OSError: the file cannot be opened any more.
         """
-        pictures = (self.image_root(files), self.image_folder(chunk))
-        first = 0
+        base, first = self.image_base(files, chunk), 0
         for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
-            raw = _raw_rows(first, rows, values, columns, pictures, key is None)
-            yield make_block(chunk, raw, check_columns(raw, columns), raw.keys, key)
+            faults: Faults = {}
+            typed = {name: typed_values(name, columns[name], values[name], base, faults) for name in columns}
+            keys = row_digests(typed, faults) if key is None else None
+            raw = RawRows(typed, np.arange(first, first + rows), keys, rows, faults)
+            yield make_block(chunk, raw, columns, key)
             first += rows
-
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The file, and the number of the row inside the chunk, from 1."""
-        return chunk.file, position + 1
-
-
-def _raw_rows(
-    first: int, rows: int, values: dict[str, pa.Array], columns: Columns, pictures: Pictures, with_key: bool
-) -> RawRows:
-    faults: Faults = {}
-    typed = {name: typed_values(name, columns[name], values[name], pictures, faults) for name in columns}
-    keys = row_digests(typed, faults) if with_key else None
-    return RawRows(typed, np.arange(first, first + rows), keys, faults, [], rows)
 
 
 @contextmanager

@@ -24,8 +24,10 @@ from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.python.user_code import UserCodeError, blame, load, split_reference
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
-from recordmill.pipeline.sources.typing.python_values import python_field, python_names, typed_objects
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.fields import python_field, python_names
+from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.row_digests import row_digests
 
 BLOCK_BYTES, BLOCK_ROWS = 8 << 20, 4096
@@ -107,10 +109,6 @@ class UserRows(Source):
         if batch.covered:
             yield batch.block(self.image_root(files), key)
 
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The function and its part, and the number of the row that it yields, from 1."""
-        return chunk.file, position + 1
-
     def _label(self, part: Any) -> str:
         return f"{self.rows} {json.dumps(part)}" if self.parts else self.rows
 
@@ -181,15 +179,13 @@ class _Batch:
     def block(self, image_root: str, key: Sequence[str] | None) -> Block:
         """The rows, typed and checked."""
         faults: Faults = {}
-        pictures = (image_root, "")
         typed = {
-            name: typed_objects(name, self._columns[name], values, pictures, faults)
+            name: typed_objects(name, self._columns[name], values, (image_root, ""), faults)
             for name, values in self._values.items()
         }
         keys = row_digests(typed, faults) if key is None else None
-        positions = np.array(self._positions, np.int64)
-        raw = RawRows(typed, positions, keys, faults, self._unparsed, self.covered)
-        return make_block(self._chunk, raw, check_columns(raw, self._columns), keys, key)
+        raw = RawRows(typed, np.array(self._positions, np.int64), keys, self.covered, faults, self._unparsed)
+        return make_block(self._chunk, raw, self._columns, key)
 
 
 def _call(reference: str, options: Mapping[str, Any]) -> Any:

@@ -13,10 +13,9 @@ from typing import ClassVar, Literal
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.compression import CODECS
-from recordmill.pipeline.sources.csv.ranges import cut_file
+from recordmill.pipeline.sources.csv.ranges import RecordRange, cut_file
 from recordmill.pipeline.sources.csv.records import Dialect
-from recordmill.pipeline.sources.csv.rows import CsvFile
-from recordmill.pipeline.sources.encoded import Encoding, name_encoding
+from recordmill.pipeline.sources.encoded import Encoding
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import check_names, join, listed
 from recordmill.pipeline.sources.table import Cut, Table
@@ -30,9 +29,9 @@ from recordmill.pipeline.sources.text.rows import (
     texts_of_files,
     texts_of_lines,
 )
-from recordmill.pipeline.sources.typing.checks import check_columns, make_block
+from recordmill.pipeline.sources.typing.blocks import make_block
 
-FILE_BYTES = 2 << 10  # 2 KiB: what a file counts as at least when a list of them is cut
+FILE_BYTES = 2 << 10  # 2 KiB: a file counts as so many bytes at least when a list of them is cut
 SHOWN_FILES = 3
 
 
@@ -42,7 +41,7 @@ class TextFiles(Table):
     endings: ClassVar[tuple[str, ...]] = (".txt", ".text")
     format: Literal["text"]
     document: Literal["line", "file"] = "line"
-    """What a row is."""
+    """The unit that is a row."""
     encoding: Encoding = "utf-8"
     """The files' encoding, by any name that Python knows."""
 
@@ -55,23 +54,17 @@ class TextFiles(Table):
         """
         names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.document == "line" else [])]
         check_names(self.path, [name for name, column in columns.items() if not column.optional], names)
-        chunks, rows = _listing(inputs, chunk_bytes), len(inputs)
         if self.document == "line":
-            chunks, rows = self._ranges(files, root, inputs, chunk_bytes)
-        told = [name for name in names if name == TEXT or name in columns]
-        return Cut(chunks, rows, told, notes=self._left_out(files, root, inputs))
-
-    def _ranges(self, files: Files, root: str, inputs: list[FileInfo], chunk_bytes: int) -> tuple[list[Chunk], int]:
-        chunks, rows = list[Chunk](), 0
-        form = CsvFile(Dialect(quote=None), self.encoding, has_header=False)
-        for file in inputs:
-            ranges, found = cut_file(files, join(root, file.path), file.bytes, form, chunk_bytes)
-            chunks += [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]
-            rows += found
-        return chunks, rows
+            whole = RecordRange(Dialect(quote=None), self.encoding, has_header=False)
+            cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
+            chunks, rows = [chunk for ranges, _ in cuts for chunk in ranges], sum(count for _, count in cuts)
+        else:
+            chunks, rows = _listing(inputs, chunk_bytes), len(inputs)
+        mentioned = [name for name in names if name == TEXT or name in columns]
+        return Cut(chunks, rows, mentioned, notes=self._left_out(files, root, inputs))
 
     def _left_out(self, files: Files, root: str, inputs: list[FileInfo]) -> list[str]:
-        """What else lies in a folder."""
+        """Lists what else lies in a folder."""
         if not files.is_folder(self.path):
             return []
         used = {file.path for file in inputs}
@@ -92,16 +85,14 @@ class TextFiles(Table):
         Raises:
             OSError: the file of the lines cannot be read any more.
         """
-        root, places = self.root(files), (self.image_root(files), self.image_folder(chunk))
+        root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, Documents):
             batches = texts_of_files(chunk, root, files, self.encoding)
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
-            raw = rows_of_texts(chunk, texts, columns, places, with_key=key is None)
-            checked = check_columns(raw, columns)
-            name_encoding(raw.faults, self.encoding)
-            yield make_block(chunk, raw, checked, raw.keys, key)
+            raw = rows_of_texts(chunk, texts, columns, base, with_key=key is None)
+            yield make_block(chunk, raw, columns, key, self.encoding)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """The file, and of a line its 1-based number inside the chunk."""

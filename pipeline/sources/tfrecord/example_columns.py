@@ -6,6 +6,7 @@ text, a category or a picture's bytes, as the column wants them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.examples import SEVERAL, Example
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_refs import to_piece
-from recordmill.pipeline.sources.typing.arrow_values import as_lists, merge, typed_values
-from recordmill.pipeline.sources.typing.checks import Fault, Faults
+from recordmill.pipeline.sources.typing.arrays import as_lists, in_groups
+from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_faults
+from recordmill.pipeline.sources.typing.values import typed_values
 
 BYTES, PIECES = "bytes_list", "pieces"
 ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
@@ -69,12 +71,10 @@ class ExampleColumn:
 
         The faults found are added to `faults`.
         """
-        parts = [(part.rows, self._typed(kind, part)) for kind, part in self._parts.items()]
         for row, fault in self._faults.items():
             faults.setdefault(row, fault)
-        if len(parts) == 1 and len(parts[0][0]) == rows:
-            return parts[0][1]
-        return merge(rows, parts, self._column.arrow)
+        groups = [(part.rows, partial(self._typed, kind, part)) for kind, part in self._parts.items()]
+        return in_groups(rows, self._column.arrow, groups, faults)
 
     def _add_value(self, row: int, kind: str, values: Sequence[Any]) -> None:
         if len(values) == 1:
@@ -94,20 +94,17 @@ class ExampleColumn:
         part = self._parts.get(kind)
         return self._parts.setdefault(kind, _Part()) if part is None else part
 
-    def _typed(self, kind: str, part: _Part) -> pa.Array:
+    def _typed(self, kind: str, part: _Part, faults: Faults) -> pa.Array:
         if kind == SEVERAL:
             several = Fault("wrong_type", "the steps hold values of several types", self._name)
-            self._faults |= dict.fromkeys(part.rows, several)
+            add_faults(faults, np.ones(len(part.rows), bool), several)
             return pa.nulls(len(part.rows), self._column.arrow)
         values = pa.array(part.flat, ARROW[kind])
         if self._column.many:
             values = as_lists(np.array(part.lengths), values, np.zeros(len(part.rows), bool))
         if kind == PIECES:
             return values
-        inner: Faults = {}
-        typed = typed_values(self._name, self._column, values, ("", ""), inner)
-        self._faults |= {part.rows[place]: fault for place, fault in inner.items()}
-        return typed
+        return typed_values(self._name, self._column, values, ("", ""), faults)
 
 
 def _reference(value: bytes, record: bytes, file: str, offset: int) -> bytes | None:

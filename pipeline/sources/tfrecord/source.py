@@ -26,7 +26,8 @@ from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.table import Cut, Table
 from recordmill.pipeline.sources.tfrecord.example_columns import ExampleColumn, Piece
 from recordmill.pipeline.sources.tfrecord.frames import Damage, frames, walk
-from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.faults import Faults
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
 BLOCK_RECORDS = 8192
@@ -133,11 +134,7 @@ class TFRecord(Table):
         """
         records = _records(files, join(self.root(files), chunk.file), chunk.work)
         for raw in _raw_rows(records, chunk, columns, key is None):
-            yield make_block(chunk, raw, check_columns(raw, columns), raw.keys, key)
-
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The file, and the number of the record inside the chunk, from 1."""
-        return chunk.file, position + 1
+            yield make_block(chunk, raw, columns, key)
 
     def _pictures(self, files: Files, columns: Columns) -> list[FileInfo]:
         return []
@@ -214,7 +211,7 @@ class _Rows:
         faults: Faults = {}
         typed = {name: column.typed(len(self._positions), faults) for name, column in self._columns.items()}
         keys = pa.array(self._keys, pa.binary()) if self._with_key else None
-        return RawRows(typed, np.array(self._positions, np.int64), keys, faults, self._unparsed, self.covered)
+        return RawRows(typed, np.array(self._positions, np.int64), keys, self.covered, faults, self._unparsed)
 
     def _refuse(self, position: int, reason: str, message: str, key: bytes | None = None) -> None:
         self._unparsed.append(

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.key_hash import content_digest
-from recordmill.pipeline.sources.typing.arrow_values import as_lists
-from recordmill.pipeline.sources.typing.checks import Mask
+from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 
 ABSENT = b"~"
 
@@ -40,8 +39,7 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
 def _parts(values: pa.Array) -> pa.Array:
     """What each value adds, as Arrow `binary`."""
     if pt.is_list(values.type):
-        lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
-        lists = as_lists(lengths, _parts(pc.list_flatten(values)), _absent(values))
+        lists = as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values))
         values = pc.binary_join(lists, b"")
     content = _bytes(values)
     head = pc.binary_join_element_wise(pc.binary_length(content).cast(pa.string()).cast(pa.binary()), b":", b"")
@@ -53,7 +51,3 @@ def _bytes(values: pa.Array) -> pa.Array:
         return values.cast(pa.binary())
     valid, numbers = values.buffers()
     return pa.Array.from_buffers(pa.binary(8), len(values), [valid, numbers], offset=values.offset).cast(pa.binary())
-
-
-def _absent(values: pa.Array) -> Mask:
-    return values.is_null().to_numpy(zero_copy_only=False)

@@ -8,16 +8,19 @@ compared in small letters.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.image_refs import inline, to_piece
-from recordmill.pipeline.sources.typing.arrow_values import Pictures, merge, one_each
-from recordmill.pipeline.sources.typing.checks import Fault, Faults
-from recordmill.pipeline.sources.typing.python_values import python_field, typed_objects
-from recordmill.pipeline.sources.typing.string_cells import typed_column
+from recordmill.pipeline.sources.typing.arrays import in_groups, lists_of_one, strings
+from recordmill.pipeline.sources.typing.faults import Fault, Faults
+from recordmill.pipeline.sources.typing.fields import python_field
+from recordmill.pipeline.sources.typing.image_cells import ImageBase
+from recordmill.pipeline.sources.typing.python_values import typed_objects
+from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.pipeline.sources.webdataset.tar_samples import Member, Sample
 
 KEY = "__key__"
@@ -79,36 +82,32 @@ def _parsed(data: bytes) -> dict[str, Any] | str:
 class SampleColumn:
     """One column of some samples."""
 
-    def __init__(self, name: str, column: Column, file: str | None, pictures: Pictures) -> None:
+    def __init__(self, name: str, column: Column, file: str | None, base: ImageBase) -> None:
         """What is asked.
 
         Args:
             name: its name.
             column: what is wanted.
-            file: the tar file, relative to the source's root, where pictures can stay in it.
-            pictures: what paths of pictures in JSON are relative to (`pipeline.sources.typing.image_cells`).
+            file: the tar file, relative to the source's root, where images can stay in it.
+            base: what paths of images in JSON are relative to.
         """
         self._name, self._column, self._parts = name, column, parts(name)
-        self._file, self._pictures = file, pictures
+        self._file, self._base = file, base
 
     def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
         """The column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
-        rows: dict[bool, list[int]] = {True: [], False: []}
-        values: dict[bool, list[Any]] = {True: [], False: []}
+        members, values = dict[int, Member](), dict[int, Any]()
         for row, sample in enumerate(samples):
-            found = sample.key if self._name == KEY else self._value(sample)
-            if isinstance(found, Fault):
-                faults.setdefault(row, found)
-            elif found is not None:
-                rows[isinstance(found, Member)].append(row)
-                values[isinstance(found, Member)].append(found)
-        typed = []
-        for is_member, make in ((True, self._of_members), (False, self._of_objects)):
-            inner: Faults = {}
-            typed.append((rows[is_member], make(values[is_member], inner)))
-            for place, fault in inner.items():
-                faults.setdefault(rows[is_member][place], fault)
-        return merge(len(samples), typed, self._column.arrow)
+            value = sample.key if self._name == KEY else self._value(sample)
+            if isinstance(value, Fault):
+                faults.setdefault(row, value)
+            elif isinstance(value, Member):
+                members[row] = value
+            else:
+                values[row] = value
+        of_values = partial(typed_objects, self._name, self._column, list(values.values()), self._base)
+        groups = [(list(members), partial(self._of_members, list(members.values()))), (list(values), of_values)]
+        return in_groups(len(samples), self._column.arrow, groups, faults)
 
     def _value(self, sample: Sample) -> Any:
         """The member, or the value of the field, that the column is; None where there is none."""
@@ -133,17 +132,14 @@ class SampleColumn:
             return python_field(found, name)
         return Fault("malformed_row", f"the member .{extension} is no JSON object{found}", self._name)
 
-    def _of_objects(self, values: list[Any], faults: Faults) -> pa.Array:
-        return typed_objects(self._name, self._column, values, self._pictures, faults)
-
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:
             references = pa.array([self._reference(member) for member in members], pa.binary())
-            return one_each(references) if self._column.many else references
+            return lists_of_one(references) if self._column.many else references
         cells = [(member.data or b"").decode("utf-8", "surrogateescape") for member in members]
         if self._column.type is not ColumnType.TEXT or self._column.many:
             cells = [cell.rstrip("\r\n") for cell in cells]
-        return typed_column(self._name, self._column, cells, faults)
+        return typed_values(self._name, self._column, strings(cells), self._base, faults, as_cells=True)
 
     def _reference(self, member: Member) -> bytes | None:
         if not member.size:

@@ -22,8 +22,9 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.paths import is_utf8, join, listed, path_key
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.table import Cut, Table
-from recordmill.pipeline.sources.typing.checks import Faults, RawRows, check_columns, make_block
-from recordmill.pipeline.sources.typing.python_values import python_names
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.fields import python_names
 from recordmill.pipeline.sources.webdataset.sample_columns import KEY, SampleColumn, json_object, parts, wanted
 from recordmill.pipeline.sources.webdataset.tar_members import DamagedTarError, Tar
 from recordmill.pipeline.sources.webdataset.tar_samples import Sample, samples
@@ -100,18 +101,14 @@ class WebDataset(Table):
             OSError: the file cannot be read any more.
         """
         in_place = chunk.work.size is not None
-        pictures = (self.image_root(files), self.image_folder(chunk))
+        base = self.image_base(files, chunk)
         file = chunk.file if in_place else None
-        made = {name: SampleColumn(name, column, file, pictures) for name, column in columns.items()}
+        made = {name: SampleColumn(name, column, file, base) for name, column in columns.items()}
         path, first = join(self.root(files), chunk.file), 0
         for batch in _batches(_read(files, path, chunk.work, wanted(columns, pictures=not in_place))):
             raw = _raw_rows(chunk, first, batch, made, key is None)
-            yield make_block(chunk, raw, check_columns(raw, columns), raw.keys, key)
+            yield make_block(chunk, raw, columns, key)
             first += len(batch)
-
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The file, and the number of the sample inside the chunk, from 1."""
-        return chunk.file, position + 1
 
     def _pictures(self, files: Files, columns: Columns) -> list[FileInfo]:
         return []
@@ -195,9 +192,9 @@ def _raw_rows(
         {name: column.typed(good, faults) for name, column in columns.items()},
         np.array(rows, np.int64),
         pa.array([path_key(sample.key) for sample in good], pa.binary()) if with_key else None,
+        len(batch),
         faults,
         unparsed,
-        len(batch),
     )
 
 

@@ -1,0 +1,89 @@
+"""Arrow arrays of any encoding as plain ones, and lists made of flat values."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from recordmill.pipeline.sources.typing.faults import Faults, Mask, add_inner
+
+
+def plain(values: pa.Array) -> pa.Array:
+    """Decodes dictionaries, runs, views and extension types."""
+    kind = values.type
+    if isinstance(kind, pa.UuidType):
+        return pa.array([value and str(value) for value in values.to_pylist()], pa.string())
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(values.storage)
+    if pt.is_dictionary(kind):
+        return plain(values.dictionary_decode())
+    if pt.is_run_end_encoded(kind):
+        return plain(pc.run_end_decode(values))
+    if pt.is_list_view(kind) or pt.is_large_list_view(kind):  # Arrow 25 casts them wrongly
+        return pa.array(values.to_pylist(), pa.list_(kind.value_type))
+    return values
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether it is a type of lists, of any width."""
+    return pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind)
+
+
+def absent(values: pa.Array) -> Mask:
+    """Marks the nulls, shape [rows]."""
+    return values.is_null().to_numpy(zero_copy_only=False) if values.null_count else np.zeros(len(values), bool)
+
+
+def lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
+    """Gives the number of values in each list, shape [rows]; 0 of a null."""
+    return pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def as_lists(counts: npt.NDArray[np.int64], flat: pa.Array, missing: Mask) -> pa.Array:
+    """Makes Arrow lists, shape [rows], of so many values each; null where `missing`."""
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, mask=pa.array(missing))
+
+
+def lists_of_one(values: pa.Array) -> pa.Array:
+    """Puts each value into a list of its own; a null is no list."""
+    missing = absent(values)
+    return as_lists((~missing).astype(np.int64), values.drop_null(), missing)
+
+
+def strings(cells: Iterable[str | None]) -> pa.Array:
+    """Makes Arrow `string` of Python's; what was decoded with `surrogateescape` comes out as the bytes that it was."""
+    return pa.array([None if cell is None else encoded(cell) for cell in cells], pa.binary()).view(pa.string())
+
+
+def encoded(text: str) -> bytes:
+    """Encodes a text as UTF-8, or as bytes that are none where it holds a surrogate."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that JSON gives, `"\ud800"`
+        return text.encode("utf-8", "surrogatepass")
+
+
+Group = tuple[Sequence[int], Callable[[Faults], pa.Array]]
+"""Some rows, and a function that makes their values and adds their faults, counted inside the group."""
+
+
+def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Faults) -> pa.Array:
+    """Makes one array of groups of rows, shape [rows]: of the type `kind`, null where no group has the row."""
+    parts = []
+    for where, make in groups:
+        inner: Faults = {}
+        parts.append(make(inner))
+        add_inner(faults, inner, where)
+    if len(groups) == 1 and len(groups[0][0]) == rows:
+        return parts[0]
+    order: npt.NDArray[np.int64] = np.full(rows, -1)
+    starts = accumulate(map(len, parts), initial=0)
+    for (where, _), values, start in zip(groups, parts, starts, strict=False):
+        order[np.asarray(where, np.int64)] = np.arange(start, start + len(values))
+    every = pa.concat_arrays([pa.array([], kind), *parts])
+    return every.take(pa.array(order, mask=order < 0))

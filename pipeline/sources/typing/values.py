@@ -1,0 +1,236 @@
+"""From Arrow values of any type to a column's type: the one place where it says which type a column takes.
+
+| column | Arrow types that it takes |
+|---|---|
+| TEXT | strings; bytes, which are taken for UTF-8 |
+| CATEGORY | the same, whole numbers (`7`), booleans (`true`), dates and times in ISO 8601 (`2026-11-20T12:00:00Z`) |
+| NUMBER | integers, floats and decimals of any width |
+| INTEGER | integers and decimals without a fraction, within 64 bits |
+| IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path`, whose bytes come first |
+
+Strings that are cells (`typing.cells`) are read as numbers, too. Encodings (dictionaries, runs, views) do not matter. A
+list is read in one column with `many` alone; nested lists are flattened to one list a row, one value is a list of one,
+and one string is split as a cell.
+
+>>> faults = {}
+>>> typed_values("n", Column(ColumnType.INTEGER), pa.array([1, 1 << 63], pa.uint64()), ("", ""), faults).to_pylist()
+[1, None]
+>>> faults[1].message
+'wanted a 64-bit integer, found one that is beyond 64 bits'
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from recordmill.pipeline.sources.columns import ARROW_TYPES, INT64, Column, ColumnType
+from recordmill.pipeline.sources.typing.arrays import absent, as_lists, is_list, lengths, plain
+from recordmill.pipeline.sources.typing.cells import numbers, split
+from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
+from recordmill.pipeline.sources.typing.faults import Fault, Faults, Mask, add_faults, add_inner
+from recordmill.pipeline.sources.typing.image_cells import ImageBase, inlined, references
+
+
+def typed_values(
+    name: str, column: Column, values: pa.Array, base: ImageBase, faults: Faults, *, as_cells: bool = False
+) -> pa.Array:
+    """Makes an array of the column's type: shape [rows], null where a value is, or is of the wrong type.
+
+    What a value must be beyond its type is for `pipeline.sources.typing.checks`.
+
+    Args:
+        name: the column, for messages.
+        column: what is wanted.
+        values: Arrow values of any type, shape [rows].
+        base: what paths of images are relative to.
+        faults: where the faults are added.
+        as_cells: whether strings are cells, which may stand for numbers.
+    """
+    values = plain(values)
+    if not column.many:
+        return _scalars(name, column.type, values, base, faults, as_cells)
+    if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
+        values, as_cells = split(_text(values), column.separator), True
+    flat, counts, holes = _flattened(values)
+    inner: Faults = {}
+    typed = _scalars(name, column.type, flat, base, inner, as_cells)
+    add_inner(faults, inner, np.repeat(np.arange(len(counts)), counts) if inner else (), IN_LIST)
+    add_faults(faults, holes, Fault(ABSENT.reason, IN_LIST + ABSENT.message, name))
+    return as_lists(counts, typed, absent(values))
+
+
+def misfit(column: Column, kind: pa.DataType) -> str | None:
+    """Says what is wrong with an Arrow type for a column, where no value of it can be good."""
+    kind = plain(pa.nulls(0, kind)).type
+    if column.many:
+        while is_list(kind):
+            kind = plain(pa.nulls(0, kind.value_type)).type
+        if _is_text(kind):
+            return None
+    return _misfit(column.type, kind)
+
+
+def _misfit(kind: ColumnType, given: pa.DataType) -> str | None:
+    if pt.is_null(given) or RULES[kind].takes(given):
+        return None
+    what = next((name for is_it, name in NAMES if is_it(given)), str(given).partition("[")[0].partition("<")[0])
+    return f"wanted {RULES[kind].wanted}, found {what}"
+
+
+def _scalars(
+    name: str, kind: ColumnType, values: pa.Array, base: ImageBase, faults: Faults, as_cells: bool
+) -> pa.Array:
+    if pt.is_null(values.type):
+        return pa.nulls(len(values), ARROW_TYPES[kind])
+    if kind is ColumnType.IMAGE and _is_image(values.type):
+        return _images(name, values, base, faults)
+    if as_cells and kind in (ColumnType.NUMBER, ColumnType.INTEGER) and _is_string(values.type):
+        typed, refused = numbers(kind, values)
+        wrong = f"wanted {RULES[kind].wanted}, found another string"
+    elif wrong := _misfit(kind, values.type) or "":
+        typed, refused = pa.nulls(len(values), ARROW_TYPES[kind]), ~absent(values)
+    else:
+        typed = RULES[kind].convert(values)
+        refused = absent(typed) & ~absent(values)
+        wrong = f"wanted {RULES[kind].wanted}, found one that is beyond 64 bits"
+    add_faults(faults, refused, Fault("wrong_type", wrong, name))
+    return typed
+
+
+def _flattened(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], Mask]:
+    """The values of nested lists one after another, each row's number of them, and the rows where a list in it is null.
+
+    A value that is no list is a list of one.
+    """
+    if not is_list(values.type):
+        missing = absent(values)
+        return values.filter(pa.array(~missing)), (~missing).astype(np.int64), np.zeros(len(values), bool)
+    counts, flat = lengths(values), plain(pc.list_flatten(values))
+    if not is_list(flat.type):
+        return flat, counts, np.zeros(len(values), bool)
+    ends, missing = _ends(counts), absent(flat)
+    flat, inner, holes = _flattened(flat)
+    return flat, np.diff(_ends(inner)[ends]), np.diff(_ends(holes | missing)[ends]) > 0
+
+
+def _ends(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The start of each of some parts, and the end of the last."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
+    """References to images (`pipeline.sources.image_refs`); structs are those of Hugging Face's datasets."""
+    if _is_string(values.type):
+        return references(name, _text(values), base, faults)
+    if _is_bytes(values.type):
+        return inlined(values.cast(pa.binary()))
+    data, path = (_part(values, part) for part in ("bytes", "path"))
+    held = inlined(data.cast(pa.binary()))
+    paths = pc.if_else(held.is_valid(), pa.scalar(None, path.type), path)
+    return pc.coalesce(held, references(name, _text(paths), base, faults))
+
+
+def _part(values: pa.StructArray, part: str) -> pa.Array:
+    if values.type.get_field_index(part) < 0:
+        return pa.nulls(len(values), pa.binary())
+    field = plain(pc.struct_field(values, [part]))
+    return field.cast(pa.binary()) if pt.is_null(field.type) else field
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind) or pt.is_binary_view(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return _is_string(kind) or _is_bytes(kind)
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return pt.is_integer(kind) or pt.is_decimal(kind) and kind.scale <= 0
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
+
+
+def _is_name(kind: pa.DataType) -> bool:
+    return _is_text(kind) or _is_whole(kind) or pt.is_boolean(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
+
+
+def _is_image(kind: pa.DataType) -> bool:
+    if not pt.is_struct(kind):
+        return _is_text(kind)
+    parts = [kind.field(part).type for part in ("bytes", "path") if kind.get_field_index(part) >= 0]
+    return bool(parts) and all(pt.is_null(part) or _is_text(part) for part in parts)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    """Strings of strings and bytes; whether they are UTF-8 is checked later."""
+    return values if pt.is_string(values.type) else values.cast(pa.binary()).view(pa.string())
+
+
+def _name(values: pa.Array) -> pa.Array:
+    if _is_text(values.type):
+        return _text(values)
+    return _moment(values) if pt.is_timestamp(values.type) else values.cast(pa.string())
+
+
+def _moment(values: pa.Array) -> pa.Array:
+    """ISO 8601, of times with a zone that in UTC; the same whatever the unit is."""
+    if values.type.tz is not None:
+        values = values.cast(pa.timestamp(values.type.unit, "UTC"))
+    text = pc.replace_substring(values.cast(pa.string()), " ", "T")
+    return pc.replace_substring_regex(pc.replace_substring_regex(text, r"(\.\d*?)0+(Z?)$", r"\1\2"), r"\.(Z?)$", r"\1")
+
+
+def _number(values: pa.Array) -> pa.Array:
+    return values.cast(pa.float64(), safe=False)
+
+
+def _integer(values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid:
+        whole = [value if value is None else int(value) for value in values.to_pylist()]
+        return pa.array([value if value is not None and value in INT64 else None for value in whole], pa.int64())
+
+
+class Rule(NamedTuple):
+    """Which Arrow types a column takes."""
+
+    wanted: str
+    """What a message calls it."""
+    takes: Callable[[pa.DataType], bool]
+    convert: Callable[[pa.Array], pa.Array]
+    """Makes the column's Arrow type of them; null where that cannot be."""
+
+
+RULES: Mapping[ColumnType, Rule] = {
+    ColumnType.TEXT: Rule("a string", _is_text, _text),
+    ColumnType.CATEGORY: Rule("a string, a whole number, a boolean or a date", _is_name, _name),
+    ColumnType.NUMBER: Rule("a number", _is_number, _number),
+    ColumnType.INTEGER: Rule("a 64-bit integer", _is_whole, _integer),
+    ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
+}
+NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
+    (is_list, "a list"),
+    (_is_string, "a string"),
+    (_is_bytes, "bytes"),
+    (pt.is_boolean, "a boolean"),
+    (pt.is_integer, "an integer"),
+    (pt.is_floating, "a float"),
+    (pt.is_decimal, "a decimal"),
+    (pt.is_struct, "a struct"),
+    (pt.is_date, "a date"),
+    (pt.is_timestamp, "a time"),
+)
+"""What a message calls an Arrow type."""
