@@ -1,94 +1,150 @@
-"""A draft as the text of a spec: YAML with the reasons as comments."""
+"""Writes a draft as a spec: YAML with the reasons as comments, which stand below each other.
+
+>>> page = Page()
+>>> page.add("name", "a", "by the path")
+>>> print(page, end="")
+name: a  # by the path
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from recordmill.pipeline.init.draft import Draft
-from recordmill.pipeline.init.yaml_page import Page
+import yaml
+
+from recordmill.pipeline.init.choose import Chosen, Draft
+from recordmill.pipeline.init.guess import Guess
+from recordmill.pipeline.spec.yaml_document import STRING
 
 PATHS = ("path", "images")
+WIDEST = 48  # characters: behind a longer line its comment follows at once
+SHOWN = 400  # characters of a comment
+
+
+@dataclass
+class Page:
+    """Lines, each with its comment."""
+
+    _lines: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, key: str, value: Any, why: str = "", start: str = "") -> None:
+        """Adds a key with its value in one line; `start` stands before it."""
+        self._lines.append((f"{start}{_scalar(key)}: {_scalar(value)}", _line(why)))
+
+    def text(self, text: str, why: str = "") -> None:
+        """Adds a line as it is: of a comment, of a key whose values follow, or blank."""
+        self._lines.append((_line(text), _line(why)))
+
+    def __str__(self) -> str:
+        """The page; the comments of lines between two blank ones stand below each other."""
+        text, block = "", list[tuple[str, str]]()
+        for line, why in [*self._lines, ("", "")]:
+            block.append((line, why))
+            if not line:
+                width = max((len(line) for line, why in block if why and len(line) <= WIDEST), default=0)
+                text += "".join(f"{line:<{width}}  # {why}\n" if why else f"{line}\n" for line, why in block)
+                block = []
+        return text.removesuffix("\n")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every string in one line: PyYAML would break lines, and write U+0085, which it reads as a break, bare."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(STRING, text, style=None if text.isprintable() else '"'),
+)
+
+
+def _scalar(value: Any) -> str:
+    """A value in YAML's flow style, in one line."""
+    dumped = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, width=float("inf"), allow_unicode=True, sort_keys=False
+    )
+    return dumped.removesuffix("\n").removesuffix("\n...")
+
+
+def _line(comment: str) -> str:
+    """A comment in one line that any editor shows."""
+    shown = "".join(letter if letter.isprintable() else "�" for letter in comment)
+    return shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
 
 
 def write_draft(
     draft: Draft,
     name: str,
-    place: Callable[[str], str],
+    written_path: Callable[[str], str],
     notes: Sequence[str] = (),
     limit: tuple[float, str] | None = None,
 ) -> str:
     """Writes a draft.
 
     Args:
-        draft: what it says.
+        draft: everything that the spec says.
         name: the dataset's name.
-        place: how the spec says an absolute path, or a URL.
+        written_path: gives an absolute path, or a URL, as the spec says it.
         notes: comments that stand first.
         limit: the share of rejects that a build takes, and why; None where it is not known yet.
     """
     page = Page()
     for note in notes:
-        page.comment(note)
+        page.text(f"# {note}")
     page.add("name", name, "the shards are named after it")
-    page.blank()
-    _add_sources(page, draft, place)
-    page.blank()
-    _add_choice(page, "key", draft.key.value, draft.key.why, "COLUMN")
+    page.text("")
+    _add_sources(page, draft, written_path)
+    page.text("")
+    _add_choice(page, "key", draft.key, "COLUMN")
     page.add("splits", draft.splits.value, draft.splits.why)
     if draft.split_by.value:
         page.add("split_by", draft.split_by.value, draft.split_by.why)
-    page.blank()
-    _add_features(page, draft)
-    page.blank()
-    _add_choice(page, "label", draft.label.value, draft.label.why, "FEATURE")
+    page.text("")
+    page.text("features:")
+    for feature, guess in draft.features.items():
+        _add_feature(page, feature, guess)
+    for feature, guess in draft.left.items():
+        page.text(f"  # {guess.column or ascii('')}: {guess.why['kind']}")
+        for options, why in guess.doubts:
+            page.add(feature, _with_column(feature, guess.column, options), why, "  # ")
+    page.text("")
+    _add_choice(page, "label", draft.label, "FEATURE")
     if limit is not None:
-        page.blank()
+        page.text("")
         page.add("rejects", {"max_share": limit[0]}, limit[1])
     return str(page)
 
 
-def _add_sources(page: Page, draft: Draft, place: Callable[[str], str]) -> None:
+def _add_sources(page: Page, draft: Draft, written_path: Callable[[str], str]) -> None:
     found = draft.found
-    sources = [
-        {option: place(value) if option in PATHS else value for option, value in source.items()}
-        for source in found.sources
-    ]
     if found.left_out:
-        page.comment(f"left out: {found.left_out}")
-    if draft.sample.columns.differ:
-        page.comment("the files do not all have the same columns: what one of them lacks is optional")
-    if len(sources) == 1:
-        page.open("source")
-        for option, value in sources[0].items():
-            page.add(option, value, found.why.get(option, ""), 2)
-        return
-    page.open("source")
-    for source in sources:
-        for at, (option, value) in enumerate(source.items()):
-            page.add(option, value, found.why.get(option, ""), 4, item=not at)
+        page.text(f"# left out: {found.left_out}")
+    if draft.sample.differ:
+        page.text("# the files do not all have the same columns: a column that one of them lacks is optional")
+    page.text("source:")
+    for source in found.sources:
+        start = "  " if len(found.sources) == 1 else "  - "
+        for option, value in source.items():
+            page.add(option, written_path(value) if option in PATHS else value, found.why.get(option, ""), start)
+            start = " " * len(start)
 
 
-def _add_choice(page: Page, key: str, value: str | None, why: str, stands_for: str) -> None:
+def _add_choice(page: Page, key: str, chosen: Chosen, stands_for: str) -> None:
     """A key of the spec; one without a value is a comment that shows how to set it."""
-    if value is None:
-        page.comment(f"{key}: {stands_for}", why)
+    if chosen.value is None:
+        page.text(f"# {key}: {stands_for}", chosen.why)
     else:
-        page.add(key, value, why)
+        page.add(key, chosen.value, chosen.why)
 
 
-def _add_features(page: Page, draft: Draft) -> None:
-    page.open("features")
-    for name, guess in draft.features.items():
-        page.open(name, "", 2)
-        options = dict(guess.options)
-        kind = options.pop("kind")
-        page.add("kind", kind, guess.why.get("kind", ""), 4)
-        if guess.column != name:
-            page.add("column", guess.column, "", 4)
-        _add_options(page, options, guess.why)
-    for guess in draft.left:
-        page.comment(f"{guess.column or ascii('')}: {guess.why['kind']}", indent=2)
+def _add_feature(page: Page, name: str, guess: Guess) -> None:
+    page.text(f"  {name}:")
+    for option, value in _with_column(name, guess.column, guess.options).items():
+        page.add(option, value, guess.why.get(option, ""), "    ")
+    for options, why in guess.doubts:
+        for option, value in options.items():
+            page.add(option, value, why, "    # ")
 
 
-def _add_options(page: Page, options: Mapping[str, Any], why: Mapping[str, str]) -> None:
-    for option, value in options.items():
-        page.add(option, value, why.get(option, ""), 4)
+def _with_column(name: str, column: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a feature, with its column where it has another name; the kind stays first."""
+    return {"kind": options["kind"], **({} if column == name else {"column": column}), **options}

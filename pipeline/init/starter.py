@@ -1,22 +1,33 @@
 """From a path to the text of a `dataset.yaml` that builds as it is: guessed, written, read back and tried."""
 
 import os
+import posixpath
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.choose import dataset_name
-from recordmill.pipeline.init.draft import make_draft
-from recordmill.pipeline.init.recognize_format import UnknownDataError
+from recordmill.pipeline.init.choose import BY_HASH, Chosen, make_draft, valid_name
+from recordmill.pipeline.init.formats import UnknownDataError
+from recordmill.pipeline.init.guess import LABELS
+from recordmill.pipeline.init.images import guess_image, images_folder
+from recordmill.pipeline.init.recognize import Found, recognize
 from recordmill.pipeline.init.render import write_draft
+from recordmill.pipeline.init.sample import Sample
 from recordmill.pipeline.init.trial import try_spec
-from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.sources.base import Files, Source
 from recordmill.pipeline.sources.globs import escape, is_glob
 from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.spec.model import Name, parse_spec
+from recordmill.pipeline.spec.sources import AnySource
+
+SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
+GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
+"""The names of folders and files that say nothing of the data: the folder above says more."""
 
 
 def starter(path: str, files: Files, name: str | None = None, folder: str = ".") -> str:
@@ -24,9 +35,9 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
 
     Args:
         path: a folder, a file or a glob, local or a URL.
-        files: what opens it.
-        name: the dataset's name; without one it comes of the path.
-        folder: where the spec will lie, which its paths are relative to.
+        files: opens it.
+        name: the dataset's name; without one it comes from the path.
+        folder: the folder of the spec, which its paths are relative to.
 
     Raises:
         UserError: no source reads what is there, or the name cannot be one; the message says what to do.
@@ -34,19 +45,74 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
     """
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked(name)
-    place = partial(said, folder=os.path.abspath(folder), keep=os.path.isabs(path))
-    draft = make_draft(files, whole)
-    trial = try_spec(parse_spec(write_draft(draft, name, place)), draft.sample)
+    written = partial(written_path, folder=os.path.abspath(folder), keep=os.path.isabs(path))
+    draft = make_draft(*open_sample(files, recognize(files, whole)))
+    trial = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), draft.sample)
+    if draft.splits.why == BY_HASH:
+        splits = trial.filled(draft.splits.value)
+        less = "; another split would be empty" if len(splits) < len(draft.splits.value) else ""
+        draft = replace(draft, splits=Chosen(splits, BY_HASH + less))
     first = f"Guesses by `recordmill init` for {path}; the reasons stand behind them."
-    return write_draft(draft, name, place, [first, *trial.lines()], trial.limit())
+    return write_draft(draft, name, written, [first, *trial.lines()], trial.limit())
 
 
-def said(path: str, folder: str, *, keep: bool = False) -> str:
+def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
+    """Gives the sources, with the options that only their rows show, and a sample of the rows.
+
+    Raises:
+        SourceError: a source cannot read what is there.
+        OSError: the same.
+    """
+    if found.beside is not None:
+        rows, sample = open_sample(files, found.beside)
+        guesses = (guess_image(sample, name) for name in sample.names)
+        if any(guess and guess.kind in ("image", "image_sequence") for guess in guesses):
+            return rows, sample
+    sample = _sample(files, found)
+    labelled = _without_unlabelled(found, sample)
+    if labelled is not found:
+        found, sample = labelled, _sample(files, labelled)
+    folder = images_folder(sample, files, found.listed)
+    if folder is None:
+        return found, sample
+    sources = [{**options, "images": folder} for options in found.sources]
+    found = replace(found, sources=sources, why={**found.why, "images": "the folder of the images that the rows name"})
+    return found, _sample(files, found)
+
+
+def _sample(files: Files, found: Found) -> Sample:
+    return Sample(files, [SOURCE.validate_python(dict(options)) for options in found.sources], found.files)
+
+
+def _without_unlabelled(found: Found, sample: Sample) -> Found:
+    """Leaves out the sources that lack a label which the first one has, as the test sets of competitions do."""
+    label = next((name for name in LABELS if name in sample.names_of[0]), None)
+    left = [
+        options for options, names in zip(found.sources, sample.names_of, strict=True) if label and label not in names
+    ]
+    if not left:
+        return found
+    kept = [options for options in found.sources if options not in left]
+    if len(kept) == 1:
+        kept = [{option: value for option, value in kept[0].items() if option != "split"}]
+    messages = [f"{posixpath.basename(options['path'])}, which has no column {label}" for options in left]
+    return replace(found, sources=kept, left_out="; ".join(filter(None, [found.left_out, *messages])))
+
+
+def dataset_name(path: str) -> str:
+    """A name for the data at an absolute path, or a URL: that of its last folder or file that is not generic."""
+    is_there = "://" not in path and os.path.exists(path)  # whatever its name holds, it is no glob
+    parts = [part for part in re.sub(r"^\w+://", "", path).split("/") if is_there or not is_glob(part)]
+    names = [valid_name(re.sub(r"\.[A-Za-z]\w*(\.\w+)?$", "", part), "") for part in reversed(parts)]
+    return next((name for name in names if name and name.lower() not in GENERIC), "dataset")
+
+
+def written_path(path: str, folder: str, *, keep: bool = False) -> str:
     """An absolute path, or a URL, as a spec that lies in `folder`, which is absolute, says it.
 
-    One that is not below the folder stays absolute if it is to be kept.
+    A path that is not below the folder stays absolute if it is to be kept.
 
-    >>> said("/home/ann/data/rows.jsonl", "/home/ann/specs")
+    >>> written_path("/home/ann/data/rows.jsonl", "/home/ann/specs")
     '../data/rows.jsonl'
 
     Raises:

@@ -1,0 +1,273 @@
+"""Guesses the kind of a column, with its options and their reasons; a doubt becomes a comment, not an option.
+
+A column is read as one type after another, and taken as the first that fits nearly all sampled rows.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.pipeline.init.recognize import counted
+from recordmill.pipeline.init.sample import Reading, Sample
+from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.spec.split_by import instant
+
+FITS = 0.9
+"""The share of rows that must be readable as a type; the others would be rejects."""
+LABELS = tuple(
+    "label labels class cls category target classes categories class_name label_name sentiment rating".split()
+)
+"""The usual names of a label, the surest first."""
+TEXTS = frozenset("text txt caption description title content sentence question answer prompt comment".split())
+"""The usual names of a text, however often a value comes again."""
+ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
+"""The usual names of a column that identifies something: `id`, `image_id`, `imageId`."""
+MANY_CLASSES = 1_000
+FEW_CLASSES = 20
+MANY_WORDS = 4  # on average: hardly the name of a class
+FEW_ROWS = 20  # too few to see repetitions, or to divide
+WORD = r"[\p{L}\p{M}\p{N}_]+"  # as the tokenizer `words` has it
+LONG_NAME = 40  # characters: a longer string is hardly one of several names in a cell
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
+PERCENTILE = 0.95
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A column as a feature, or the reason why it is left out."""
+
+    column: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the feature, its kind first; none where the column is left out."""
+    why: Mapping[str, str] = field(default_factory=dict)
+    """The reasons by option; where there are no options, the only one stands under `kind`."""
+    reading: Reading = field(default_factory=Reading)
+    doubts: Sequence[tuple[Mapping[str, Any], str]] = ()
+    """Options that may be meant and are not guessed, each time with the reason: they are written as comments."""
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of feature; None where the column is left out."""
+        return self.options.get("kind")
+
+
+def feature(name: str, kind: str, why: str, reading: Reading, **options: Any) -> Guess:
+    """A guess, with `optional` where sampled rows lack the column."""
+    reasons = {"kind": why}
+    if reading.missing:
+        options["optional"] = True
+        reasons["optional"] = f"not in {share_of(reading.missing, reading.rows, reading.of)}"
+    return Guess(name, {"kind": kind, **options}, reasons, reading)
+
+
+def left_out(name: str, why: str, reading: Reading) -> Guess:
+    """A column that no feature reads."""
+    return Guess(name, {}, {"kind": why}, reading)
+
+
+def guess(sample: Sample, name: str) -> Guess | None:
+    """Guesses what a column without images is; None where its parts are columns of their own."""
+    texts = sample.read(name, ColumnType.TEXT)
+    if texts.fit >= FITS:
+        return _strings(sample, name, texts)
+    found = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
+    if found or any(other.startswith(f"{name}.") for other in sample.names):
+        return found
+    readings = [sample.read(name, kind, many=many) for kind in ColumnType for many in (False, True)]
+    most = max(readings, key=lambda reading: reading.rows)
+    is_empty = any(reading.rows and not reading.distinct and not reading.rejected for reading in readings)
+    return left_out(name, f"empty in {most.of}" if is_empty else "of no one type, or of one that no kind reads", most)
+
+
+def guess_text(sample: Sample, name: str) -> Guess:
+    """The guess of a column that is surely text."""
+    texts = sample.read(name, ColumnType.TEXT)
+    return _text(name, texts) if texts.values else left_out(name, f"no text in {texts.of}", texts)
+
+
+def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
+    filled = [value for value in texts.values if value.strip()]
+    if not filled:
+        return left_out(name, f"empty in {texts.of}", texts)
+    numbers = None
+    if _are_numeric(filled) and not any(LEADING_ZERO.match(value) for value in filled):
+        numbers = _numbers(sample, name)
+    found = numbers or _cells(sample, name, filled)
+    if found:
+        return found
+    if all(DATE.match(value) and instant(value) for value in filled):
+        return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
+    names = sample.read(name, ColumnType.CATEGORY)
+    if _is_category(name, names) and not (plain_name(name).lower() in TEXTS and _is_prose(filled)):
+        return _category(name, names)
+    if _is_prose(filled) or _is_foreign(filled):
+        return _text(name, texts)
+    return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
+
+
+def _cells(sample: Sample, name: str, filled: list[str]) -> Guess | None:
+    """Lists that are written as one string: numbers, or names between `|` or `;` that come again and again."""
+    if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
+        return _lists(sample, name)
+    for separator in "|;, ":
+        several = [value for value in filled if separator in value.strip()]
+        if 2 * len(several) < len(filled):
+            continue
+        if _are_numeric([part for value in several for part in value.split(separator) if part.strip()]):
+            return _lists(sample, name, separator)
+        names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
+        if separator in "|;" and _repeats(names) and all(len(value) <= LONG_NAME for value in names.distinct):
+            return _lists(sample, name, separator)
+    return None
+
+
+def _lists(sample: Sample, name: str, separator: str = ",") -> Guess | None:
+    """Lists of numbers, of names that repeat, or of other strings."""
+    for kind, what in ((ColumnType.NUMBER, "numbers"), (ColumnType.CATEGORY, "names"), (ColumnType.TEXT, "texts")):
+        lists = sample.read(name, kind, many=True, separator=separator)
+        filled = sum(map(bool, lists.values))
+        if filled and lists.fit >= FITS and filled >= FITS * (filled + lists.rejected):
+            return _list(name, what, lists, separator)
+    return None
+
+
+def _list(name: str, what: str, lists: Reading, separator: str) -> Guess:
+    options, why, doubts = dict[str, Any](), dict[str, str](), []
+    if separator != ",":
+        options["separator"], why["separator"] = separator, "between the values of a cell"
+    lengths = {len(value) for value in lists.values}
+    if len(lengths) == 1 and len(lists.values) >= FEW_ROWS:
+        reason = f"in {lists.of}: fixes the shape, and rejects lists of any other length"
+        doubts.append(({"length": lengths.pop()}, reason))
+    if what == "numbers":
+        found = feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists, **options)
+    elif what == "names" and (_repeats(lists) or len(lists.values) < FEW_ROWS):
+        found = feature(name, "categories", f"lists of names, {distinct(lists)}", lists, **options)
+    else:
+        found = feature(name, "raw", f"lists of {what} that hardly ever repeat", lists, many=True, **options)
+    return replace(found, why={**found.why, **why}, doubts=doubts)
+
+
+def _are_numeric(texts: list[str]) -> bool:
+    """Whether most strings are numbers: to read them as such is worth its cost."""
+    return 2 * sum(bool(NUMERIC.fullmatch(text)) for text in texts) > len(texts)
+
+
+def _is_prose(filled: list[str]) -> bool:
+    """Whether a quarter of them are of several words."""
+    return 4 * _spaced(filled) >= len(filled)
+
+
+def _spaced(filled: list[str]) -> int:
+    return sum(len(value.split()) > 1 for value in filled)
+
+
+def _is_foreign(filled: list[str]) -> bool:
+    """Whether most of them are beyond ASCII, as what is written without spaces is."""
+    return 2 * sum(not value.isascii() for value in filled) > len(filled)
+
+
+def _text(name: str, texts: Reading) -> Guess:
+    """A text of words, or of characters where there are no spaces between words; cut where few texts are longer."""
+    filled = [value for value in texts.values if value.strip()]
+    values = pa.array(texts.values, pa.string())
+    of_words = _is_prose(filled) or not _is_foreign(filled)
+    lengths = pc.count_substring_regex(values, WORD) if of_words else pc.utf8_length(values)
+    tokens = "words" if of_words else "characters"
+    counts = sorted(lengths.to_pylist())
+    most = max(1, counts[min(len(counts) - 1, int(PERCENTILE * len(counts)))])
+    length = -(-most // 8) * 8 if most > 8 else most
+    enough = share_of(sum(count <= length for count in counts), len(counts), counted(len(counts), "text"))
+    why = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
+    found = feature(name, "text", why, texts, **({} if of_words else {"tokenizer": tokens}), max_length=length)
+    reasons = {"tokenizer": "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"}
+    return replace(found, why={**found.why, **reasons, "max_length": f"enough {tokens} for {enough}"})
+
+
+def _is_category(name: str, names: Reading) -> bool:
+    """Whether strings are classes: short, and the column's name says so or they come again and again."""
+    words = sum(len(value.split()) * count for value, count in names.distinct.items())
+    is_short = names.fit >= FITS and 0 < words <= MANY_WORDS * len(names.values)
+    return is_short and (is_label(name) or _repeats(names))
+
+
+def _repeats(names: Reading) -> bool:
+    """Whether each value comes twice on average; of a few rows, whether any does."""
+    count = sum(names.distinct.values())
+    if len(names.values) < FEW_ROWS:
+        return len(names.distinct) < count
+    return 2 * len(names.distinct) <= count and len(names.distinct) <= MANY_CLASSES
+
+
+def _category(name: str, names: Reading) -> Guess:
+    return _constant(name, names) or feature(name, "category", distinct(names), names)
+
+
+def _constant(name: str, values: Reading) -> Guess | None:
+    """A column that holds one value alone, unless it may be the label or is not known to the end."""
+    if len(values.distinct) > 1 or values.missing or not values.is_all or values.rows < FEW_ROWS or is_label(name):
+        return None
+    return left_out(name, f"always {next(iter(values.distinct))!s:.40} in {values.of}", values)
+
+
+def is_label(name: str) -> bool:
+    """Whether a column is called as labels are."""
+    return plain_name(name).lower() in LABELS
+
+
+def plain_name(name: str) -> str:
+    """The last part of a name: `label` of `image/class/label`, `json.label` and `objects.label`."""
+    return re.split(r"[./]", name)[-1]
+
+
+def _numbers(sample: Sample, name: str) -> Guess | None:
+    numbers = sample.read(name, ColumnType.NUMBER)
+    if numbers.fit < FITS:
+        return None
+    whole = sample.read(name, ColumnType.INTEGER)
+    is_whole, few = whole.fit >= FITS, len(whole.distinct) <= FEW_CLASSES
+    if is_whole and is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
+        return _category(name, sample.read(name, ColumnType.CATEGORY))
+    if is_whole and ID.fullmatch(plain_name(name)):
+        return feature(name, "raw", "whole numbers that identify something, by the column's name", whole, type="int64")
+    found = feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
+    if is_whole and (is_label(name) or (few and _repeats(whole))):
+        found = replace(found, doubts=[({"kind": "category"}, f"if they are codes: {distinct(whole)}")])
+    return _constant(name, numbers) or found
+
+
+def _range(numbers: Reading) -> str:
+    least, most = min(numbers.distinct), max(numbers.distinct)
+    return f"from {least:g} to {most:g}" if least < most else f"always {least:g}"
+
+
+def _names(sample: Sample, name: str) -> Guess | None:
+    """Booleans, dates and times, which are strings when they are read."""
+    names = sample.read(name, ColumnType.CATEGORY)
+    if names.fit < FITS:
+        return None
+    if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
+        return _category(name, names)
+    return left_out(name, f"{distinct(names)}: as a category each would be a class of its own", names)
+
+
+def distinct(names: Reading) -> str:
+    """How many different values there are, in words."""
+    return f"{counted(len(names.distinct), 'distinct value')} in {names.of}"
+
+
+def share(part: int, whole: int) -> str:
+    """A share in words: `96 %`, or the count where it is less than 1 %; never 100 % of what is not all."""
+    percent = round(100 * part / whole) if whole else 0
+    return f"{percent if part == whole else min(99, percent)} %" if percent else f"{part:,}"
+
+
+def share_of(part: int, whole: int, of: str) -> str:
+    """A share of something in words: `96 % of 1,000 rows`, `1,000 rows` where it is all."""
+    return of if part == whole else f"{share(part, whole)} of {of}"

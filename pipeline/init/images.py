@@ -1,0 +1,242 @@
+"""Guesses of images and of the boxes in them: by paths, and by the headers of about 200 images."""
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from recordmill.pipeline.init.guess import FITS, Guess, feature, left_out, plain_name, share_of
+from recordmill.pipeline.init.recognize import NAMING, counted
+from recordmill.pipeline.init.sample import Reading, Sample
+from recordmill.pipeline.sources.absent_files import why_absent
+from recordmill.pipeline.sources.base import FileInfo, Files
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.image_folder.image_paths import IMAGE
+from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.paths import is_image, join
+from recordmill.pipeline.sources.typing.image_cells import DATA_URL
+from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
+
+LOOKED_AT = 200
+HEAD_BYTES = 256 << 10  # 256 KiB: nearly always enough for a header
+READERS = 16  # images that are read at once: far away it is the waiting that takes time
+SMALL_SIDE, USUAL_SIDE = 256, 224
+MAX_PIXELS = 64_000_000  # the default of `max_pixels`
+BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
+INSIDE = 0.98
+"""The share of boxes that must lie in their images: real data has some that do not."""
+
+Size = tuple[int, int]
+"""Width and height in pixels, as the header has them."""
+Box = tuple[float, ...]
+CORNERS: Mapping[str, Callable[[Box], Box]] = {
+    "corners": lambda box: box,
+    "coco": lambda box: (box[0], box[1], box[0] + box[2], box[1] + box[3]),
+    "center": lambda box: (box[0] - box[2] / 2, box[1] - box[3] / 2, box[0] + box[2] / 2, box[1] + box[3] / 2),
+    "tensorflow": lambda box: (box[1], box[0], box[3], box[2]),
+}
+"""A box's left, top, right and bottom, by each order."""
+
+
+class Headers:
+    """What the headers of some images of a column say, as a build reads them before it decodes."""
+
+    def __init__(self, sample: Sample, name: str, *, many: bool, beside: Mapping[str, Column] | None = None) -> None:
+        """Reads the headers of about 200 rows; `beside` are columns whose values are wanted too."""
+        columns = {name: Column(ColumnType.IMAGE, many=many, optional=True), **(beside or {})}
+        taken = sample.take(columns, rows=LOOKED_AT)
+        self.rows = [
+            (number, values[0] if many else values[:1], values[1:])
+            for number, block in taken.blocks
+            for values in zip(*(block.table[column].to_pylist() for column in columns), strict=True)
+            if values[0] is not None
+        ]
+        roots = [source.image_root(sample.files) for source in sample.sources]
+        with ThreadPoolExecutor(READERS) as pool:
+            found = pool.map(lambda row: [_size(sample.files, roots[row[0]], one) for one in row[1] if one], self.rows)
+            self.results: list[list[Size | str]] = list(found)
+        """Of each row's images the sizes, or the reason of the reject."""
+
+    @property
+    def sizes(self) -> list[Size]:
+        """The sizes of all images that could be read."""
+        return [size for row in self.results for size in row if isinstance(size, tuple)]
+
+    @property
+    def faults(self) -> Counter[str]:
+        """How many rows would be rejected, by reason."""
+        bad = (next((one for one in row if isinstance(one, str)), None) for row in self.results)
+        return Counter(reason for reason in bad if reason)
+
+
+def guess_image(sample: Sample, name: str) -> Guess | None:
+    """Guesses whether a column is an image, or several; None where it is neither."""
+    many = _are_many(sample, name)
+    if many is None:
+        return None
+    texts = sample.read(name, ColumnType.TEXT, many=many)
+    sizes = Headers(sample, name, many=many).sizes
+    if not sizes and name != IMAGE:
+        why = "paths of images that were not found: the source's `images` says where they lie"
+        return feature(name, "raw", why, texts, **({"many": True} if many else {}))
+    size, why = _common_size(sizes)
+    what = f"{'lists of ' if many else ''}images, by their {'paths' if texts.fit >= FITS else 'bytes'}"
+    rows = sample.read(name, ColumnType.IMAGE, many=many)
+    found = feature(name, "image_sequence" if many else "image", what, rows, size=size, fit="pad")
+    fit = "the whole image; `crop` cuts it, `stretch` distorts it"
+    return replace(found, why={**found.why, "size": why, "fit": fit})
+
+
+def _are_many(sample: Sample, name: str) -> bool | None:
+    """Whether a column is lists of images, or one image; None where it is neither."""
+    for many in (False, True):
+        texts = sample.read(name, ColumnType.TEXT, many=many)
+        if texts.fit >= FITS / 2:
+            is_list = not many and any("," in value and _is_named(value) for value in texts.distinct)
+            split = sample.read(name, ColumnType.TEXT, many=True) if is_list else texts
+            return (many or is_list) if _are_named(split) else False if _are_named(texts) else None
+        if sample.read(name, ColumnType.NUMBER, many=many).fit >= FITS:
+            return None
+    for many in (False, True):
+        if sample.read(name, ColumnType.IMAGE, many=many).fit >= FITS:
+            headers = Headers(sample, name, many=many)
+            if 2 * len(headers.sizes) > sum(map(len, headers.results)):
+                return many
+    return None
+
+
+def _are_named(texts: Reading) -> bool:
+    """Whether nearly all strings that are not blank name images."""
+    filled = sum(count for value, count in texts.distinct.items() if value.strip())
+    return sum(count for value, count in texts.distinct.items() if _is_named(value)) >= FITS * filled > 0
+
+
+def _is_named(value: str) -> bool:
+    """Whether a string is the path of an image, or a `data:` URL."""
+    path = value.strip()
+    return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
+
+
+def _common_size(found: Sequence[Size]) -> tuple[list[int], str]:
+    """Height and width, and why: the images' own size where most have it and it is small."""
+    usual = [USUAL_SIDE, USUAL_SIDE]
+    if not found:
+        return usual, "height, width: a usual size; no image's header could be read"
+    (width, height), count = max(Counter(found).items(), key=lambda item: (item[1], item[0]))
+    images = counted(len(found), "image")
+    if 2 * count >= len(found) and max(width, height) <= SMALL_SIDE:
+        return [height, width], f"height, width of {share_of(count, len(found), images)}"
+    ordered = sorted(found, key=lambda size: (size[0] * size[1], size))
+    ends = [f"{size[0]} x {size[1]}" for size in dict.fromkeys((ordered[0], ordered[-1]))]
+    return usual, f"height, width: a usual size; {images}: {' to '.join(ends)}"
+
+
+def _size(files: Files, root: str, reference: bytes) -> Size | str:
+    """An image's size, or the reason of its reject."""
+    try:
+        header = read_header(_head(files, root, reference))
+        check_pixels(header.width, header.height, MAX_PIXELS)
+    except ImageError as error:
+        return error.reason
+    return header.width, header.height
+
+
+def _head(files: Files, root: str, reference: bytes) -> bytes:
+    """An image's bytes, or enough of them for its header.
+
+    Raises:
+        ImageError: `unreadable`.
+    """
+    found = parse(reference)
+    if found.data is not None:
+        return found.data
+    full = join(root, found.path)
+    try:
+        with files.open(full) as file:
+            file.seek(found.offset)
+            head = file.read(HEAD_BYTES if found.length is None else found.length)
+            if found.length is not None or len(head) < HEAD_BYTES or _has_header(head):
+                return head
+            return head + file.read()
+    except OSError as error:
+        why = why_absent(error, full, files)
+        if why is None:
+            raise
+        raise ImageError("unreadable", why) from None
+
+
+def _has_header(head: bytes) -> bool:
+    try:
+        return bool(read_header(head))
+    except ImageError:
+        return False
+
+
+def guess_boxes(sample: Sample, name: str, image: str) -> Guess | None:
+    """Guesses whether a column is boxes in the images of another; None where it is not.
+
+    Where several orders of the four numbers fit, none is chosen: they stand as doubts.
+    """
+    wanted = Column(ColumnType.NUMBER, many=True, optional=True, multiple=4)
+    numbers = sample.read(name, ColumnType.NUMBER, many=True)
+    is_fit = BOXES.fullmatch(plain_name(name)) and numbers.fit >= FITS and numbers.distinct
+    if not is_fit or any(len(value) % 4 for value in numbers.values):
+        return None
+    headers = Headers(sample, image, many=False, beside={name: wanted})
+    boxes = [
+        (tuple(row[2][0][start : start + 4]), size[0])
+        for row, size in zip(headers.rows, headers.results, strict=True)
+        if row[2][0] and size and isinstance(size[0], tuple)
+        for start in range(0, len(row[2][0]), 4)
+    ]
+    is_relative = all(0 <= number <= 1 for number in numbers.distinct)
+    lying = {order: sum(_lies(to(box), size, is_relative) for box, size in boxes) for order, to in CORNERS.items()}
+    orders = [order for order in CORNERS if boxes and lying[order] >= INSIDE * len(boxes)]
+    options = {"image": image, "unit": "relative" if is_relative else "absolute"}
+    what = f"four numbers each, in {numbers.of}"
+    guesses = [feature(name, "boxes", what, numbers, order=order, **options) for order in orders]
+    counts = [
+        f"{share_of(lying[order], len(boxes), f'{len(boxes):,} boxes')} lie in their images so" for order in orders
+    ]
+    if len(guesses) == 1:
+        unit = "all numbers are from 0 to 1" if is_relative else "pixels"
+        return replace(guesses[0], why={**guesses[0].why, "order": counts[0], "unit": unit})
+    reason = f"boxes of which {len(orders)} orders fit: see which one is meant, and take its line"
+    doubts = [(found.options, count) for found, count in zip(guesses, counts, strict=True)]
+    return replace(left_out(name, reason, numbers), doubts=doubts) if guesses else None
+
+
+def _lies(box: Box, size: Size, is_relative: bool) -> bool:
+    """Whether a box lies in its image; some count pixels from 1."""
+    width, height, slack = (1.0, 1.0, 0.01) if is_relative else (*size, 1.0)
+    left, top, right, bottom = box
+    return -slack <= left < right <= width + slack and -slack <= top < bottom <= height + slack
+
+
+def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> str | None:
+    """The folder that the paths of images in a table are relative to, looked for below the source's root.
+
+    None where it is the folder of the table's own file, or there is none.
+    """
+    if sample.sources[0].format not in NAMING:
+        return None
+    values = (value for name in sample.names for many in (False, True) for value in _texts(sample, name, many=many))
+    paths = [posixpath.normpath(value.strip()) for value in values if _is_named(value) and value[:5] != DATA_URL]
+    root = sample.sources[0].root(sample.files)
+    found = [file.path for file in listed if paths and is_image(file.path)]
+    found = found or [file.path for file in files.match(f"{escape(root)}/**") if paths and is_image(file.path)]
+    by_name: dict[str, list[str]] = {}
+    for image in found:
+        by_name.setdefault(posixpath.basename(image), []).append(image)
+    pairs = [(image, path) for path in paths[:LOOKED_AT] for image in by_name.get(posixpath.basename(path), ())]
+    folders = Counter(image[: -len(path) - 1] for image, path in pairs if image.endswith(f"/{path}"))
+    own = {posixpath.dirname(file.path) for source in sample.sources for file in sample.files.match(source.path)}
+    best = max(folders, key=lambda folder: (folders[folder], folder in own, folder), default=None)
+    return None if best in own else best
+
+
+def _texts(sample: Sample, name: str, *, many: bool) -> Sequence[str]:
+    return list(sample.read(name, ColumnType.TEXT, many=many).distinct)
