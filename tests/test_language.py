@@ -22,7 +22,6 @@ ALLOWED: dict[str, int] = {
     "pipeline/build": 122,
     "pipeline/cli": 16,
     "pipeline/dataset": 13,
-    "pipeline/init": 41,
     "pipeline/reader": 66,
     "pipeline/sources": 123,
     "pipeline/spec": 62,

@@ -1,4 +1,4 @@
-r"""How a file of cells is written: its encoding, its separator, and whether it has a header.
+r"""Guesses the dialect of a file of cells: its encoding, its separator, and whether it has a header.
 
 >>> guess_dialect(b"a;b\n1;2\n3;4\n", "csv")[0]
 {'separator': ';'}

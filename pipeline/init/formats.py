@@ -103,7 +103,7 @@ def read_head(files: Files, path: str, size: int = HEAD_BYTES) -> bytes:
 
 
 def _foreign(path: str, head: bytes) -> tuple[str, str] | None:
-    """What no source reads: its name, and the remedy."""
+    """The name of a format that no source reads, and the remedy."""
     ending = posixpath.splitext(path)[1].lower()
     if head.startswith(ZIP) and ending in ZIPPED:
         return ZIPPED[ending]

@@ -258,7 +258,7 @@ def _names(sample: Sample, name: str) -> Guess | None:
 
 
 def distinct(names: Reading) -> str:
-    """How many different values there are, in words."""
+    """The number of different values, in words."""
     return f"{counted(len(names.distinct), 'distinct value')} in {names.of}"
 
 

@@ -42,7 +42,7 @@ CORNERS: Mapping[str, Callable[[Box], Box]] = {
 
 
 class Headers:
-    """What the headers of some images of a column say, as a build reads them before it decodes."""
+    """The headers of some images of a column, which a build reads before it decodes."""
 
     def __init__(self, sample: Sample, name: str, *, many: bool, beside: Mapping[str, Column] | None = None) -> None:
         """Reads the headers of about 200 rows; `beside` are columns whose values are wanted too."""
@@ -67,7 +67,7 @@ class Headers:
 
     @property
     def faults(self) -> Counter[str]:
-        """How many rows would be rejected, by reason."""
+        """The number of rows that would be rejected, by reason."""
         bad = (next((one for one in row if isinstance(one, str)), None) for row in self.results)
         return Counter(reason for reason in bad if reason)
 
@@ -219,7 +219,7 @@ def _lies(box: Box, size: Size, is_relative: bool) -> bool:
 def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> str | None:
     """The folder that the paths of images in a table are relative to, looked for below the source's root.
 
-    None where it is the folder of the table's own file, or there is none.
+    None where it is the folder of the table's own file, or no image has such a path.
     """
     if sample.sources[0].format not in NAMING:
         return None

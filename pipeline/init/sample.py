@@ -54,7 +54,7 @@ class SampledFiles:
         self._files = files
         self._parts: dict[str, bytes] = {}
         chosen = [(source, *_chosen(source, listed)) for source in sources]
-        self.is_whole = all(is_all for _, _, is_all in chosen)
+        self.is_whole: bool = all(is_all for _, _, is_all in chosen)
         """Whether no row is left out."""
         self._shown = {file.path: file for _, shown, _ in chosen for file in shown}
         rows = math.ceil(ROWS / max(1, len(self._shown)))
@@ -183,7 +183,7 @@ def _first_records(files: Files, file: FileInfo, form: str, rows: int) -> bytes 
 
 
 def _starts(data: bytes, form: str) -> Iterator[int]:
-    """Where records, or samples, begin in the beginning of a file."""
+    """The offsets of records, or samples, in the beginning of a file."""
     if form == "tfrecord":
         yield from walk(io.BytesIO(data), len(data))
         return
@@ -199,9 +199,9 @@ class Reading:
     values: list[Any] = field(default_factory=list)
     """The values of the rows that have one, in their order."""
     missing: int = 0
-    """How many rows lack it."""
+    """The number of rows that lack it."""
     rejected: int = 0
-    """How many rows hold something else."""
+    """The number of rows that hold something else."""
     of: str = "0 rows"
     """The rows in words: `1,000 sampled rows`."""
     is_all: bool = True
@@ -209,7 +209,7 @@ class Reading:
 
     @property
     def rows(self) -> int:
-        """How many rows were read."""
+        """The number of rows that were read."""
         return len(self.values) + self.missing + self.rejected
 
     @property
@@ -219,7 +219,7 @@ class Reading:
 
     @cached_property
     def distinct(self) -> dict[Any, int]:
-        """How often each value occurs, the most frequent first, then in their order; lists by their values."""
+        """The count of each value, the most frequent first, then in their order; lists by their values."""
         counts: dict[Any, int] = {}
         for item in chain.from_iterable(value if isinstance(value, list) else [value] for value in self.values):
             counts[item] = counts.get(item, 0) + 1
@@ -237,7 +237,7 @@ class Taken:
 
     @property
     def rows(self) -> int:
-        """How many rows there are, rejects included."""
+        """The number of rows, rejects included."""
         return sum(_rows(block) for _, block in self.blocks)
 
     def words(self, rows: int) -> str:
@@ -262,7 +262,7 @@ class Sample:
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = found[0][1]
         """The columns that come of a row's path."""
-        self.differ = any(differ or {*names} != {*self.names} for names, _, differ in found)
+        self.differ: bool = any(differ or {*names} != {*self.names} for names, _, differ in found)
         """Whether the files do not all have the same columns."""
 
     def with_columns(self, columns: Columns) -> "Sample":

@@ -22,7 +22,7 @@ class Trial:
     taken: Taken
     rejects: Rejects
     images: int
-    """How many rows' images were looked at, by their headers."""
+    """The number of rows whose images' headers were read."""
     bad_images: Rejects
     keys: Sequence[bytes]
     """The keys of the good rows."""
