@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from recordmill.pipeline.dataset.layout import Layout, hash_keys
+from recordmill.pipeline.dataset.key_hash import hash_keys
+from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.init.images import Headers
 from recordmill.pipeline.init.recognize import counted
 from recordmill.pipeline.init.sample import Sample, Taken
