@@ -45,7 +45,7 @@ def test_build_says_what_was_published_and_show_shows_it(tmp_path: Path) -> None
         file.write("broken\n")
     built = _run("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
     assert built.returncode == 0, built.stderr
-    assert re.search(r"Published numbers \S+ in [\d.]+ s, [\d.]+ KiB", built.stderr)
+    assert re.search(r"Published numbers \S+ in [\d.]+ s, [\d.]+ kB", built.stderr)
     assert re.search(r"rejected +1 of 3,001 rows\n +malformed_row +1\n", built.stderr)
     assert not re.search("tensorflow|WARNING|INFO|absl|cuda", built.stderr, re.IGNORECASE)
     shown = _run("show", "out", cwd=tmp_path)

@@ -137,7 +137,7 @@ def test_what_was_published_is_summed_up() -> None:
     console = Screen(file=screen, width=60)
     print_published(console, "/out/[red]/versions/v1", published({"missing_value": 5, "wrong_type": 2}), True, 12.34)
     assert screen.getvalue().splitlines() == [
-        "Published emoji v1 in 12.3 s, 4.5 MiB",
+        "Published emoji v1 in 12.3 s, 4.7 MB",
         "  train             1,400 records in 2 shards",
         "  test                700 records in 1 shard",
         "  rejected              7 of 2,107 rows",
@@ -151,10 +151,3 @@ def test_nothing_new_is_one_line() -> None:
     screen = io.StringIO()
     print_published(Screen(file=screen, width=40), "/out/[red]/versions/v1", published({}), False, 1.0)
     assert screen.getvalue() == "Nothing has changed since version v1, which is live in /out/[red]/versions/v1\n"
-
-
-@pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 bytes"), (1023, "1,023 bytes"), (1536, "1.5 KiB"), (5 << 30, "5.0 GiB")]
-)
-def test_sizes_are_readable(size: int, text: str) -> None:
-    assert module._size(size) == text

@@ -237,7 +237,7 @@ def test_what_is_told_of_duplicates() -> None:
         "1 group of equal image and text, 2 rows beside the first of each: 1 within train",
         "1 row of test is also in train",
         "  a (train), b (test)",
-        "no rows of pictures within 6 bits",
+        "no rows of images within 6 bits",
     ]
     assert (list(warnings({})), list(summary({})), leaks(none)) == ([], [], "")
 

@@ -13,7 +13,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runners import RunnerError, make_runner
 from recordmill.pipeline.build.results import published_path
-from recordmill.pipeline.cli.safe_tracebacks import frames_of, told_of, without_values
+from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.reader.records import remote_path
 from recordmill.pipeline.redaction import public_url, redacted
@@ -114,15 +114,15 @@ def test_an_unforeseen_error_is_told_without_what_it_says() -> None:
     frames = frames_of(raised.value)
     assert CANARY not in frames.replace("C4naryError\n", "")
     assert re.findall(r"in (\w+)$", frames, re.MULTILINE)[0::2] == ["fail", "fail"]
-    assert told_of(raised.value) == "ValueError from KeyError"
-    assert told_of(ImportError("no module named x")) == "ImportError: no module named x"
+    assert summary_of(raised.value) == "ValueError from KeyError"
+    assert summary_of(ImportError("no module named x")) == "ImportError: no module named x"
     assert without_values("I0000 C4nary\n2026 WARNING C4nary\nC4nary: Error\n") == ""
 
 
 def test_the_place_is_one_of_our_own(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         open_dataset(tmp_path)
-    assert re.fullmatch(r"\w+Error in pipeline/dataset/manifest.py, line \d+", told_of(raised.value))
+    assert re.fullmatch(r"\w+Error in pipeline/dataset/manifest.py, line \d+", summary_of(raised.value))
 
 
 READER = """

@@ -81,9 +81,9 @@ def test_versions_and_the_live_one(capsys: pytest.CaptureFixture[str], tmp_path:
     assert lines[0] == "emoji | v2 | (live)"
     assert lines[-4:] == [
         "versions",
-        " # | version | built at | records | bytes | retired",
-        " 1 | v3 | 1,000 | 120,000",
-        " 2 | v2 | live | 1,000 | 120,000",
+        "# | version | built at | records | bytes | retired",
+        "1 | v3 | 1,000 | 120,000",
+        "2 | v2 | live | 1,000 | 120,000",
     ]
     assert shown(capsys, manifests[0], tmp_path / "v3", versions)[0] == "emoji | v3"
 

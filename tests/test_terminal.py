@@ -157,7 +157,7 @@ def test_a_message_is_said_line_by_line() -> None:
     assert out.getvalue() == "recordmill: first\\x85 \\x1b[2J\nrecordmill: second https://***@h/x?***\n"
 
 
-PRINTING = {"recordmill.pipeline.cli.commands", "recordmill.pipeline.terminal_text"}
+PRINTING = {"recordmill.__main__", "recordmill.pipeline.cli.commands", "recordmill.pipeline.terminal_text"}
 
 
 def test_nothing_else_prints() -> None:

@@ -1,6 +1,8 @@
-"""The command line: `recordmill build` and the others. Answers `--help` without loading Beam or TensorFlow.
+"""The command line: each command reads its arguments, calls one function, and prints the outcome.
 
-Alone among the modules it imports inside functions: what a command needs is loaded when that command runs.
+Alone among the modules, this one and `session` import inside functions, so that each command loads only its own
+packages: `--help` loads neither Beam nor TensorFlow, and `show`, `versions`, `pin`, `prune`, `rollback` and `verify`
+without `--spec` run with NumPy, typer and rich alone.
 """
 
 import json
@@ -11,18 +13,11 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from recordmill.pipeline.cli.safe_tracebacks import frames_of, told_of
+from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.terminal_text import printable, say
 from recordmill.pipeline.version import VERSION
-
-DatasetFolder = Annotated[
-    str, typer.Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)
-]
-VersionName = Annotated[
-    str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
-]
 
 app = typer.Typer(
     name="recordmill",
@@ -31,7 +26,20 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
 )
+WITH_BEAM_OPTIONS = {"allow_extra_args": True}
 
+DatasetFolder = Annotated[
+    str, typer.Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)
+]
+VersionFolder = Annotated[
+    str, typer.Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)
+]
+VersionName = Annotated[
+    str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
+]
+OtherVersion = Annotated[
+    str | None, typer.Option("--version", help="A version other than the live one: its name, its number, or a part.")
+]
 SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
 Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
 Runner = Annotated[
@@ -42,12 +50,12 @@ Processes = Annotated[
 ]
 WorkFolder = Annotated[
     str | None,
-    typer.Option(help="The local folder that builds for an output at a URL work in; by default in your cache."),
+    typer.Option(help="The local folder of unfinished builds for an output at a URL; by default in your cache."),
 ]
 Isolated = Annotated[
     bool,
     typer.Option(
-        "--isolated", help="For untrusted pictures: decode each first in a process that may crash. Costs about twice."
+        "--isolated", help="For untrusted images: decode each first in a process that may crash. Costs about twice."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
@@ -58,7 +66,7 @@ def main() -> None:
     try:
         status = app(standalone_mode=False)
     except TyperException as error:
-        if error.format_message():  # none where the help was printed because there were no arguments
+        if error.format_message():  # empty after the help that no arguments print
             fail(error.format_message(), 2)
         sys.exit(2)
     except UserError as error:
@@ -66,12 +74,12 @@ def main() -> None:
     except OSError as error:
         fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error))
     except Exception as error:
-        fail(f"failed unexpectedly: {told_of(error)}\n{frames_of(error)}")
+        fail(f"failed unexpectedly: {summary_of(error)}\n{frames_of(error)}")
     sys.exit(status or 0)
 
 
 def fail(message: str, status: int = 1) -> None:
-    """Says what went wrong, a line each, and ends the process."""
+    """Prints a message, a line each, and ends the process."""
     say(message.rstrip("\n") or "failed", sys.stderr)
     sys.exit(status)
 
@@ -91,7 +99,7 @@ def options(
     """Raw data in; a versioned, training-ready TFRecord dataset out."""
 
 
-@app.command(context_settings={"allow_extra_args": True})
+@app.command(context_settings=WITH_BEAM_OPTIONS)
 def init(
     context: typer.Context,
     path: Annotated[str, typer.Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
@@ -116,7 +124,16 @@ def init(
         write_new(output, lambda: starter(path, BeamFiles(), name, str(output.parent)))
 
 
-@app.command(context_settings={"allow_extra_args": True})
+@app.command(
+    "retry",
+    context_settings=WITH_BEAM_OPTIONS,
+    help="Build again if rows that the live version rejected are good now; takes what `build` takes.",
+)
+@app.command(
+    "build",
+    context_settings=WITH_BEAM_OPTIONS,
+    help="Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`.",
+)
 def build(
     context: typer.Context,
     spec: SpecFile,
@@ -127,55 +144,30 @@ def build(
     isolated: Isolated = False,
     quiet: Quiet = False,
 ) -> None:
-    """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
+    """Runs `build` and `retry`, which take the same options."""
     from recordmill.pipeline.cli.session import BuildSession
     from recordmill.pipeline.spec.model import load_spec
 
-    parsed = load_spec(str(spec))
-    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args), work, isolated=isolated)
-
-
-@app.command(context_settings={"allow_extra_args": True})
-def retry(
-    context: typer.Context,
-    spec: SpecFile,
-    output: Output,
-    runner: Runner = "local",
-    processes: Processes = 1,
-    work: WorkFolder = None,
-    isolated: Isolated = False,
-    quiet: Quiet = False,
-) -> None:
-    """Build again if rows that the live version rejected are good now; takes what `build` takes."""
-    from recordmill.pipeline.cli.session import BuildSession
-    from recordmill.pipeline.spec.model import load_spec
-
-    parsed = load_spec(str(spec))
-    BuildSession(output, quiet).run(parsed, runner, processes, tuple(context.args), work, isolated=isolated, retry=True)
+    parsed, again = load_spec(str(spec)), context.command.name == "retry"
+    session = BuildSession(output, quiet)
+    session.run(parsed, runner, processes, tuple(context.args), work, isolated=isolated, retry=again)
 
 
 @app.command()
-def show(
-    folder: Annotated[
-        str, typer.Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)
-    ],
-    version: Annotated[
-        str | None, typer.Option(help="A version other than the live one: its name, its number, or a part of it.")
-    ] = None,
-) -> None:
+def show(folder: VersionFolder, version: OtherVersion = None) -> None:
     """Show a dataset: its versions, splits, features, statistics and rejects."""
     from recordmill.pipeline.cli.show import print_dataset
     from recordmill.pipeline.versions.listing import find, list_versions
     from recordmill.pipeline.versions.stores.open_store import open_location
 
-    place = open_location(folder)
-    if (place / MANIFEST_FILE).is_file():
+    location = open_location(folder)
+    if (location / MANIFEST_FILE).is_file():
         if version is not None:
             raise DatasetError(f"{folder} is a version already: leave out --version, or name the dataset's folder")
-        print_dataset(read_manifest(place), place, versions=[])
+        print_dataset(read_manifest(location), location, versions=[])
         return
-    live = read_latest(place).version
-    chosen = version_folder(place, find(folder, version).version if version else live)
+    live = read_latest(location).version
+    chosen = version_folder(location, find(folder, version).version if version else live)
     print_dataset(read_manifest(chosen), chosen, list_versions(folder))
 
 
@@ -197,27 +189,27 @@ def rollback(
 ) -> None:
     """Make an earlier version live again: `recordmill rollback DIR [VERSION]`."""
     from recordmill.pipeline.cli.versions_table import print_rollback
-    from recordmill.pipeline.versions.listing import rollback as roll_back
+    from recordmill.pipeline.versions import listing
 
-    print_rollback(dataset, *roll_back(dataset, version))
+    print_rollback(dataset, *listing.rollback(dataset, version))
 
 
 @app.command()
 def pin(dataset: DatasetFolder, version: VersionName) -> None:
     """Keep a version from being pruned."""
-    from recordmill.pipeline.cli.versions_table import print_line
-    from recordmill.pipeline.versions.listing import pin as pin_version
+    from recordmill.pipeline.cli.screen import print_line
+    from recordmill.pipeline.versions import listing
 
-    print_line(f"{pin_version(dataset, version).version} is pinned: `recordmill prune` keeps it")
+    print_line(f"{listing.pin(dataset, version).version} is pinned: `recordmill prune` keeps it")
 
 
 @app.command()
 def unpin(dataset: DatasetFolder, version: VersionName) -> None:
     """Let a version be pruned again."""
-    from recordmill.pipeline.cli.versions_table import print_line
-    from recordmill.pipeline.versions.listing import unpin as unpin_version
+    from recordmill.pipeline.cli.screen import print_line
+    from recordmill.pipeline.versions import listing
 
-    print_line(f"{unpin_version(dataset, version).version} is not pinned")
+    print_line(f"{listing.unpin(dataset, version).version} is not pinned")
 
 
 @app.command()
@@ -234,20 +226,18 @@ def prune(
 ) -> None:
     """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
     from recordmill.pipeline.cli.versions_table import print_pruned, print_wait
+    from recordmill.pipeline.versions import prune as pruning
     from recordmill.pipeline.versions.build_folders import building_folder
-    from recordmill.pipeline.versions.prune import prune as prune_output
-    from recordmill.pipeline.versions.prune import seconds_of
 
-    seconds = seconds_of(grace)
-    building = building_folder(dataset, work)
-    done = prune_output(dataset, keep, seconds, dry_run=dry_run, building=building, on_wait=print_wait)
+    seconds, building = pruning.seconds_of(grace), building_folder(dataset, work)
+    done = pruning.prune(dataset, keep, seconds, dry_run=dry_run, building=building, on_wait=print_wait)
     print_pruned(done, dry_run=dry_run)
 
 
 @app.command()
 def verify(
-    folder: Annotated[str, typer.Argument(help="The dataset's folder or URL, or a version's.", show_default=False)],
-    version: Annotated[str | None, typer.Option(help="A version other than the live one.")] = None,
+    folder: VersionFolder,
+    version: OtherVersion = None,
     spec: Annotated[Path | None, typer.Option(help="dataset.yaml: raw rows are served and compared, too.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Make damaged shards (by --spec) and indexes anew.")] = False,
     sample: Annotated[int, typer.Option(min=0, help="How many raw rows are compared.")] = 64,
@@ -255,18 +245,19 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> int:
     """Check a published version, file by file and record by record: `recordmill verify DIR`."""
-    from recordmill.pipeline.cli.quiet import quiet
     from recordmill.pipeline.redaction import redacted
-    from recordmill.pipeline.spec.model import load_spec
     from recordmill.pipeline.verify.verify import NO_PARITY
     from recordmill.pipeline.verify.verify import verify as check
 
     if "://" in folder and (repair or spec is not None):
         raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
-    parsed = None if spec is None else load_spec(str(spec))
     report = check(folder, version, quick=quick)
-    if repair or parsed is not None:
-        with quiet():  # Beam and TensorFlow, while they load too
+    if repair or spec is not None:
+        from recordmill.pipeline.cli.quiet import quiet
+        from recordmill.pipeline.spec.model import load_spec
+
+        parsed = None if spec is None else load_spec(str(spec))
+        with quiet():  # Beam and TensorFlow print, while they load too
             from recordmill.pipeline.verify.with_sources import with_sources
 
             report = with_sources(report, parsed, rows=sample, mend=repair)

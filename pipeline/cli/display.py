@@ -1,37 +1,25 @@
-"""What a person sees of a build: a live line on a terminal, plain lines elsewhere, and what was published."""
+"""Shows a running build as a live line on a terminal, as plain lines elsewhere, and sums up what was published."""
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
 from recordmill.pipeline.build.context.progress import ProgressReader
-from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.cli.screen import Screen, count
 from recordmill.pipeline.dataset.duplicate_messages import warnings
 from recordmill.pipeline.dataset.manifest import Manifest
 
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.plan import BuildPlan
+
 LOOK_SECONDS = 0.25
 RATE_SECONDS = 3.0  # the rate is that of the last three seconds
-
-
-class Plan(Protocol):
-    """What the display wants of a plan."""
-
-    @property
-    def rows(self) -> int:
-        """About how many rows there are."""
-
-    @property
-    def chunks(self) -> Sequence[object]:
-        """What is read, piece by piece."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What the user should know of the sources."""
 
 
 class Display:
@@ -47,7 +35,7 @@ class Display:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._reader: ProgressReader | None = None
         self.folder: Path | None = None
-        """The build's folder, once the work has begun."""
+        """The build's folder, after the work has begun."""
         self._state = State(time.monotonic())
         self._bar = Progress(
             SpinnerColumn(),
@@ -69,8 +57,8 @@ class Display:
     ) -> None:
         self.stop()
 
-    def start(self, plan: Plan, folder: str) -> None:
-        """Takes the plan of the build that begins now, and its folder; says the plan's notes."""
+    def start(self, plan: "BuildPlan", folder: str) -> None:
+        """Starts to show a build, from its plan and its folder; prints the plan's notes."""
         for note in plan.notes:
             self.note(note)
         self._state = State(time.monotonic(), plan.rows, len(plan.chunks))
@@ -78,7 +66,7 @@ class Display:
         self._reader = ProgressReader(str(self.folder / "progress"))
 
     def note(self, text: str) -> None:
-        """Says what a person should know."""
+        """Prints a note to the user."""
         self._console.print(f"note: {text}", soft_wrap=True)
 
     def stop(self) -> None:
@@ -101,7 +89,7 @@ class Display:
                 self._bar.refresh()
 
     def _print_lines(self) -> None:
-        """A line every second of the first minute, then ever more rarely: a log of an hour has a few hundred."""
+        """Prints a line every second of the first minute, then ever more rarely: an hour's log has a few hundred."""
         started = printed = time.monotonic()
         while not self._done.wait(LOOK_SECONDS):
             now = time.monotonic()
@@ -120,17 +108,19 @@ class Display:
         return self._state.view(counts, (self.folder / "reports" / "analysis.json").exists(), time.monotonic())
 
 
-class View:
-    """One look at a build."""
+class View(NamedTuple):
+    """A moment of a build."""
 
-    def __init__(self, stage: str, share: float, details: str) -> None:
-        self.stage, self.share, self.details = stage, min(1.0, share), details
+    stage: str
+    share: float
+    """The part that is done, 0 to 1."""
+    details: str
 
 
 class State:
-    """From counters to a view: the stage, the share done, the rate, the time left.
+    """Computes views from counters: the stage, the share done, the rate, the time left.
 
-    Reading and building a record count alike: the share is of both together.
+    Reading a record and building it count the same in the share.
     """
 
     def __init__(self, now: float, rows: int = 0, chunks: int = 0) -> None:
@@ -141,7 +131,7 @@ class State:
         self._share = 0.0
 
     def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> View:
-        """Gives the view of the counters at a time (monotonic seconds)."""
+        """The view of the counters at a time in monotonic seconds."""
         read, refused, dropped = (counts.get(name, 0) for name in ("read", "refused", "dropped"))
         left_out = counts.get("left_out", 0)
         built = counts.get("written", 0) + dropped
@@ -150,9 +140,10 @@ class State:
         stage = self._name_stage(all_read, analyzed, built, read - refused - left_out)
         done = built if stage == "building shards" else read
         rate = self._rate(stage, done, now)
-        # What was refused or left out is never built; a repeated step, or an estimate of too few rows, does not turn
-        # the bar back.
-        share = self._share = max(self._share, (read + refused + left_out + built) / (2 * rows) if rows else 0.0)
+        # Refused rows and those left out are never built. A repeated step, or an estimate of too few rows, does not
+        # turn the bar back.
+        share = min(1.0, (read + refused + left_out + built) / (2 * rows) if rows else 0.0)
+        share = self._share = max(self._share, share)
         details = f"{done:,} records, {rate:,.0f}/s, {refused + dropped:,} rejected"
         if 0 < share < 1:
             details += f", {_clock((now - self._begun) * (1 - share) / share)} left"
@@ -179,36 +170,26 @@ def _clock(seconds: float) -> str:
 
 
 def print_published(console: Screen, folder: str, manifest: Manifest, is_new: bool, seconds: float) -> None:
-    """Says what a build gave: records by split, rejects by reason, bytes, time and place."""
+    """Prints the outcome of a build: records by split, rejects by reason, bytes, time and place."""
+
+    def line(name: str, number: int, rest: str) -> None:
+        console.print(f"  {name:<12} {number:>10,} {rest}", soft_wrap=True)
+
     if not is_new:
-        console.print(
-            f"Nothing has changed since version {manifest.version}, which is live in {folder}",
-            soft_wrap=True,
-        )
+        unchanged = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
+        console.print(unchanged, soft_wrap=True)
         return
-    total = sum(split.bytes for split in manifest.splits.values())
-    console.print(f"Published {manifest.name} {manifest.version} in {seconds:.1f} s, {_size(total)}", soft_wrap=True)
+    size = decimal(sum(split.bytes for split in manifest.splits.values()))
+    console.print(f"Published {manifest.name} {manifest.version} in {seconds:.1f} s, {size}", soft_wrap=True)
     for name, split in manifest.splits.items():
-        documents = "" if split.documents is None else f" of {_count(split.documents, 'document')}"
-        console.print(f"  {name:<12} {split.records:>10,} records{documents} in {_count(len(split.shards), 'shard')}")
+        documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
+        line(name, split.records, f"records{documents} in {count(len(split.shards), 'shard')}")
     reasons = manifest.rejects.get("by_reason", {})
-    console.print(f"  {'rejected':<12} {sum(reasons.values()):>10,} of {manifest.rows['read']:,} rows")
-    for reason, count in reasons.items():
-        console.print(f"    {reason:<18} {count:>2,}")
+    line("rejected", sum(reasons.values()), f"of {manifest.rows['read']:,} rows")
+    for reason, rejected in reasons.items():
+        console.print(f"    {reason:<18} {rejected:>2,}")
     if left_out := manifest.rows.get("duplicates"):
-        console.print(f"  {'duplicates':<12} {left_out:>10,} rows left out")
+        line("duplicates", left_out, "rows left out")
     for warning in warnings(manifest.duplicates):
         console.print(f"  {'duplicates':<12} {warning}: see `recordmill show`", soft_wrap=True)
     console.print(f"  in {folder}", soft_wrap=True)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _size(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GiB"

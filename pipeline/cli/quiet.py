@@ -1,4 +1,4 @@
-"""Keeps what TensorFlow and Beam print off the screen while they are loaded and work.
+"""Keeps the output of TensorFlow and Beam off the screen.
 
 >>> with quiet():           # doctest: +SKIP
 ...     import tensorflow
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Sends standard output and error of the whole process nowhere, libraries' and children's too, until the end."""
+    """Discards standard output and error of the whole process, those of libraries and children too."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stdout.flush()
     sys.stderr.flush()
@@ -25,7 +25,7 @@ def quiet() -> Iterator[None]:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        for place, descriptor in enumerate(kept, 1):
-            os.dup2(descriptor, place)
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
         for descriptor in (*kept, nowhere):
             os.close(descriptor)

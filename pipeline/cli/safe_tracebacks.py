@@ -1,7 +1,7 @@
-r"""What may be told of an exception that nobody foresaw: where it was raised and of which type, never what it says.
+r"""Formats unexpected exceptions: type and location, never the message, which may hold row values.
 
-TensorFlow, tf.Transform and Beam print the batch that they fail on. So of a traceback only its frames and the types'
-names are kept, without the lines of source, which may hold a password too.
+TensorFlow, tf.Transform and Beam print the batch that they fail on. So a traceback keeps only its frames and the types'
+names, without the lines of source, which may hold a password.
 
 >>> without_values('  File "a.py", line 3, in f\n    g("secret")\nValueError: the batch is [b"secret"]\n')
 '  File "a.py", line 3, in f\nValueError\n'
@@ -19,7 +19,7 @@ OWN_FRAME = re.compile(r'"(?:.*/)?((?:pipeline|transforms)/(?!.*site-packages)[^
 
 
 def without_values(text: str) -> str:
-    """Keeps of a text, such as a log, the tracebacks: their frames and the names of the exceptions' types."""
+    """Keeps the tracebacks in a text such as a log: their frames, and the names of the exceptions' types."""
     return "".join(kept for line in text.splitlines() if (kept := _kept(line)))
 
 
@@ -28,19 +28,19 @@ def _kept(line: str) -> str:
         return f"{line[:80]}\n"
     if frame := FRAME.match(line):
         return f"  {frame[1]}\n"
-    found = TYPE.match(line)
-    return f"{found[0]}\n" if found else ""
+    kind = TYPE.match(line)
+    return f"{kind[0]}\n" if kind else ""
 
 
 def frames_of(error: BaseException) -> str:
-    """The traceback of an exception, and of those that it came of, without values."""
+    """The traceback of an exception and of its causes, without values."""
     return without_values("".join(traceback.format_exception(error)))
 
 
-def told_of(error: BaseException) -> str:
-    """One line: the exception's type, the type that it came of, and the last place of our own that it came through.
+def summary_of(error: BaseException) -> str:
+    """One line: the exception's type, its first cause's type, and the last line of Recordmill that it passed.
 
-    An `ImportError` is told as it is: it names modules, and what to install is what the user wants to know.
+    An `ImportError` keeps its message, which names modules, because the user needs to know what to install.
     """
     if isinstance(error, ImportError):
         return f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-r"""Standard output or error as a rich console on which data is only ever text.
+r"""Standard output or error as a rich console on which data is always plain text.
 
-Markup such as `[bold]` and codes such as `:smile:` in it are shown as they are, and so is whatever would steer the
-terminal (`pipeline.terminal_text`). URLs are shown without their secrets. Colours are asked for by `style=`.
+Markup such as `[bold]` and codes such as `:smile:` are shown as they are; terminal escapes are shown escaped
+(`pipeline.terminal_text`), and URLs without their secrets. `style=` sets colours.
 
 >>> Screen().print("[red] \x1b[31m")  # doctest: +SKIP
 [red] \x1b[31m
@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from recordmill.pipeline.redaction import redacted
@@ -19,16 +20,38 @@ from recordmill.pipeline.terminal_text import printable
 
 
 class Screen(Console):
-    """A console that all commands print to."""
+    """The console that all commands print to."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Makes text of a string, before its width is measured."""
+        """Escapes a string before its width is measured."""
         return super().render_str(printable(redacted(text)), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Makes what is printed; what came as no string has passed nothing before."""
+        """Escapes everything that is printed, also what came as no string."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def print_line(line: str) -> None:
+    """Prints a line of any length on standard output."""
+    Screen(soft_wrap=True).print(line)
+
+
+def plain_table(*headers: str, right: Iterable[str] = ()) -> Table:
+    """Makes a table without a frame; the columns of `right` are aligned to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in headers:
+        table.add_column(header, justify="right" if header in right else "left")
+    return table
+
+
+def count(number: int, noun: str) -> str:
+    """Formats a number of things.
+
+    >>> count(1, "shard"), count(1200, "shard")
+    ('1 shard', '1,200 shards')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

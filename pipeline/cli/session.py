@@ -18,7 +18,7 @@ import psutil
 
 from recordmill.pipeline.build.watchdog import LOOK_SECONDS, Watch
 from recordmill.pipeline.cli.display import Display, print_published
-from recordmill.pipeline.cli.safe_tracebacks import frames_of, told_of, without_values
+from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
@@ -148,7 +148,7 @@ class BuildSession:
         if told:  # of another process only the words come
             self._end(1, BEAMS_WORD.sub("", told[1]), *self._kept())
         time.sleep(2 * LOOK_SECONDS)  # where a worker died, the watch knows better
-        what = told_of(error)
+        what = summary_of(error)
         if isinstance(cause, OSError) and cause.errno:
             what = f"{os.strerror(cause.errno)}: {cause.filename or self._output}"
         if isinstance(cause, MemoryError):

@@ -1,6 +1,6 @@
-"""`recordmill show`: a dataset as a person reads it.
+"""Prints a dataset for `recordmill show`.
 
-What it does not know, such as a kind of a later Recordmill, it shows as far as it can and never fails on.
+It shows unknown values, such as a kind of a later Recordmill, as far as it can, and never fails on them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from rich.table import Table
 
-from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.cli.screen import Screen, plain_table
 from recordmill.pipeline.cli.versions_table import print_table
 from recordmill.pipeline.dataset.duplicate_messages import summary
 from recordmill.pipeline.dataset.file_names import vocabulary_name
@@ -22,7 +22,7 @@ SHOWN_BOUNDARIES = 3
 
 
 def print_dataset(manifest: Manifest, folder: Location, versions: list[Version]) -> None:
-    """Prints a version; `versions` are those of the dataset, where its own folder was given."""
+    """Prints a version; `versions` are all of its dataset, if the dataset's folder was given."""
     live = next((version.manifest.version for version in versions if version.is_live), None)
     console = Screen()
     console.print(manifest.name, style="bold", end="")
@@ -38,17 +38,10 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
         print_table(versions)
 
 
-def _table(*headers: str, numbers: bool = False) -> Table:
-    """A plain table; with `numbers`, all columns but the first are set to the right."""
-    table = Table(*headers, box=None, pad_edge=False, header_style="bold")
-    for column in table.columns[1:]:
-        column.justify = "right" if numbers else "left"
-    return table
-
-
 def _splits(manifest: Manifest) -> Table:
     packed = any(split.documents is not None for split in manifest.splits.values())
-    table = _table("split", "records", *(["documents"] if packed else []), "shards", "bytes", numbers=True)
+    numbers = ("records", *(["documents"] if packed else []), "shards", "bytes")
+    table = plain_table("split", *numbers, right=numbers)
     for name, split in manifest.splits.items():
         documents = [f"{split.documents or 0:,}"] if packed else []
         table.add_row(name, f"{split.records:,}", *documents, str(len(split.shards)), f"{split.bytes:,}")
@@ -56,17 +49,13 @@ def _splits(manifest: Manifest) -> Table:
 
 
 def _features(manifest: Manifest) -> Table:
-    table = _table("\nfeature", "\nkind", "\nstored", "\nstatistics")
+    table = plain_table("\nfeature", "\nkind", "\nstored", "\nstatistics")
     for name, description in manifest.features.items():
         label = " (label)" if name == manifest.label else ""
+        stored = STORED.get(description["kind"], _plain)(description) + _values_each(description)
         statistics = ", ".join(_statistics(name, description, manifest.statistics.get(name, {})))
-        table.add_row(name + label, description["kind"], _stored(description), statistics)
+        table.add_row(name + label, description["kind"], stored, statistics)
     return table
-
-
-def _stored(description: Json) -> str:
-    """What is stored of a feature, and how many values."""
-    return STORED.get(description["kind"], _plain)(description) + _how_many(description)
 
 
 def _plain(description: Json) -> str:
@@ -74,8 +63,8 @@ def _plain(description: Json) -> str:
     return f"{description.get('stored', '')}{' ' + _sides(shape) if shape else ''}".strip()
 
 
-def _how_many(description: Json) -> str:
-    """Of a list, its length."""
+def _values_each(description: Json) -> str:
+    """The length of a list; empty for a single value."""
     if description["kind"] == "own" and description.get("shape") is None:
         return ", any number"
     if "length" not in description:
@@ -95,7 +84,7 @@ def _sides(shape: list[int]) -> str:
 ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
 
 
-def _picture(description: Json) -> str:
+def _image(description: Json) -> str:
     encoding = ENCODINGS.get(description["encoding"], description["encoding"])
     *sides, channels = description["shape"]
     if None in sides:
@@ -124,8 +113,8 @@ def _number(description: Json) -> str:
 
 
 STORED: Mapping[str, Callable[[Json], str]] = {
-    "image": _picture,
-    "image_sequence": _picture,
+    "image": _image,
+    "image_sequence": _image,
     "boxes": lambda description: f"float32 boxes of {description['image']}",
     "text": _text,
     "category": _names,
@@ -135,39 +124,39 @@ STORED: Mapping[str, Callable[[Json], str]] = {
 }
 
 
-def _statistics(name: str, description: Json, found: Json) -> Iterator[str]:
-    """What is known of a feature's values, piece by piece."""
-    yield from _vocabulary(name, description, found)
-    if "mean" in found:
-        yield f"mean {_numbers(found['mean'])}"
-        yield f"variance {_numbers(found['variance'])}"
-    if "minimum" in found:
-        yield f"{_numbers(found['minimum'])} to {_numbers(found['maximum'])}"
-    if "median" in found:
-        yield f"median {_numbers(found['median'])}"
+def _statistics(name: str, description: Json, statistics: Json) -> Iterator[str]:
+    """Describes a feature's values, piece by piece."""
+    yield from _vocabulary(name, description, statistics)
+    if "mean" in statistics:
+        yield f"mean {_numbers(statistics['mean'])}"
+        yield f"variance {_numbers(statistics['variance'])}"
+    if "minimum" in statistics:
+        yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
+    if "median" in statistics:
+        yield f"median {_numbers(statistics['median'])}"
     if "boundaries" in description:
         yield f"buckets from {_shortened(description['boundaries'])}"
-    if found.get("relative_error"):
-        yield f"quantiles within {found['relative_error']:.2g}"
-    for form, count in found.get("transcoded", {}).items():
+    if statistics.get("relative_error"):
+        yield f"quantiles within {statistics['relative_error']:.2g}"
+    for form, count in statistics.get("transcoded", {}).items():
         yield f"{count:,} {form} transcoded"
 
 
-def _vocabulary(name: str, description: Json, found: Json) -> Iterator[str]:
+def _vocabulary(name: str, description: Json, statistics: Json) -> Iterator[str]:
     if "hash_buckets" in description:
         yield f"{description['hash_buckets']:,} hash buckets"
-    elif "words" not in found:
+    elif "words" not in statistics:
         if "vocabulary" in description:  # a tokenizer's model, or another feature's vocabulary
             yield f"{description['vocabulary_size']:,} ids"
             yield from _shared(name, description)
-    elif found.get("known_tokens") is None:
-        yield f"{found['words']:,} given"
-    elif not found["distinct"]:
+    elif statistics.get("known_tokens") is None:
+        yield f"{statistics['words']:,} given"
+    elif not statistics["distinct"]:
         yield "no words"
     else:
-        yield f"{found['words']:,} of {found['distinct']:,} distinct"
-        if found["known_tokens"] < found["tokens"]:
-            yield f"{found['known_tokens'] / found['tokens']:.1%} of {found['tokens']:,} known"
+        yield f"{statistics['words']:,} of {statistics['distinct']:,} distinct"
+        if statistics["known_tokens"] < statistics["tokens"]:
+            yield f"{statistics['known_tokens'] / statistics['tokens']:.1%} of {statistics['tokens']:,} known"
 
 
 def _shared(name: str, description: Json) -> Iterator[str]:
@@ -177,7 +166,7 @@ def _shared(name: str, description: Json) -> Iterator[str]:
 
 
 def _numbers(value: float | list[float]) -> str:
-    return " ".join(f"{one:.6g}" for one in (value if isinstance(value, list) else [value]))
+    return " ".join(f"{number:.6g}" for number in (value if isinstance(value, list) else [value]))
 
 
 def _shortened(values: list[float]) -> str:
@@ -187,24 +176,25 @@ def _shortened(values: list[float]) -> str:
 
 
 def _print_lengths(console: Screen, manifest: Manifest) -> None:
-    """Of each text, a line on its length and on what padding wastes."""
-    texts = [name for name, description in manifest.features.items() if description["kind"] == "text"]
-    found = {name: manifest.statistics.get(name, {}).get("lengths") for name in texts}
-    lines = [f"{name}: {describe(manifest.features[name], lengths)}" for name, lengths in found.items() if lengths]
+    """Prints a line for each text on its length and the cost of padding."""
+    texts = {name: feature for name, feature in manifest.features.items() if feature["kind"] == "text"}
+    lengths = {name: manifest.statistics.get(name, {}).get("lengths") for name in texts}
+    lines = [f"{name}: {describe(feature, lengths[name])}" for name, feature in texts.items() if lengths[name]]
     if lines:
         console.print("", *lines, sep="\n", soft_wrap=True)
 
 
 def _print_classes(console: Screen, manifest: Manifest, folder: Location) -> None:
-    """The label's most frequent classes, with their records in each split."""
+    """Prints the label's most frequent classes, with their records in each split."""
     counted = {name: split.label_counts for name, split in manifest.splits.items() if split.label_counts}
     if not counted:
         return
     names = read_vocabulary(folder, manifest.features[str(manifest.label)])
     totals = [sum(numbers) for numbers in zip(*counted.values(), strict=True)]
-    table = _table(f"\n{manifest.label}", *(f"\n{name}" for name in counted), numbers=True)
-    for place in sorted(range(len(totals)), key=lambda one: -totals[one])[:SHOWN_CLASSES]:
-        table.add_row(names[place], *(f"{numbers[place]:,}" for numbers in counted.values()))
+    splits = [f"\n{name}" for name in counted]
+    table = plain_table(f"\n{manifest.label}", *splits, right=splits)
+    for label in sorted(range(len(totals)), key=lambda label: -totals[label])[:SHOWN_CLASSES]:
+        table.add_row(names[label], *(f"{numbers[label]:,}" for numbers in counted.values()))
     console.print(table)
     if len(totals) > SHOWN_CLASSES:
         console.print(f"… {len(totals) - SHOWN_CLASSES:,} more classes")
@@ -233,8 +223,8 @@ def _sources(manifest: Manifest) -> Table:
     """The rows of each source, with its share of the records."""
     total = sum(source["written"] for source in manifest.sources)
     dropped = any(source.get("duplicates") for source in manifest.sources)
-    last = ["\nduplicates"] if dropped else []
-    table = _table("\nsource", "\nrows read", "\nwritten", "\nshare", "\nrejected", *last, numbers=True)
+    numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(["\nduplicates"] if dropped else [])]
+    table = plain_table("\nsource", *numbers, right=numbers)
     for source in manifest.sources:
         share = f"{source['written'] / total:.1%}" if total else ""
         counts = (f"{source['read']:,}", f"{source['written']:,}", share, f"{source['rejected']:,}")

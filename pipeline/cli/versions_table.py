@@ -1,10 +1,8 @@
-"""`recordmill versions`, `rollback` and `prune`: what a person is told of versions."""
+"""Prints the outcome of `recordmill versions`, `rollback` and `prune`."""
 
 from collections.abc import Iterable
 
-from rich.table import Table
-
-from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.cli.screen import Screen, plain_table, print_line
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.listing import Version
@@ -23,42 +21,8 @@ def print_versions(output: str, versions: list[Version]) -> None:
 
 def print_table(versions: Iterable[Version]) -> None:
     """Prints a line for each version, however narrow the terminal is."""
-    Screen(width=WIDTH).print(_table(versions))
-
-
-def print_rollback(output: str, now: Manifest, before: str | None) -> None:
-    """Says what a rollback did."""
-    if before == now.version:
-        print_line(f"{now.version} is live already")
-        return
-    back = f"; {before} was, and stays: `recordmill rollback {output} {before}` takes this back" if before else ""
-    print_line(f"{now.version} is live now{back}")
-
-
-def print_pruned(done: Pruned, *, dry_run: bool) -> None:
-    """Says what was removed, or would be, and why other old versions stay."""
-    for version, reason in done.kept.items():
-        print_line(f"kept {version}: {reason}")
-    for name, size in done.removed.items():
-        print_line(f"{'would remove' if dry_run else 'removed'} {name}, {size:,} bytes")
-    total = f"{sum(done.removed.values()):,} bytes"
-    print_line(f"would free {total}: nothing was removed (--dry-run)" if dry_run else f"freed {total}")
-
-
-def print_wait(holder: Holder) -> None:
-    """Says whose next beat is waited for."""
-    print_line(f"waiting for a sign of life of {holder}, at most a minute")
-
-
-def print_line(line: str) -> None:
-    """Prints a line, of any length."""
-    Screen(soft_wrap=True).print(line)
-
-
-def _table(versions: Iterable[Version]) -> Table:
-    table = Table("#", "version", "", "built at", "records", "bytes", "retired", box=None, header_style="bold")
-    for column in ("#", "records", "bytes"):
-        next(one for one in table.columns if one.header == column).justify = "right"
+    headers = ("#", "version", "", "built at", "records", "bytes", "retired")
+    table = plain_table(*headers, right=("#", "records", "bytes"))
     for version in versions:
         manifest = version.manifest
         table.add_row(
@@ -70,7 +34,7 @@ def _table(versions: Iterable[Version]) -> Table:
             f"{sum(split.bytes for split in manifest.splits.values()):,}",
             version.retired or "",
         )
-    return table
+    Screen(width=WIDTH).print(table)
 
 
 def _marks(version: Version) -> Iterable[str]:
@@ -82,3 +46,27 @@ def _marks(version: Version) -> Iterable[str]:
         yield f"held by {version.held_by[0]}"
     if len(version.held_by) > 1:
         yield f"and {len(version.held_by) - 1} more"
+
+
+def print_rollback(output: str, now: Manifest, before: str | None) -> None:
+    """Prints which version is live, and how to go back."""
+    if before == now.version:
+        print_line(f"{now.version} is live already")
+        return
+    back = f"; {before} was, and stays: `recordmill rollback {output} {before}` takes this back" if before else ""
+    print_line(f"{now.version} is live now{back}")
+
+
+def print_pruned(done: Pruned, *, dry_run: bool) -> None:
+    """Prints what was removed, or would be, and why other old versions stay."""
+    for version, reason in done.kept.items():
+        print_line(f"kept {version}: {reason}")
+    for name, size in done.removed.items():
+        print_line(f"{'would remove' if dry_run else 'removed'} {name}, {size:,} bytes")
+    total = f"{sum(done.removed.values()):,} bytes"
+    print_line(f"would free {total}: nothing was removed (--dry-run)" if dry_run else f"freed {total}")
+
+
+def print_wait(holder: Holder) -> None:
+    """Prints whose next beat is waited for."""
+    print_line(f"waiting for a sign of life of {holder}, at most a minute")
