@@ -222,7 +222,7 @@ REASONS = [
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "same: always yes",
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
     (table_of_pictures, ["order: coco # 20 boxes lie in their images so", "in 20 rows: none would be"]),
-    (different_files, ["3 rows: too few to divide", "the files do not all have the same columns", "not in 33 %"]),
+    (different_files, ["3 rows: too few to divide", "not in 33 %"]),
     (split_folders, ["left out: notes.md", "train 67 %, validation 33 % of the 30 rows"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
 ]  # fmt: skip

@@ -17,7 +17,6 @@ from recordmill.pipeline.init.guess import (
     distinct,
     feature,
     guess,
-    guess_text,
     left_out,
     plain_name,
     share,
@@ -35,16 +34,13 @@ PARTS = ("missing", "length", "orientation")
 """The tensors that features store beside themselves, as `<feature>_<part>`."""
 SURE_IDS = ("id", "key", "uuid")
 LABEL_KINDS = ("category", "number", "categories")
-BY_HASH = "by a hash of the key"
 SHARES = {"train": 80, "validation": 10, "test": 10}
+BY_HASH = "by a hash of the key"
 
-
-@dataclass(frozen=True)
-class Chosen:
-    """A value of the spec, and why; None where the spec does without."""
-
-    value: Any
-    why: str
+Choice = tuple[Any, str]
+"""A value of the spec, and why; None where the spec does without."""
+Named = tuple[str, Reading] | None
+"""A column, and its values as names."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +49,14 @@ class Draft:
 
     found: Found
     sample: Sample
-    key: Chosen
-    splits: Chosen
-    split_by: Chosen
+    key: Choice
+    splits: Choice
+    split_by: Choice
     features: Mapping[str, Guess]
     """By their names."""
     left: Mapping[str, Guess]
     """The columns that no feature reads, by the names that their features would have."""
-    label: Chosen
+    label: Choice
 
 
 def make_draft(found: Found, sample: Sample) -> Draft:
@@ -72,27 +68,25 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     split = None if found.split_names else _find_split(sample)
     if split and split[0] in sample.of_path:  # the class that a folder names depends on it
         sample = sample.with_columns({SPLIT: Column(ColumnType.CATEGORY, optional=True)})
-    key = _find_key(sample)
-    guesses = _guesses(sample)
+    key, guesses = _find_key(sample), _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column:
             guesses[column[0]] = left_out(column[0], why, column[1])
     label = _find_label(guesses)
-    if label and not _is_rare(guesses[label]):
+    if label and guesses[label].reading.missing <= (1 - FITS) * guesses[label].reading.rows:
         guesses[label] = _as_label(guesses[label])
     names = feature_names(guesses)
-    features = {names[column]: _named(one, names) for column, one in guesses.items() if one.kind}
+    guesses = {column: _with_names(one, names) for column, one in guesses.items()}
+    features = {names[column]: one for column, one in guesses.items() if one.kind}
     if not features:
-        raise UnknownDataError(f"{found.sources[0]['path']} {_no_feature(guesses)}")
+        is_empty = not any(one.reading.rows for one in guesses.values())
+        reasons = "; ".join(f"{column}: {one.why['kind']}" for column, one in guesses.items())
+        message = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
+        raise UnknownDataError(f"{found.sources[0]['path']} {message}")
+    left = {names[column]: one for column, one in guesses.items() if not one.kind}
+    label_choice = _label(label, names, features)
     return Draft(
-        found=found,
-        sample=sample,
-        key=_key(found, key),
-        splits=_splits(found, guesses, split),
-        split_by=_split_by(split),
-        features=features,
-        left={names[column]: _named(one, names) for column, one in guesses.items() if not one.kind},
-        label=_label(guesses, label, names),
+        found, sample, _key(found, key), _splits(found, guesses, split), _split_by(split), features, left, label_choice
     )
 
 
@@ -114,46 +108,34 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
         last = IMAGE if ";" in column else valid_name(column.rpartition(".")[2], "")
         whole = valid_name(column, f"column_{number}")
         wishes = [last, whole, f"{whole}_column", *(f"{whole}_{count}" for count in range(2, number + 2))]
-        names[column] = next(wish for wish in wishes if wish and _is_free(wish, names.values()))
+        taken = {*names.values(), *RESERVED, *(f"{other}_{part}" for other in names.values() for part in PARTS)}
+        free = (wish for wish in wishes if wish and taken.isdisjoint([wish, *(f"{wish}_{part}" for part in PARTS)]))
+        names[column] = next(free)
     return names
-
-
-def _is_free(name: str, taken: Iterable[str]) -> bool:
-    parts = {f"{other}_{part}" for other in taken for part in PARTS}
-    own = {f"{name}_{part}" for part in PARTS}
-    return name not in {*taken, *parts, *RESERVED} and own.isdisjoint(taken)
 
 
 def _guesses(sample: Sample) -> dict[str, Guess]:
     """A guess of each column, images first, since boxes lie in them; of a column inside another only one of them."""
-    guesses = {name: left_out(name, why, Reading()) for name in sample.names if (why := _unreadable(name))}
-    image: str | None = None
-    for attempt in ("image", "other"):
+    guesses: dict[str, Guess] = {}
+    for name in sample.names:
+        if not name or name.startswith("@"):
+            why = "a name that begins with @ is kept for the build's own columns" if name else "a column without a name"
+            guesses[name] = left_out(name, why, Reading())
+    for attempt in (guess_image, _guess_other):
         for name in sample.names:
-            if name in guesses or any(name.startswith(f"{other}.") and one.kind for other, one in guesses.items()):
-                continue
-            if attempt == "image":
-                found = guess_image(sample, name) if name == IMAGE or name not in sample.of_path else None
-                image = image or (name if found and found.kind == "image" else None)
-            else:
-                found = (guess_boxes(sample, name, image) if image else None) or _guess_other(sample, name)
-            if found:
-                guesses[name] = found
+            is_inside = any(name.startswith(f"{other}.") and one.kind for other, one in guesses.items())
+            if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
+                image = next((other for other, one in guesses.items() if one.kind == "image"), None)
+                found = guess_boxes(sample, name, image) if image and attempt is _guess_other else None
+                found = found or attempt(sample, name)
+                if found:
+                    guesses[name] = found
     return guesses
-
-
-def _unreadable(name: str) -> str:
-    """Why no feature can read a column, by its name."""
-    if not name:
-        return "a column without a name"
-    return "a name that begins with @ is kept for the build's own columns" if name.startswith("@") else ""
 
 
 def _guess_other(sample: Sample, name: str) -> Guess | None:
     if name not in sample.of_path:
-        return guess_text(sample, name) if sample.sources[0].format == "text" else guess(sample, name)
-    if name != LABEL:
-        return None
+        return guess(sample, name)
     classes = sample.read(LABEL, ColumnType.CATEGORY)
     if 2 * classes.missing > classes.rows or not classes.values:
         return None
@@ -162,30 +144,28 @@ def _guess_other(sample: Sample, name: str) -> Guess | None:
     return feature(LABEL, "category", f"the folders: {distinct(classes)}", classes)
 
 
-def _find_key(sample: Sample) -> tuple[str, Reading] | None:
+def _find_key(sample: Sample) -> Named:
     """The column that names a row: one that is called so, and has a value of its own in each sampled row."""
-    names = [name for name in sample.names if ID.fullmatch(name)]
-    found = {name: sample.read(name, ColumnType.CATEGORY) for name in names}
+    found = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
     unique = [name for name, values in found.items() if len(values.distinct) == values.rows > 0]
     best = min(unique, key=lambda name: (name.lower() not in SURE_IDS, len(name)), default=None)
     return None if best is None else (best, found[best])
 
 
-def _key(found: Found, key: tuple[str, Reading] | None) -> Chosen:
+def _key(found: Found, key: Named) -> Choice:
     if key:
-        return Chosen(key[0], f"different in {key[1].of}")
+        return key[0], f"different in {key[1].of}"
     form, by_file = found.sources[0]["format"], found.sources[0].get("document") == "file"
     others = {"image_folder": "an image's path", "webdataset": "the sample's name"}
-    default = "the file's path" if by_file else others.get(form, "the digest of the row's content")
-    return Chosen(None, f"without one, {default}")
+    return None, f"without one, {'the file path' if by_file else others.get(form, 'the digest of the row')}"
 
 
 def _find_label(guesses: Mapping[str, Guess]) -> str | None:
     """The column that a model learns to predict, by its name; a list only where it is of the row, not of a part."""
     found = [name for name, one in guesses.items() if one.kind in LABEL_KINDS]
-    known = {plain_name(name).lower(): name for name in reversed(found) if name == plain_name(name)}
-    inner = {plain_name(name).lower(): name for name in reversed(found) if guesses[name].kind != "categories"}
-    return next((names[label] for label in LABELS for names in (known, inner) if label in names), None)
+    own = [name for name in found if plain_name(name) == name or guesses[name].kind != "categories"]
+    known = {plain_name(name).lower(): name for name in reversed(own)}
+    return next((known[label] for label in LABELS if label in known), None)
 
 
 def _as_label(one: Guess) -> Guess:
@@ -198,21 +178,16 @@ def _as_label(one: Guess) -> Guess:
     return replace(one, options=options, why={**one.why, "kind": kind})
 
 
-def _is_rare(one: Guess) -> bool:
-    """Whether so many rows lack a column that it should be no label: they would be rejects."""
-    return one.reading.missing > (1 - FITS) * one.reading.rows
-
-
-def _label(guesses: Mapping[str, Guess], column: str | None, names: Mapping[str, str]) -> Chosen:
+def _label(column: str | None, names: Mapping[str, str], features: Mapping[str, Guess]) -> Choice:
     if column is None:
         missing = "no column is called label, class, category, target, …"
-        return Chosen(None, f"{missing}: name a feature of kind category or number")
-    if _is_rare(guesses[column]):
-        return Chosen(None, f"{names[column]}, which many rows lack, cannot be one: a label is not optional")
-    return Chosen(names[column], "what a model learns to predict; every other feature is its input")
+        return None, f"{missing}: name a feature of kind category or number"
+    if "optional" in features[names[column]].options:
+        return None, f"{names[column]}, which many rows lack, cannot be one: a label is not optional"
+    return names[column], "what a model learns to predict; every other feature is its input"
 
 
-def _find_split(sample: Sample) -> tuple[str, Reading] | None:
+def _find_split(sample: Sample) -> Named:
     """The column that holds the split's name in each row."""
     for name in sample.names:
         names = sample.read(name, ColumnType.CATEGORY)
@@ -222,55 +197,41 @@ def _find_split(sample: Sample) -> tuple[str, Reading] | None:
     return None
 
 
-def _splits(found: Found, guesses: Mapping[str, Guess], split: tuple[str, Reading] | None) -> Chosen:
+def _splits(found: Found, guesses: Mapping[str, Guess], split: Named) -> Choice:
+    """The shares of the splits; a split that was not seen is not written."""
     if found.split_names:
-        return Chosen({name: SHARES[name] for name in found.split_names}, "each source is one split")
-    if split:
-        return _shares(split[1])
-    most = max((one.reading for one in guesses.values()), key=lambda reading: reading.rows)
-    if most.is_all and most.rows < FEW_ROWS:
-        return Chosen({"train": 100}, f"{counted(most.rows, 'row')}: too few to divide")
-    return Chosen(SHARES, BY_HASH)
-
-
-def _shares(names: Reading) -> Chosen:
-    """The shares that the splits of a column have."""
-    counts = Counter[str]()
-    for value, count in names.distinct.items():
-        counts[SPLITS[value.lower()]] += count
-    there = [split for split in SHARES if split in counts]
-    message = ", ".join(f"{split} {share(counts[split], counts.total())}" for split in there)
-    others = "" if names.is_all else "; a row of another split would be a reject: add the split"
-    splits = {split: max(1, round(100 * counts[split] / counts.total())) for split in there}
-    return Chosen(splits, f"{message} of {names.of}{others}")
-
-
-def _split_by(split: tuple[str, Reading] | None) -> Chosen:
+        return {name: SHARES[name] for name in found.split_names}, "each source is one split"
     if split is None:
-        return Chosen(None, "")
-    name, names = split
+        most = max((one.reading for one in guesses.values()), key=lambda reading: reading.rows)
+        if most.is_all and most.rows < FEW_ROWS:
+            return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
+        return SHARES, BY_HASH
+    counts = Counter[str]()
+    for value, count in split[1].distinct.items():
+        counts[SPLITS[value.lower()]] += count
+    there = [name for name in SHARES if name in counts]
+    message = ", ".join(f"{name} {share(counts[name], counts.total())}" for name in there) + f" of {split[1].of}"
+    others = "" if split[1].is_all else "; a row of another split would be a reject: add that split"
+    return {name: max(1, round(100 * counts[name] / counts.total())) for name in there}, message + others
+
+
+def _split_by(split: Named) -> Choice:
+    if split is None:
+        return None, ""
     values: dict[str, list[str]] = {}
-    for value in sorted(names.distinct):
+    for value in sorted(split[1].distinct, key=lambda value: ([*SHARES].index(SPLITS[value.lower()]), value)):
         values.setdefault(SPLITS[value.lower()], []).append(value)
-    is_plain = all(value.islower() for some in values.values() for value in some)
-    given = {"values": {split: values[split] for split in SHARES if split in values}}
-    return Chosen({"column": name, **({} if is_plain else given)}, f"holds {', '.join(sorted(names.distinct))}")
+    is_plain = all(value.islower() for value in split[1].distinct)
+    return {
+        "column": split[0],
+        **({} if is_plain else {"values": values}),
+    }, f"holds {', '.join(sorted(split[1].distinct))}"
 
 
-def _named(one: Guess, names: Mapping[str, str]) -> Guess:
+def _with_names(one: Guess, names: Mapping[str, str]) -> Guess:
     """A guess whose reference to another column is one to its feature."""
-    doubts = [
-        ({**options, "image": names[options["image"]]}, why) if "image" in options else (options, why)
-        for options, why in one.doubts
-    ]
-    image = one.options.get("image")
-    return replace(one, doubts=doubts, options=one.options if image is None else {**one.options, "image": names[image]})
 
+    def named(options: Mapping[str, Any]) -> dict[str, Any]:
+        return {option: names[value] if option == "image" else value for option, value in options.items()}
 
-def _no_feature(guesses: Mapping[str, Guess]) -> str:
-    """Why nothing can be made of some columns."""
-    if not any(one.reading.rows for one in guesses.values()):
-        return "holds no row"
-    return "has no column that a feature can be made of: " + "; ".join(
-        f"{name}: {one.why['kind']}" for name, one in guesses.items()
-    )
+    return replace(one, options=named(one.options), doubts=[(named(options), why) for options, why in one.doubts])

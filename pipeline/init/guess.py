@@ -74,7 +74,7 @@ def left_out(name: str, why: str, reading: Reading) -> Guess:
 def guess(sample: Sample, name: str) -> Guess | None:
     """Guesses what a column without images is; None where its parts are columns of their own."""
     texts = sample.read(name, ColumnType.TEXT)
-    if texts.fit >= FITS:
+    if sample.sources[0].format == "text" or texts.fit >= FITS:
         return _strings(sample, name, texts)
     found = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
     if found or any(other.startswith(f"{name}.") for other in sample.names):
@@ -85,29 +85,27 @@ def guess(sample: Sample, name: str) -> Guess | None:
     return left_out(name, f"empty in {most.of}" if is_empty else "of no one type, or of one that no kind reads", most)
 
 
-def guess_text(sample: Sample, name: str) -> Guess:
-    """The guess of a column that is surely text."""
-    texts = sample.read(name, ColumnType.TEXT)
-    return _text(name, texts) if texts.values else left_out(name, f"no text in {texts.of}", texts)
-
-
 def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
     filled = [value for value in texts.values if value.strip()]
     if not filled:
         return left_out(name, f"empty in {texts.of}", texts)
-    numbers = None
+    if sample.sources[0].format == "text":
+        return _text(name, texts, filled)
     if _are_numeric(filled) and not any(LEADING_ZERO.match(value) for value in filled):
         numbers = _numbers(sample, name)
-    found = numbers or _cells(sample, name, filled)
-    if found:
-        return found
+        if numbers:
+            return numbers
+    names = sample.read(name, ColumnType.CATEGORY)
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
-    names = sample.read(name, ColumnType.CATEGORY)
-    if _is_category(name, names) and not (plain_name(name).lower() in TEXTS and _is_prose(filled)):
-        return _category(name, names)
-    if _is_prose(filled) or _is_foreign(filled):
-        return _text(name, texts)
+    is_prose = 4 * _spaced(filled) >= len(filled)
+    found = _cells(sample, name, filled)
+    if found:
+        return found
+    if _is_category(name, names) and not (is_prose and plain_name(name).lower() in TEXTS):
+        return _constant(name, names) or feature(name, "category", distinct(names), names)
+    if is_prose or _is_foreign(filled):
+        return _text(name, texts, filled)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
 
@@ -117,51 +115,41 @@ def _cells(sample: Sample, name: str, filled: list[str]) -> Guess | None:
         return _lists(sample, name)
     for separator in "|;, ":
         several = [value for value in filled if separator in value.strip()]
-        if 2 * len(several) < len(filled):
-            continue
-        if _are_numeric([part for value in several for part in value.split(separator) if part.strip()]):
-            return _lists(sample, name, separator)
-        names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
-        if separator in "|;" and _repeats(names) and all(len(value) <= LONG_NAME for value in names.distinct):
-            return _lists(sample, name, separator)
+        if 2 * len(several) >= len(filled):
+            parts = [part for value in several for part in value.split(separator) if part.strip()]
+            names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
+            are_names = separator in "|;" and _repeats(names) and all(len(part) <= LONG_NAME for part in parts)
+            if are_names or _are_numeric(parts):
+                return _lists(sample, name, separator)
     return None
 
 
 def _lists(sample: Sample, name: str, separator: str = ",") -> Guess | None:
-    """Lists of numbers, of names that repeat, or of other strings."""
-    for kind, what in ((ColumnType.NUMBER, "numbers"), (ColumnType.CATEGORY, "names"), (ColumnType.TEXT, "texts")):
+    """Lists of numbers, of names that repeat, or of other strings; a length that all have is a doubt."""
+    for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):
         lists = sample.read(name, kind, many=True, separator=separator)
         filled = sum(map(bool, lists.values))
         if filled and lists.fit >= FITS and filled >= FITS * (filled + lists.rejected):
-            return _list(name, what, lists, separator)
+            return _list(name, kind, lists, {} if separator == "," else {"separator": separator})
     return None
 
 
-def _list(name: str, what: str, lists: Reading, separator: str) -> Guess:
-    options, why, doubts = dict[str, Any](), dict[str, str](), []
-    if separator != ",":
-        options["separator"], why["separator"] = separator, "between the values of a cell"
-    lengths = {len(value) for value in lists.values}
-    if len(lengths) == 1 and len(lists.values) >= FEW_ROWS:
-        reason = f"in {lists.of}: fixes the shape, and rejects lists of any other length"
-        doubts.append(({"length": lengths.pop()}, reason))
-    if what == "numbers":
+def _list(name: str, kind: ColumnType, lists: Reading, options: Mapping[str, Any]) -> Guess:
+    if kind is ColumnType.NUMBER:
         found = feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists, **options)
-    elif what == "names" and (_repeats(lists) or len(lists.values) < FEW_ROWS):
+    elif kind is ColumnType.CATEGORY and (_repeats(lists) or len(lists.values) < FEW_ROWS):
         found = feature(name, "categories", f"lists of names, {distinct(lists)}", lists, **options)
     else:
-        found = feature(name, "raw", f"lists of {what} that hardly ever repeat", lists, many=True, **options)
-    return replace(found, why={**found.why, **why}, doubts=doubts)
+        found = feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=True, **options)
+    lengths = {len(value) for value in lists.values}
+    reason = f"in {lists.of}: fixes the shape, and rejects lists of any other length"
+    is_fixed = len(lengths) == 1 and len(lists.values) >= FEW_ROWS
+    return replace(found, doubts=[({"length": lengths.pop()}, reason)] if is_fixed else ())
 
 
 def _are_numeric(texts: list[str]) -> bool:
     """Whether most strings are numbers: to read them as such is worth its cost."""
     return 2 * sum(bool(NUMERIC.fullmatch(text)) for text in texts) > len(texts)
-
-
-def _is_prose(filled: list[str]) -> bool:
-    """Whether a quarter of them are of several words."""
-    return 4 * _spaced(filled) >= len(filled)
 
 
 def _spaced(filled: list[str]) -> int:
@@ -173,21 +161,20 @@ def _is_foreign(filled: list[str]) -> bool:
     return 2 * sum(not value.isascii() for value in filled) > len(filled)
 
 
-def _text(name: str, texts: Reading) -> Guess:
+def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
     """A text of words, or of characters where there are no spaces between words; cut where few texts are longer."""
-    filled = [value for value in texts.values if value.strip()]
+    of_words = 4 * _spaced(filled) >= len(filled) or not _is_foreign(filled)
     values = pa.array(texts.values, pa.string())
-    of_words = _is_prose(filled) or not _is_foreign(filled)
     lengths = pc.count_substring_regex(values, WORD) if of_words else pc.utf8_length(values)
-    tokens = "words" if of_words else "characters"
     counts = sorted(lengths.to_pylist())
     most = max(1, counts[min(len(counts) - 1, int(PERCENTILE * len(counts)))])
     length = -(-most // 8) * 8 if most > 8 else most
     enough = share_of(sum(count <= length for count in counts), len(counts), counted(len(counts), "text"))
-    why = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
-    found = feature(name, "text", why, texts, **({} if of_words else {"tokenizer": tokens}), max_length=length)
-    reasons = {"tokenizer": "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"}
-    return replace(found, why={**found.why, **reasons, "max_length": f"enough {tokens} for {enough}"})
+    what = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
+    tokenizer = {} if of_words else {"tokenizer": "characters"}
+    found = feature(name, "text", what, texts, **tokenizer, max_length=length)
+    why = {"tokenizer": "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"}
+    return replace(found, why={**found.why, **why, "max_length": f"enough tokens for {enough}"})
 
 
 def _is_category(name: str, names: Reading) -> bool:
@@ -203,10 +190,6 @@ def _repeats(names: Reading) -> bool:
     if len(names.values) < FEW_ROWS:
         return len(names.distinct) < count
     return 2 * len(names.distinct) <= count and len(names.distinct) <= MANY_CLASSES
-
-
-def _category(name: str, names: Reading) -> Guess:
-    return _constant(name, names) or feature(name, "category", distinct(names), names)
 
 
 def _constant(name: str, values: Reading) -> Guess | None:
@@ -231,13 +214,14 @@ def _numbers(sample: Sample, name: str) -> Guess | None:
     if numbers.fit < FITS:
         return None
     whole = sample.read(name, ColumnType.INTEGER)
-    is_whole, few = whole.fit >= FITS, len(whole.distinct) <= FEW_CLASSES
+    is_whole = whole.fit >= FITS
     if is_whole and is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
-        return _category(name, sample.read(name, ColumnType.CATEGORY))
+        names = sample.read(name, ColumnType.CATEGORY)
+        return feature(name, "category", distinct(names), names)
     if is_whole and ID.fullmatch(plain_name(name)):
         return feature(name, "raw", "whole numbers that identify something, by the column's name", whole, type="int64")
     found = feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
-    if is_whole and (is_label(name) or (few and _repeats(whole))):
+    if is_whole and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole))):
         found = replace(found, doubts=[({"kind": "category"}, f"if they are codes: {distinct(whole)}")])
     return _constant(name, numbers) or found
 
@@ -253,7 +237,7 @@ def _names(sample: Sample, name: str) -> Guess | None:
     if names.fit < FITS:
         return None
     if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
-        return _category(name, names)
+        return _constant(name, names) or feature(name, "category", distinct(names), names)
     return left_out(name, f"{distinct(names)}: as a category each would be a class of its own", names)
 
 

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 from recordmill.pipeline.init.guess import FITS, Guess, feature, left_out, plain_name, share_of
 from recordmill.pipeline.init.recognize import NAMING, counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.absent_files import why_absent
 from recordmill.pipeline.sources.base import FileInfo, Files
-from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.image_folder.image_paths import IMAGE
 from recordmill.pipeline.sources.image_refs import parse
@@ -31,107 +32,33 @@ INSIDE = 0.98
 
 Size = tuple[int, int]
 """Width and height in pixels, as the header has them."""
-Box = tuple[float, ...]
-CORNERS: Mapping[str, Callable[[Box], Box]] = {
-    "corners": lambda box: box,
-    "coco": lambda box: (box[0], box[1], box[0] + box[2], box[1] + box[3]),
-    "center": lambda box: (box[0] - box[2] / 2, box[1] - box[3] / 2, box[0] + box[2] / 2, box[1] + box[3] / 2),
-    "tensorflow": lambda box: (box[1], box[0], box[3], box[2]),
+Headers = Sequence[tuple[list[Size | str], list[Any]]]
+"""For each row the sizes of its images, or the reason of the reject; and the values of other columns."""
+CORNERS: Mapping[str, Callable[[float, float, float, float], tuple[float, ...]]] = {
+    "corners": lambda left, top, right, bottom: (left, top, right, bottom),
+    "coco": lambda left, top, width, height: (left, top, left + width, top + height),
+    "center": lambda x, y, width, height: (x - width / 2, y - height / 2, x + width / 2, y + height / 2),
+    "tensorflow": lambda top, left, bottom, right: (left, top, right, bottom),
 }
 """A box's left, top, right and bottom, by each order."""
 
 
-class Headers:
-    """The headers of some images of a column, which a build reads before it decodes."""
+def read_headers(sample: Sample, name: str, *, many: bool, others: Columns | None = None) -> Headers:
+    """Reads the headers of about 200 rows' images, as a build does before it decodes."""
+    columns = {name: Column(ColumnType.IMAGE, many=many, optional=True), **(others or {})}
+    rows = [
+        (number, *values)
+        for number, block in sample.take(columns, rows=LOOKED_AT)[0]
+        for values in zip(*(block.table[column].to_pylist() for column in columns), strict=True)
+        if values[0] is not None
+    ]
+    roots = [source.image_root(sample.files) for source in sample.sources]
 
-    def __init__(self, sample: Sample, name: str, *, many: bool, beside: Mapping[str, Column] | None = None) -> None:
-        """Reads the headers of about 200 rows; `beside` are columns whose values are wanted too."""
-        columns = {name: Column(ColumnType.IMAGE, many=many, optional=True), **(beside or {})}
-        taken = sample.take(columns, rows=LOOKED_AT)
-        self.rows = [
-            (number, values[0] if many else values[:1], values[1:])
-            for number, block in taken.blocks
-            for values in zip(*(block.table[column].to_pylist() for column in columns), strict=True)
-            if values[0] is not None
-        ]
-        roots = [source.image_root(sample.files) for source in sample.sources]
-        with ThreadPoolExecutor(READERS) as pool:
-            found = pool.map(lambda row: [_size(sample.files, roots[row[0]], one) for one in row[1] if one], self.rows)
-            self.results: list[list[Size | str]] = list(found)
-        """Of each row's images the sizes, or the reason of the reject."""
+    def sizes(row: tuple[Any, ...]) -> list[Size | str]:
+        return [_size(sample.files, roots[row[0]], one) for one in (row[1] if many else [row[1]]) if one]
 
-    @property
-    def sizes(self) -> list[Size]:
-        """The sizes of all images that could be read."""
-        return [size for row in self.results for size in row if isinstance(size, tuple)]
-
-    @property
-    def faults(self) -> Counter[str]:
-        """The number of rows that would be rejected, by reason."""
-        bad = (next((one for one in row if isinstance(one, str)), None) for row in self.results)
-        return Counter(reason for reason in bad if reason)
-
-
-def guess_image(sample: Sample, name: str) -> Guess | None:
-    """Guesses whether a column is an image, or several; None where it is neither."""
-    many = _are_many(sample, name)
-    if many is None:
-        return None
-    texts = sample.read(name, ColumnType.TEXT, many=many)
-    sizes = Headers(sample, name, many=many).sizes
-    if not sizes and name != IMAGE:
-        why = "paths of images that were not found: the source's `images` says where they lie"
-        return feature(name, "raw", why, texts, **({"many": True} if many else {}))
-    size, why = _common_size(sizes)
-    what = f"{'lists of ' if many else ''}images, by their {'paths' if texts.fit >= FITS else 'bytes'}"
-    rows = sample.read(name, ColumnType.IMAGE, many=many)
-    found = feature(name, "image_sequence" if many else "image", what, rows, size=size, fit="pad")
-    fit = "the whole image; `crop` cuts it, `stretch` distorts it"
-    return replace(found, why={**found.why, "size": why, "fit": fit})
-
-
-def _are_many(sample: Sample, name: str) -> bool | None:
-    """Whether a column is lists of images, or one image; None where it is neither."""
-    for many in (False, True):
-        texts = sample.read(name, ColumnType.TEXT, many=many)
-        if texts.fit >= FITS / 2:
-            is_list = not many and any("," in value and _is_named(value) for value in texts.distinct)
-            split = sample.read(name, ColumnType.TEXT, many=True) if is_list else texts
-            return (many or is_list) if _are_named(split) else False if _are_named(texts) else None
-        if sample.read(name, ColumnType.NUMBER, many=many).fit >= FITS:
-            return None
-    for many in (False, True):
-        if sample.read(name, ColumnType.IMAGE, many=many).fit >= FITS:
-            headers = Headers(sample, name, many=many)
-            if 2 * len(headers.sizes) > sum(map(len, headers.results)):
-                return many
-    return None
-
-
-def _are_named(texts: Reading) -> bool:
-    """Whether nearly all strings that are not blank name images."""
-    filled = sum(count for value, count in texts.distinct.items() if value.strip())
-    return sum(count for value, count in texts.distinct.items() if _is_named(value)) >= FITS * filled > 0
-
-
-def _is_named(value: str) -> bool:
-    """Whether a string is the path of an image, or a `data:` URL."""
-    path = value.strip()
-    return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
-
-
-def _common_size(found: Sequence[Size]) -> tuple[list[int], str]:
-    """Height and width, and why: the images' own size where most have it and it is small."""
-    usual = [USUAL_SIDE, USUAL_SIDE]
-    if not found:
-        return usual, "height, width: a usual size; no image's header could be read"
-    (width, height), count = max(Counter(found).items(), key=lambda item: (item[1], item[0]))
-    images = counted(len(found), "image")
-    if 2 * count >= len(found) and max(width, height) <= SMALL_SIDE:
-        return [height, width], f"height, width of {share_of(count, len(found), images)}"
-    ordered = sorted(found, key=lambda size: (size[0] * size[1], size))
-    ends = [f"{size[0]} x {size[1]}" for size in dict.fromkeys((ordered[0], ordered[-1]))]
-    return usual, f"height, width: a usual size; {images}: {' to '.join(ends)}"
+    with ThreadPoolExecutor(READERS) as pool:
+        return [(found, list(row[2:])) for row, found in zip(rows, pool.map(sizes, rows), strict=True)]
 
 
 def _size(files: Files, root: str, reference: bytes) -> Size | str:
@@ -157,10 +84,12 @@ def _head(files: Files, root: str, reference: bytes) -> bytes:
     try:
         with files.open(full) as file:
             file.seek(found.offset)
-            head = file.read(HEAD_BYTES if found.length is None else found.length)
-            if found.length is not None or len(head) < HEAD_BYTES or _has_header(head):
-                return head
-            return head + file.read()
+            head = file.read(found.length or HEAD_BYTES)
+            try:
+                read_header(head)
+            except ImageError:
+                head += file.read() if found.length is None else b""
+            return head
     except OSError as error:
         why = why_absent(error, full, files)
         if why is None:
@@ -168,32 +97,86 @@ def _head(files: Files, root: str, reference: bytes) -> bytes:
         raise ImageError("unreadable", why) from None
 
 
-def _has_header(head: bytes) -> bool:
-    try:
-        return bool(read_header(head))
-    except ImageError:
-        return False
+def guess_image(sample: Sample, name: str) -> Guess | None:
+    """Guesses whether a column is an image, or several; None where it is neither."""
+    many = _are_many(sample, name)
+    if many is None:
+        return None
+    texts = sample.read(name, ColumnType.TEXT, many=many)
+    headers = read_headers(sample, name, many=many)
+    sizes = [size for row, _ in headers for size in row if isinstance(size, tuple)]
+    if not sizes and name != IMAGE:
+        why = "paths of images that were not found: the source's `images` says where they lie"
+        return feature(name, "raw", why, texts, **({"many": True} if many else {}))
+    size, why = _common_size(sizes)
+    what = f"{'lists of ' if many else ''}images, by their {'paths' if texts.fit >= FITS else 'bytes'}"
+    rows = sample.read(name, ColumnType.IMAGE, many=many)
+    found = feature(name, "image_sequence" if many else "image", what, rows, size=size, fit="pad")
+    fit = "the whole image; `crop` cuts it, `stretch` distorts it"
+    return replace(found, why={**found.why, "size": why, "fit": fit})
+
+
+def _are_many(sample: Sample, name: str) -> bool | None:
+    """Whether a column is lists of images, or one image; None where it is neither: by names, else by headers."""
+    texts = sample.read(name, ColumnType.TEXT)
+    lists = sample.read(name, ColumnType.TEXT, many=True)
+    if texts.fit >= FITS / 2 or lists.fit >= FITS / 2:
+        are_lists = _are_named(lists) and (texts.fit < FITS or any("," in value for value in texts.distinct))
+        return are_lists or (False if _are_named(texts) else None)
+    for many in (False, True):
+        is_number = sample.read(name, ColumnType.NUMBER, many=many).fit >= FITS
+        if not is_number and sample.read(name, ColumnType.IMAGE, many=many).fit >= FITS:
+            results = [one for row, _ in read_headers(sample, name, many=many) for one in row]
+            if 2 * sum(isinstance(one, tuple) for one in results) > len(results):
+                return many
+    return None
+
+
+def _are_named(texts: Reading) -> bool:
+    """Whether nearly all strings that are not blank name images."""
+    filled = sum(count for value, count in texts.distinct.items() if value.strip())
+    return sum(count for value, count in texts.distinct.items() if _is_named(value)) >= FITS * filled > 0
+
+
+def _is_named(value: str) -> bool:
+    """Whether a string is the path of an image, or a `data:` URL."""
+    path = value.strip()
+    return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
+
+
+def _common_size(found: Sequence[Size]) -> tuple[list[int], str]:
+    """Height and width, and why: the images' own size where most have it and it is small."""
+    if not found:
+        return [USUAL_SIDE, USUAL_SIDE], "height, width: a usual size; no image's header could be read"
+    (width, height), count = max(Counter(found).items(), key=lambda item: (item[1], item[0]))
+    images = counted(len(found), "image")
+    if 2 * count >= len(found) and max(width, height) <= SMALL_SIDE:
+        return [height, width], f"height, width of {share_of(count, len(found), images)}"
+    ordered = sorted(found, key=lambda size: (size[0] * size[1], size))
+    ends = [f"{size[0]} x {size[1]}" for size in dict.fromkeys((ordered[0], ordered[-1]))]
+    return [USUAL_SIDE, USUAL_SIDE], f"height, width: a usual size; {images}: {' to '.join(ends)}"
 
 
 def guess_boxes(sample: Sample, name: str, image: str) -> Guess | None:
     """Guesses whether a column is boxes in the images of another; None where it is not.
 
-    Where several orders of the four numbers fit, none is chosen: they stand as doubts.
+    Where several orders of the four numbers fit, none is chosen: each is a doubt.
     """
-    wanted = Column(ColumnType.NUMBER, many=True, optional=True, multiple=4)
     numbers = sample.read(name, ColumnType.NUMBER, many=True)
-    is_fit = BOXES.fullmatch(plain_name(name)) and numbers.fit >= FITS and numbers.distinct
-    if not is_fit or any(len(value) % 4 for value in numbers.values):
+    is_named = BOXES.fullmatch(plain_name(name)) and numbers.fit >= FITS and numbers.distinct
+    if not is_named or any(len(value) % 4 for value in numbers.values):
         return None
-    headers = Headers(sample, image, many=False, beside={name: wanted})
+    headers = read_headers(
+        sample, image, many=False, others={name: Column(ColumnType.NUMBER, many=True, optional=True)}
+    )
     boxes = [
-        (tuple(row[2][0][start : start + 4]), size[0])
-        for row, size in zip(headers.rows, headers.results, strict=True)
-        if row[2][0] and size and isinstance(size[0], tuple)
-        for start in range(0, len(row[2][0]), 4)
+        (values[start : start + 4], sizes[0])
+        for sizes, (values,) in headers
+        if sizes and isinstance(sizes[0], tuple)
+        for start in range(0, len(values or ()), 4)
     ]
     is_relative = all(0 <= number <= 1 for number in numbers.distinct)
-    lying = {order: sum(_lies(to(box), size, is_relative) for box, size in boxes) for order, to in CORNERS.items()}
+    lying = {order: sum(_lies(to(*box), size, is_relative) for box, size in boxes) for order, to in CORNERS.items()}
     orders = [order for order in CORNERS if boxes and lying[order] >= INSIDE * len(boxes)]
     options = {"image": image, "unit": "relative" if is_relative else "absolute"}
     what = f"four numbers each, in {numbers.of}"
@@ -209,10 +192,10 @@ def guess_boxes(sample: Sample, name: str, image: str) -> Guess | None:
     return replace(left_out(name, reason, numbers), doubts=doubts) if guesses else None
 
 
-def _lies(box: Box, size: Size, is_relative: bool) -> bool:
+def _lies(corners: tuple[float, ...], size: Size, is_relative: bool) -> bool:
     """Whether a box lies in its image; some count pixels from 1."""
     width, height, slack = (1.0, 1.0, 0.01) if is_relative else (*size, 1.0)
-    left, top, right, bottom = box
+    left, top, right, bottom = corners
     return -slack <= left < right <= width + slack and -slack <= top < bottom <= height + slack
 
 
@@ -223,20 +206,17 @@ def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> s
     """
     if sample.sources[0].format not in NAMING:
         return None
-    values = (value for name in sample.names for many in (False, True) for value in _texts(sample, name, many=many))
-    paths = [posixpath.normpath(value.strip()) for value in values if _is_named(value) and value[:5] != DATA_URL]
-    root = sample.sources[0].root(sample.files)
-    found = [file.path for file in listed if paths and is_image(file.path)]
-    found = found or [file.path for file in files.match(f"{escape(root)}/**") if paths and is_image(file.path)]
+    readings = [sample.read(name, ColumnType.TEXT, many=many) for name in sample.names for many in (False, True)]
+    values = [value.strip() for reading in readings for value in reading.distinct if _is_named(value)]
+    paths = [posixpath.normpath(value) for value in values if value[:5].lower() != DATA_URL][:LOOKED_AT]
+    below = f"{escape(sample.sources[0].root(sample.files))}/**"
+    found = [file.path for file in listed if is_image(file.path)] if paths else []
+    found = found or [file.path for file in (files.match(below) if paths else ()) if is_image(file.path)]
     by_name: dict[str, list[str]] = {}
     for image in found:
         by_name.setdefault(posixpath.basename(image), []).append(image)
-    pairs = [(image, path) for path in paths[:LOOKED_AT] for image in by_name.get(posixpath.basename(path), ())]
+    pairs = [(image, path) for path in paths for image in by_name.get(posixpath.basename(path), ())]
     folders = Counter(image[: -len(path) - 1] for image, path in pairs if image.endswith(f"/{path}"))
     own = {posixpath.dirname(file.path) for source in sample.sources for file in sample.files.match(source.path)}
     best = max(folders, key=lambda folder: (folders[folder], folder in own, folder), default=None)
     return None if best in own else best
-
-
-def _texts(sample: Sample, name: str, *, many: bool) -> Sequence[str]:
-    return list(sample.read(name, ColumnType.TEXT, many=many).distinct)

@@ -31,7 +31,7 @@ DOCUMENTS = ("text", "json")
 """The formats that may only describe the data."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")
 """The formats whose rows may name images."""
-IMAGES = "image_folder"
+CELLS, IMAGES = ("csv", "tsv"), "image_folder"
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
 HEADS = 16  # files of which the first bytes are looked at
 SHOWN = 3
@@ -202,7 +202,7 @@ def _options(files: Files, form: str, paths: Sequence[str]) -> tuple[dict[str, A
     if form == "json":
         why = "each file is one JSON text; to read its fields, make lines of it: jq -c ."
         return {"format": "text", "document": "file"}, {"document": why}
-    if form in ("csv", "tsv"):
+    if form in CELLS:
         return guess_dialect(read_head(files, paths[0]), form)
     if form != "text":
         return {}, {}

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from recordmill.pipeline.init.choose import Chosen, Draft
-from recordmill.pipeline.init.guess import Guess
+from recordmill.pipeline.init.choose import Choice, Draft
+from recordmill.pipeline.init.recognize import Found
 from recordmill.pipeline.spec.yaml_document import STRING
 
 PATHS = ("path", "images")
@@ -34,6 +34,14 @@ class Page:
     def text(self, text: str, why: str = "") -> None:
         """Adds a line as it is: of a comment, of a key whose values follow, or blank."""
         self._lines.append((_line(text), _line(why)))
+
+    def choice(self, key: str, choice: Choice, stands_for: str = "") -> None:
+        """Adds a key; one without a value is a comment that shows how to set it, or nothing."""
+        value, why = choice
+        if value is not None:
+            self.add(key, value, why)
+        elif stands_for:
+            self.text(f"# {key}: {stands_for}", why)
 
     def __str__(self) -> str:
         """The page; the comments of lines between two blank ones stand below each other."""
@@ -92,57 +100,41 @@ def write_draft(
         page.text(f"# {note}")
     page.add("name", name, "the shards are named after it")
     page.text("")
-    _add_sources(page, draft, written_path)
+    _add_sources(page, draft.found, written_path)
     page.text("")
-    _add_choice(page, "key", draft.key, "COLUMN")
-    page.add("splits", draft.splits.value, draft.splits.why)
-    if draft.split_by.value:
-        page.add("split_by", draft.split_by.value, draft.split_by.why)
+    page.choice("key", draft.key, "COLUMN")
+    page.choice("splits", draft.splits)
+    page.choice("split_by", draft.split_by)
     page.text("")
     page.text("features:")
     for feature, guess in draft.features.items():
-        _add_feature(page, feature, guess)
+        page.text(f"  {feature}:")
+        for option, value in _with_column(feature, guess.column, guess.options).items():
+            page.add(option, value, guess.why.get(option, ""), "    ")
+        for options, why in guess.doubts:
+            for option, value in options.items():
+                page.add(option, value, why, "    # ")
     for feature, guess in draft.left.items():
         page.text(f"  # {guess.column or ascii('')}: {guess.why['kind']}")
         for options, why in guess.doubts:
             page.add(feature, _with_column(feature, guess.column, options), why, "  # ")
     page.text("")
-    _add_choice(page, "label", draft.label, "FEATURE")
+    page.choice("label", draft.label, "FEATURE")
     if limit is not None:
         page.text("")
         page.add("rejects", {"max_share": limit[0]}, limit[1])
     return str(page)
 
 
-def _add_sources(page: Page, draft: Draft, written_path: Callable[[str], str]) -> None:
-    found = draft.found
+def _add_sources(page: Page, found: Found, written_path: Callable[[str], str]) -> None:
     if found.left_out:
         page.text(f"# left out: {found.left_out}")
-    if draft.sample.differ:
-        page.text("# the files do not all have the same columns: a column that one of them lacks is optional")
     page.text("source:")
     for source in found.sources:
         start = "  " if len(found.sources) == 1 else "  - "
         for option, value in source.items():
             page.add(option, written_path(value) if option in PATHS else value, found.why.get(option, ""), start)
             start = " " * len(start)
-
-
-def _add_choice(page: Page, key: str, chosen: Chosen, stands_for: str) -> None:
-    """A key of the spec; one without a value is a comment that shows how to set it."""
-    if chosen.value is None:
-        page.text(f"# {key}: {stands_for}", chosen.why)
-    else:
-        page.add(key, chosen.value, chosen.why)
-
-
-def _add_feature(page: Page, name: str, guess: Guess) -> None:
-    page.text(f"  {name}:")
-    for option, value in _with_column(name, guess.column, guess.options).items():
-        page.add(option, value, guess.why.get(option, ""), "    ")
-    for options, why in guess.doubts:
-        for option, value in options.items():
-            page.add(option, value, why, "    # ")
 
 
 def _with_column(name: str, column: str, options: Mapping[str, Any]) -> dict[str, Any]:

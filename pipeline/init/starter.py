@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.choose import BY_HASH, Chosen, make_draft, valid_name
+from recordmill.pipeline.init.choose import BY_HASH, make_draft, valid_name
 from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.guess import LABELS
 from recordmill.pipeline.init.images import guess_image, images_folder
@@ -48,10 +48,10 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
     written = partial(written_path, folder=os.path.abspath(folder), keep=os.path.isabs(path))
     draft = make_draft(*open_sample(files, recognize(files, whole)))
     trial = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), draft.sample)
-    if draft.splits.why == BY_HASH:
-        splits = trial.filled(draft.splits.value)
-        less = "; another split would be empty" if len(splits) < len(draft.splits.value) else ""
-        draft = replace(draft, splits=Chosen(splits, BY_HASH + less))
+    if draft.splits[1] == BY_HASH:
+        splits = trial.filled(draft.splits[0])
+        less = "; another split would be empty" if len(splits) < len(draft.splits[0]) else ""
+        draft = replace(draft, splits=(splits, BY_HASH + less))
     first = f"Guesses by `recordmill init` for {path}; the reasons stand behind them."
     return write_draft(draft, name, written, [first, *trial.lines()], trial.limit())
 

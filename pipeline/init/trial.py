@@ -1,4 +1,4 @@
-"""Tries a spec on the sample: which rows a build would reject, and why."""
+"""Tries a spec on the sample: which rows a build would reject, and which splits would stay empty."""
 
 import math
 from collections import Counter
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from recordmill.pipeline.dataset.key_hash import hash_keys
 from recordmill.pipeline.dataset.layout import Layout
-from recordmill.pipeline.init.images import Headers
+from recordmill.pipeline.init.images import read_headers
 from recordmill.pipeline.init.recognize import counted
-from recordmill.pipeline.init.sample import Sample, Taken
+from recordmill.pipeline.init.sample import Sample, count_rows, in_words
 from recordmill.pipeline.spec.model import Spec
 
 Rejects = Counter[tuple[str, str]]
@@ -20,7 +20,9 @@ Rejects = Counter[tuple[str, str]]
 class Trial:
     """The rejects among the sampled rows."""
 
-    taken: Taken
+    rows: int
+    is_all: bool
+    """Whether there are no other rows."""
     rejects: Rejects
     images: int
     """The number of rows whose images' headers were read."""
@@ -31,7 +33,7 @@ class Trial:
     def filled(self, splits: Mapping[str, float]) -> dict[str, float]:
         """The splits, by a hash of the key, without those that no row would be in, the last ones first."""
         left = dict(splits)
-        while self.taken.is_all and len(left) > 1:
+        while self.is_all and len(left) > 1:
             layout = Layout(left, dict.fromkeys(left, 1))
             if len(set(layout.split_of(hash_keys([*self.keys])[0]).tolist())) == len(left):
                 break
@@ -40,7 +42,7 @@ class Trial:
 
     def limit(self) -> tuple[float, str]:
         """The share of rejects that a build should take, and why."""
-        share = self.rejects.total() / max(self.taken.rows, 1) + self.bad_images.total() / max(self.images, 1)
+        share = self.rejects.total() / max(self.rows, 1) + self.bad_images.total() / max(self.images, 1)
         if share:
             why = f"about {share:.1%} of the sample would be rejects; three times that and 10 %: a build sees more"
             return min(1.0, math.ceil(300 * share + 10) / 100), why
@@ -50,13 +52,13 @@ class Trial:
 
     def lines(self) -> list[str]:
         """The result in words."""
-        rows = self.taken.words(self.taken.rows)
+        rows = in_words(self.rows, is_all=self.is_all)
         before = ", before their images are opened" if self.images else ""
         lines = [f"{rows[:1].upper()}{rows[1:]}{before}: {_rejected(self.rejects)}."]
         if self.images:
             headers = f"By the images' headers in {counted(self.images, 'row')}"
             lines.append(f"{headers}: {_rejected(self.bad_images)}; no pixel was decoded.")
-        if self.rejects.total() == self.taken.rows or 0 < self.images == self.bad_images.total():
+        if not self.keys or 0 < self.images == self.bad_images.total():
             lines.append("None of these rows is good, so nothing would be built.")
         return lines
 
@@ -67,27 +69,26 @@ def try_spec(spec: Spec, sample: Sample) -> Trial:
     Raises:
         SourceError: a build could not be planned.
     """
-    taken = sample.take(spec.columns(), spec.key_columns)
-    rejects = Rejects((reject.reason, reject.column or "") for _, block in taken.blocks for reject in block.rejects)
+    blocks, is_all = sample.take(spec.columns(), spec.key_columns)
+    rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)
     key = spec.key_columns[0] if spec.key_columns else "@key"
-    keys = [value for _, block in taken.blocks for value in block.table[key].cast("binary").to_pylist()]
+    keys = [value for _, block in blocks for value in block.table[key].cast("binary").to_pylist()]
     rejects["duplicate_key", ""] = len(keys) - len(set(keys))
     images, bad = 0, Rejects()
     for name, feature in spec.features.items():
         if feature.kind in ("image", "image_sequence"):
             column = feature.column or name
-            headers = Headers(sample, column, many=feature.kind != "image")
-            images += len(headers.results)
-            bad.update({(reason, column): count for reason, count in headers.faults.items()})
-    return Trial(taken, +rejects, images, bad, keys)
+            headers = read_headers(sample, column, many=feature.kind != "image")
+            images += len(headers)
+            faults = (next((one for one in row if isinstance(one, str)), None) for row, _ in headers)
+            bad.update((reason, column) for reason in faults if reason)
+    return Trial(sum(count_rows(block) for _, block in blocks), is_all, +rejects, images, bad, keys)
 
 
 def _rejected(rejects: Rejects) -> str:
     if not rejects:
         return "none would be a reject"
-    reasons = [
-        f"{count:,} {reason}{f' in column {column}' if column else ''}"
-        for (reason, column), count in sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
-    ]
-    count = rejects.total()
-    return f"{count:,} would be {'a reject' if count == 1 else 'rejects'} ({', '.join(reasons)})"
+    ordered = sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
+    reasons = [f"{count:,} {reason}{f' in column {column}' if column else ''}" for (reason, column), count in ordered]
+    are = "would be a reject" if rejects.total() == 1 else "would be rejects"
+    return f"{rejects.total():,} {are} ({', '.join(reasons)})"
