@@ -1,4 +1,4 @@
-"""The base of all errors that are told to the user as they are, one clear line, no traceback; and a word they share."""
+"""The base of all errors that are shown to the user as one clear line, without a traceback."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,9 +7,9 @@ from recordmill.pipeline.redaction import redacted
 
 
 class UserError(Exception):
-    """Something that the user can mend; the message says what, where and what to do next.
+    """An error that the user can fix; the message says what, where and what to do next.
 
-    URLs in it are told without passwords and queries, and no value of a row is in it: it may be logged anywhere.
+    It may be logged anywhere: URLs in it have no passwords and queries, and it holds no value of a row.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -17,7 +17,7 @@ class UserError(Exception):
 
 
 class DatasetError(UserError, ValueError):
-    """A dataset cannot be read as it was asked for; the message is one clear line for the user."""
+    """A dataset cannot be read as requested."""
 
 
 class WrongValueError(ValueError):
@@ -29,7 +29,7 @@ class WrongValueError(ValueError):
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
-    """The end of a message about an unknown name: `; did you mean `x`?`, or nothing where no known name is near.
+    """Ends a message about an unknown name with `; did you mean `x`?`, or with nothing if no known name is close.
 
     >>> did_you_mean("vocabulry", ["kind", "vocabulary"])
     '; did you mean `vocabulary`?'

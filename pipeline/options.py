@@ -1,9 +1,9 @@
-"""The base of everything that a user writes in `dataset.yaml`: frozen, checked when made, no unknown keys."""
+"""The base of all options in `dataset.yaml`: frozen, validated when made, without unknown keys."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Options(BaseModel):
-    """A frozen group of options; an unknown key is refused."""
+    """A frozen group of options; refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

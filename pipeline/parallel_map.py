@@ -1,4 +1,4 @@
-"""Maps in threads, with the results in the items' order and a bounded number of items under way.
+"""Maps in threads, with results in the items' order and a bounded number of items in flight.
 
 >>> list(in_order(abs, [-1, -2], threads=2, ahead=4))
 [1, 2]
@@ -16,16 +16,16 @@ Result = TypeVar("Result")
 def in_order(
     function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int | None = None
 ) -> Generator[Result, None, None]:
-    """Gives the result of each item; no items give nothing.
+    """Yields the result of each item; no items give nothing.
 
-    `tf.data` would do the same, but keeps what its generator closes over. The threads end with the iterator, or when it
+    `tf.data` would do the same, but keeps its generator's closure alive. The threads end with the iterator, or when it
     is dropped.
 
     Args:
-        function: may be called from several threads.
-        items: taken one by one as room is made.
-        threads: how many work.
-        ahead: how many items are under way at most, two a thread by default.
+        function: called from several threads.
+        items: taken one by one as results are consumed.
+        threads: the number of threads.
+        ahead: the largest number of items in flight, two a thread by default.
     """
     pending: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)

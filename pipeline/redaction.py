@@ -1,6 +1,6 @@
-"""URLs without what is secret in them: user and password, and the values after `?` or `#`.
+"""Takes the secrets out of URLs: user and password, and everything after `?` or `#`.
 
-Of an object store's URL, where a `?` may stand in a name or be a wildcard, only `?name=value` is taken for a query.
+In an object store's URL, where a `?` may be part of a name or a wildcard, only `?name=value` counts as a query.
 
 >>> redacted("cannot list s3://key:secret@bucket/a?token=abc: denied")
 'cannot list s3://***@bucket/a?***: denied'
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from urllib.parse import unquote
 
 HIDDEN = "***"
-SHORTEST = 4  # characters: what is shorter is also found in words that are no secret
+SHORTEST = 4  # characters: shorter secrets also occur inside ordinary words
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s'\"`<>]*)")
 WHOLE_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(.*)", re.DOTALL)
-# The second form has a slash in the password, as keys of AWS do; a port is none.
+# The first form allows slashes in the password, as in keys of AWS, but is not a port.
 USER = re.compile(r"(?:[^/@]*:(?!\d+/)[^@]*|[^/]*)@(?:[^/]*@)?")
 WEB_QUERY = re.compile(r"[?#].*", re.DOTALL)
 QUERY = re.compile(r"[?#&;][\w.~-]+=.*", re.DOTALL)
@@ -24,13 +24,13 @@ LATE_QUERY = re.compile(r"(?<=\S)\?[\w.~-]+=[^\s'\"`<>]*[^\s'\"`<>:,]")  # behin
 
 
 def public_url(url: str, hidden: str = "") -> str:
-    """Gives a URL without its secrets; `hidden` stands in their places. Any other text stays as it is."""
+    """Replaces a URL's secrets by `hidden`; leaves any other text as it is."""
     match = WHOLE_URL.fullmatch(url)
     return url if match is None else _public(match, hidden)
 
 
 def redacted(text: str, *urls: str) -> str:
-    """Takes the secrets out of all URLs in a text, and wherever else the secrets of `urls` stand in it."""
+    """Hides the secrets of all URLs in a text, and the secrets of `urls` wherever else it holds them."""
     for secret in sorted({secret for url in urls for secret in _secrets(url)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return LATE_QUERY.sub(f"?{HIDDEN}", URL.sub(lambda match: _public(match, HIDDEN), text))
@@ -43,7 +43,7 @@ def _public(match: re.Match[str], hidden: str) -> str:
     query = _query(scheme).search(rest)
     if query is None:
         return scheme + rest
-    end = ":" if hidden and rest.endswith(":") else ""  # of the sentence: `cannot list URL: denied`
+    end = ":" if hidden and rest.endswith(":") else ""  # part of the sentence: `cannot list URL: denied`
     return scheme + rest[: query.start()] + (hidden and f"?{hidden}{end}")
 
 
@@ -52,15 +52,15 @@ def _query(scheme: str) -> re.Pattern[str]:
 
 
 def _secrets(url: str) -> Iterator[str]:
-    """The parts of a URL that are secret, also as they are unquoted."""
+    """The secret parts of a URL, quoted and unquoted."""
     match = WHOLE_URL.fullmatch(url)
     if match is None:
         return
     scheme, rest = match.groups()
-    found: list[str] = []
+    secrets: list[str] = []
     if user := USER.match(rest):
-        found += [user[0][:-1], *user[0][:-1].split(":", 1)]
+        secrets += [user[0][:-1], *user[0][:-1].split(":", 1)]
     if query := _query(scheme).search(rest):
-        found += [query[0][1:], *(pair.partition("=")[2] for pair in re.split("[?#&;]", query[0]))]
-    for secret in found:
+        secrets += [query[0][1:], *(pair.partition("=")[2] for pair in re.split("[?#&;]", query[0]))]
+    for secret in secrets:
         yield from (form for form in (secret, unquote(secret)) if len(form) >= SHORTEST)

@@ -1,13 +1,13 @@
-"""Sockets between a process and those that it starts."""
+"""Makes sockets between a process and its children."""
 
 import socket
 
 
 def waiting_pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that wait, in whichever process they end up.
+    """Makes two connected blocking sockets.
 
     Under a default timeout, which a program may have set and Beam sets when it logs in to GCP, a new socket does not
-    wait; a process that inherits it, or is sent it, cannot tell.
+    block, which a process that inherits or receives it cannot see.
     """
     pair = socket.socketpair()
     for end in pair:

@@ -1,7 +1,7 @@
-r"""Text of data on a terminal: what would steer the screen is shown as an escape, so that it steers nothing.
+r"""Makes text from data safe to print on a terminal: control characters are shown escaped.
 
-A file's name, a class or an exception's words may hold sequences that clear the screen, set its title, or turn the
-direction of what follows. Line ends and tabs stay; a word that is drawn with invisible characters shows them.
+A file's name, a class or an exception's message may hold sequences that clear the screen, set its title, or reverse the
+writing direction. Line ends and tabs stay; invisible characters become visible.
 
 >>> printable("cat\x1b[2J\u202etxt")
 'cat\\x1b[2J\\u202etxt'
@@ -15,18 +15,18 @@ from recordmill.pipeline.redaction import redacted
 COMMAND = "recordmill"
 KEPT = "\n\t"
 STEERING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories: control, format (of direction, of no width), half a pair, the ends of lines and paragraphs."""
+"""Unicode's categories: control, format (direction, zero width), surrogate, line and paragraph separators."""
 
 
 def printable(text: str) -> str:
-    """Gives a text with each character that steers as its escape; of what it gave, the same."""
+    """Escapes each control character of a text; idempotent."""
     if text.isprintable():
         return text
     return "".join(_shown(character) for character in text)
 
 
 def say(message: str, file: TextIO) -> None:
-    """Prints a message to the user, each line behind the command's name, without secrets of URLs."""
+    """Prints a message, each line after the command's name, without the secrets of URLs."""
     for line in redacted(message).split("\n"):
         print(f"{COMMAND}: {printable(line)}", file=file)
 

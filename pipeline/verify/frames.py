@@ -61,7 +61,7 @@ class FrameWalk:
         self.offsets = array("Q")
         """The offsets of the records met so far; at the end also the file's size."""
         self.is_whole = True
-        """Whether the records alone gave every offset."""
+        """False if damage hides an offset."""
         self._number = 0
 
     @property

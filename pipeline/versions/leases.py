@@ -31,7 +31,7 @@ LEASES_FOLDER = ".leases"
 NAME = re.compile(r"([\w.+-]+)\.json")
 BEAT_SECONDS = 5.0
 PATIENCE_SECONDS = 60.0
-"""How long a holder's beat may stay the same before the holder counts as dead."""
+"""The time after which a holder whose beat stays the same counts as dead."""
 POLL_SECONDS = 0.5
 
 

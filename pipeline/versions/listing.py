@@ -91,7 +91,7 @@ def find(output: str, wanted: str) -> Manifest:
         wanted: its name; its number (`3` or `#3`); or a beginning or end that no other name shares.
 
     Raises:
-        DatasetError: there is none, or several; the message names them.
+        DatasetError: no version fits, or several do; the message names them.
     """
     return _find(published(open_existing(output)), output, wanted)
 

@@ -116,7 +116,7 @@ def _manifest(store: Store, version: str) -> Manifest | None:
 
 
 def find_version(output: str, build_key: str) -> Manifest | None:
-    """Finds the newest whole version that a build of this key made; None if there is none."""
+    """Finds the newest whole version that a build of this key made; None if it made no version."""
     store = open_store(output)
     for manifest in reversed(published(store)):
         if manifest.build_key == build_key and _is_whole(store, manifest):

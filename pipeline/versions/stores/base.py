@@ -44,10 +44,10 @@ class Store(Protocol):
     """The absolute path of the folder, or the URL; no slash at its end."""
 
     def read(self, name: str) -> Content | None:
-        """Reads an object and its tag; None if there is none."""
+        """Reads an object and its tag; None if it does not exist."""
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """Writes an object if its tag is still `tag`, or with None, if there is none; returns its new tag.
+        """Writes an object if its tag is still `tag`, or for None, if it does not exist; returns its new tag.
 
         If the object is not as expected but holds these very bytes, it may count as written: a library repeats a
         request whose answer was lost. So two processes must write different bytes unless they mean the same by them.
@@ -57,7 +57,7 @@ class Store(Protocol):
         """
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object (a folder is none)."""
+        """Whether there is such an object; folders do not count."""
 
     def children(self, folder: str) -> list[str]:
         """The sorted names of the objects and folders directly in a folder; `""` is the output itself."""
