@@ -30,8 +30,8 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
 
     Args:
         store: the output.
-        edit: takes the pointer, None if nothing is published, and returns the new one. It is called again if another process
-            wrote first.
+        edit: takes the pointer, None if nothing is published, and returns the new one. It is called again if another
+            process wrote first.
         mend: treats a broken `LATEST` as missing.
 
     Raises:
