@@ -9,7 +9,7 @@ FRAMEWORKS := bench-data/frameworks
 PEERS := bench-data/peers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test test-fast test-frameworks bench bench-reader lint lock sbom audit clean
+.PHONY: help demo example test test-fast test-nightly test-frameworks bench bench-reader lint lock sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 
 test: $(READY)  ## Run the whole test suite
 	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+test-nightly: $(READY)  ## Run the whole test suite, with more kills at random moments and every example trained
+	$(BIN)/python -m pytest -m "" --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
 	$(BIN)/python -m pytest -m "not slow"

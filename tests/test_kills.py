@@ -13,9 +13,9 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -232,41 +232,34 @@ def undisturbed(old: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ou
 
 
 @pytest.fixture(scope="module")
-def outcomes(
+def outcome_of(
     old: Path, undisturbed: tuple[Outcome, float], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Outcome | Exception]]:
-    """Every kill, each in a copy of the old dataset, two at a time."""
-    moments, seconds = random.Random(7), undisturbed[1]
+) -> Callable[[str], Outcome]:
+    """Kills a build at a step, or at a random moment, and runs it again: in a copy of the old dataset, once each."""
 
-    def killed(name: str, moment: float | None) -> Outcome | Exception:
+    def killed(name: str, seconds: float | None) -> Outcome:
         folder = shutil.copytree(old, tmp_path_factory.mktemp("kill") / "run")
-        try:
-            first, looks = run_child(folder, STEPS.get(name), moment)
-            second, more_looks = run_child(folder)
-            return outcome(folder, (first, second), looks + more_looks)
-        except Exception as error:
-            return error
+        first, looks = run_child(folder, STEPS.get(name), seconds)
+        if first == 0 and seconds is not None:  # it was quicker than the undisturbed one, so it ended before
+            return killed(name, seconds / 2)
+        second, more_looks = run_child(folder)
+        return outcome(folder, (first, second), looks + more_looks)
 
-    plan = {name: None for name in STEPS} | {name: moments.uniform(0, 0.9) * seconds for name in RANDOM}
-    with ThreadPoolExecutor(2) as pool:
-        found = dict(zip(plan, pool.map(killed, plan, plan.values()), strict=True))
-    yield found
-    survived = [name for name, one in found.items() if isinstance(one, Outcome) and one.exit_codes[1] == 0]
-    print(f"\nkills survived: {len(survived)} of {len(found)}")
+    @cache
+    def outcome_of_kill(name: str) -> Outcome:
+        moment = random.Random(name).uniform(0, 0.9) * undisturbed[1]
+        return killed(name, moment if name in RANDOM else None)
 
-
-def survivor(outcomes: dict[str, Outcome | Exception], name: str) -> Outcome:
-    found = outcomes[name]
-    if isinstance(found, Exception):
-        raise found
-    return found
+    return outcome_of_kill
 
 
-@pytest.mark.parametrize("name", [*STEPS, *RANDOM])
+@pytest.mark.parametrize(
+    "name", [*STEPS, *RANDOM[:3], *(pytest.param(name, marks=pytest.mark.nightly) for name in RANDOM[3:])]
+)
 def test_the_same_build_again_gives_the_same_bytes(
-    name: str, outcomes: dict[str, Outcome | Exception], undisturbed: tuple[Outcome, float]
+    name: str, outcome_of: Callable[[str], Outcome], undisturbed: tuple[Outcome, float]
 ) -> None:
-    found, expected = survivor(outcomes, name), undisturbed[0]
+    found, expected = outcome_of(name), undisturbed[0]
     assert found.exit_codes == (-signal.SIGKILL, 0)
     assert found.files == expected.files
     assert described(found.manifest) == described(expected.manifest)
@@ -276,8 +269,8 @@ def test_the_same_build_again_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("name", list(STEPS)[4:-4])
-def test_the_analysis_and_at_least_a_shard_are_kept(name: str, outcomes: dict[str, Outcome | Exception]) -> None:
-    found = survivor(outcomes, name)
+def test_the_analysis_and_at_least_a_shard_are_kept(name: str, outcome_of: Callable[[str], Outcome]) -> None:
+    found = outcome_of(name)
     (note,) = found.notes
     kept = re.fullmatch(rf"going on with an earlier build: the analysis and (\d) of {SHARDS} shards are kept", note)
     assert kept
@@ -286,14 +279,14 @@ def test_the_analysis_and_at_least_a_shard_are_kept(name: str, outcomes: dict[st
     assert found.jobs == (0 if finished == SHARDS else 1)
 
 
-def test_the_analysis_is_kept_before_the_first_shard(outcomes: dict[str, Outcome | Exception]) -> None:
-    (note,) = survivor(outcomes, "analysis reported").notes
+def test_the_analysis_is_kept_before_the_first_shard(outcome_of: Callable[[str], Outcome]) -> None:
+    (note,) = outcome_of("analysis reported").notes
     assert "the analysis and 0 of 5 shards" in note
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_what_was_published_is_not_built_again(name: str, outcomes: dict[str, Outcome | Exception]) -> None:
-    found = survivor(outcomes, name)
+def test_what_was_published_is_not_built_again(name: str, outcome_of: Callable[[str], Outcome]) -> None:
+    found = outcome_of(name)
     assert (found.notes, found.jobs) == ([], 0)
 
 
