@@ -8,6 +8,7 @@ it imports, prints or sets before TensorFlow loads) it starts `python -m recordm
 import multiprocessing
 import os
 import pty
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -22,38 +23,47 @@ from typing import BinaryIO
 import psutil
 
 CHILDREN = multiprocessing.get_context("forkserver")
-PRELOADED = ["recordmill.pipeline.cli.session", "recordmill.pipeline.build.driver", "tests.test_kills"]
+PRELOADED = ["recordmill.pipeline.cli.session", "recordmill.pipeline.build.driver", "keras", "tests.test_kills"]
 CHILDREN.set_forkserver_preload(PRELOADED)
 
 
-def recordmill(
-    *arguments: str, cwd: Path, environment: dict[str, str] | None = None, timeout: float = 240
+def python(
+    *command: str, cwd: Path, environment: dict[str, str] | None = None, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command `recordmill` in a folder, by default in this process' environment; captures what it prints.
+    """Runs what `python COMMAND` runs, a script or `-m` and a module, in a folder; captures what it prints.
 
     Raises:
         subprocess.TimeoutExpired: it has not ended after `timeout` seconds, and was killed.
     """
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-        child = start_recordmill(
-            *arguments, cwd=cwd, environment=environment, stdout=stdout.fileno(), stderr=stderr.fileno()
-        )
+        outputs = stdout.fileno(), stderr.fileno()
+        child = start_python(*command, cwd=cwd, environment=environment, stdout=outputs[0], stderr=outputs[1])
         child.join(timeout)
         if child.exitcode is None:
             child.kill()
-            raise subprocess.TimeoutExpired(arguments, timeout, _content(stdout), _content(stderr))
+            raise subprocess.TimeoutExpired(command, timeout, _content(stdout), _content(stderr))
         return subprocess.CompletedProcess(
-            arguments, child.exitcode, _content(stdout).decode(), _content(stderr).decode()
+            command, child.exitcode, _content(stdout).decode(), _content(stderr).decode()
         )
 
 
-def start_recordmill(
-    *arguments: str, cwd: Path, stdout: int, stderr: int, environment: dict[str, str] | None = None
+def recordmill(
+    *arguments: str, cwd: Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command `recordmill` in a folder; captures what it prints."""
+    return python("-m", "recordmill", *arguments, cwd=cwd, environment=environment)
+
+
+def start_python(
+    *command: str, cwd: Path, stdout: int, stderr: int, environment: dict[str, str] | None = None
 ) -> ForkServerProcess:
-    """Starts the command `recordmill` with these file descriptors as its standard output and error."""
+    """Starts what `python COMMAND` runs, with these file descriptors as standard output and error.
+
+    `environment` is this process' by default.
+    """
     given = dict(os.environ) if environment is None else environment
     outputs = [Connection(os.dup(descriptor), readable=False) for descriptor in (stdout, stderr)]  # these can be sent
-    child = CHILDREN.Process(target=_run, args=(arguments, str(cwd), given, *outputs))
+    child = CHILDREN.Process(target=_run, args=(command, str(cwd), given, *outputs))
     child.start()
     for output in outputs:
         output.close()
@@ -65,7 +75,9 @@ def recordmill_in_terminal(
 ) -> tuple[int | None, str]:
     """Runs the command with both of its outputs on a terminal; gives its status and what the terminal got."""
     driver, terminal = pty.openpty()
-    child = start_recordmill(*arguments, cwd=cwd, environment=environment, stdout=terminal, stderr=terminal)
+    child = start_python(
+        "-m", "recordmill", *arguments, cwd=cwd, environment=environment, stdout=terminal, stderr=terminal
+    )
     os.close(terminal)
     seen = read_terminal(driver)
     child.join()
@@ -91,10 +103,8 @@ def wait_until_ended(processes: Iterable[psutil.Process]) -> None:
 
 
 def _run(
-    arguments: tuple[str, ...], cwd: str, environment: dict[str, str], stdout: Connection, stderr: Connection
+    command: tuple[str, ...], cwd: str, environment: dict[str, str], stdout: Connection, stderr: Connection
 ) -> None:
-    from recordmill.__main__ import main
-
     for descriptor, output in ((1, stdout), (2, stderr)):
         os.dup2(output.fileno(), descriptor)
         output.close()  # or a terminal would stay open for as long as any process that is started here
@@ -102,9 +112,14 @@ def _run(
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # as TMPDIR says now
-    sys.path.insert(0, cwd)  # as `python -m` does
-    sys.argv = ["recordmill", *arguments]
-    main()
+    if command[0] == "-m":
+        sys.path.insert(0, cwd)  # as `python -m` does
+        sys.argv = list(command[1:])
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(Path(command[0]).parent))
+        sys.argv = list(command)
+        runpy.run_path(command[0], run_name="__main__")
 
 
 def _content(file: BinaryIO) -> bytes:

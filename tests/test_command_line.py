@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.forked import recordmill, recordmill_in_terminal, start_recordmill, wait_until_ended
+from tests.forked import recordmill, recordmill_in_terminal, start_python, wait_until_ended
 
 pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "recordmill"]
@@ -104,8 +104,8 @@ def test_schema_is_json_schema(tmp_path: Path) -> None:
 def test_ctrl_c_ends_everything_and_says_how_to_go_on(tmp_path: Path, options: list[str]) -> None:
     _write(tmp_path, 300_000)
     reading, writing = os.pipe()
-    command = ["build", "dataset.yaml", "--output", "out", *options]
-    build = start_recordmill(*command, cwd=tmp_path, stdout=writing, stderr=writing)
+    command = ["-m", "recordmill", "build", "dataset.yaml", "--output", "out", *options]
+    build = start_python(*command, cwd=tmp_path, stdout=writing, stderr=writing)
     os.close(writing)
     with open(reading, encoding="utf-8") as printed:
         for line in printed:
