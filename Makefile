@@ -1,5 +1,6 @@
 # Every target makes .venv from requirements.lock if it is not there. `make` alone lists them.
-PYTHON ?= python3.11
+# The newest of python3.13, python3.12, python3.11 that runs; another: make PYTHON=/path/to/python
+PYTHON ?= $(firstword $(shell .ci/pythons))
 BIN := .venv/bin
 # Written last: a half-made environment has no stamp and is made again.
 READY := .venv/.ready
@@ -9,7 +10,7 @@ FRAMEWORKS := bench-data/frameworks
 PEERS := bench-data/peers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example test test-fast test-nightly test-frameworks bench bench-reader lint lock sbom audit clean
+.PHONY: help demo example test test-fast test-nightly test-frameworks smoke bench bench-reader lint lock sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +37,9 @@ test-fast: $(READY)  ## Run the tests that neither build nor train for real
 test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX where there is no TensorFlow
 	RECORDMILL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS)/bin/python $(BIN)/python -m pytest -m frameworks tests/test_frameworks.py
 
+smoke: $(READY)  ## Build the golden dataset and read it on every other interpreter that is here
+	.ci/smoke
+
 bench: $(READY)  ## Measure against the anchors; one benchmark: make bench ARGS="images --runs 3"
 	$(BIN)/python benchmarks/run.py $(ARGS)
 
@@ -48,15 +52,14 @@ lint: $(READY)  ## Check style and types
 	$(BIN)/mypy
 	$(BIN)/mypy --ignore-missing-imports --explicit-package-bases benchmarks examples
 
-lock:  ## Write requirements.lock anew from setup.py; newer versions: make lock ARGS=--upgrade
-	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
-	"$$scratch/bin/pip" install --quiet --disable-pip-version-check uv && \
-	"$$scratch/bin/uv" pip compile setup.py --quiet --extra dev --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --output-file requirements.lock $(ARGS) && \
-	"$$scratch/bin/uv" pip compile setup.py examples/frameworks/requirements.in --quiet --extra fast --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --output-file examples/frameworks/requirements.lock $(ARGS) && \
-	"$$scratch/bin/uv" pip compile benchmarks/reader/requirements.in --quiet --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --output-file benchmarks/reader/requirements.lock $(ARGS)
+# One file each for every interpreter and system, by markers; versions stay as they are unless ARGS=--upgrade.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+lock: $(READY)  ## Write the files of pinned requirements anew; newer versions: make lock ARGS=--upgrade
+	echo uv | $(COMPILE) - --output-file .ci/uv.lock $(ARGS)
+	$(COMPILE) setup.py --extra dev --output-file requirements.lock $(ARGS)
+	$(COMPILE) setup.py examples/frameworks/requirements.in --extra fast --output-file examples/frameworks/requirements.lock $(ARGS)
+	$(COMPILE) benchmarks/reader/requirements.in --output-file benchmarks/reader/requirements.lock $(ARGS)
 
 sbom:  ## Write sbom.cdx.json (CycloneDX): every package of requirements.lock, with its version and hashes
 	scratch=$$(mktemp -d) && trap 'rm -rf "$$scratch"' EXIT && $(PYTHON) -m venv "$$scratch" && \
@@ -71,21 +74,25 @@ audit:  ## Ask a service of known vulnerabilities about every package of require
 clean:  ## Remove what was built and cached; .venv and bench-data stay
 	rm -rf demo build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-$(READY): requirements.lock setup.py
-	@$(PYTHON) -c 'import sys, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' || \
-		{ echo 'Recordmill needs CPython 3.11 with venv: install it, or name one: make PYTHON=/path/to/python3.11' >&2; exit 1; }
-	@echo 'Making .venv from requirements.lock: about two minutes, 3 GB'
-	$(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	@touch $@
+# The folder of an environment is that of its target: .venv; for `make smoke` .venv-3.12 and its like.
+define environment
+.ci/environment "$(PYTHON)" $(@D) $<
+$(@D)/bin/uv pip install --quiet --python $(@D) --no-deps --no-build-isolation --editable .
+@touch $@
+endef
 
-$(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock
-$(PEERS)/.ready: benchmarks/reader/requirements.lock
+$(READY): requirements.lock .ci/uv.lock setup.py
+	@echo 'The first run makes .venv: a minute, 3 GB'
+	$(environment)
+
+.venv-%/.ready: requirements.lock .ci/uv.lock setup.py
+	$(environment)
+
+$(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock .ci/uv.lock
+$(PEERS)/.ready: benchmarks/reader/requirements.lock .ci/uv.lock
 $(FRAMEWORKS)/.ready $(PEERS)/.ready:
 	@echo 'Making $(@D): 6 to 9 GB, since the wheels of PyTorch bring CUDA'
-	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	.ci/environment $(BIN)/python $(@D) $<
 	@touch $@
 
 # The generator writes metadata.csv last, so that its presence means the whole folder.

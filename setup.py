@@ -12,21 +12,22 @@ BASE = ["google-crc32c>=1.5", "numpy>=1.26", "pillow>=12"]
 # JPEG into the batch's own memory, quick resizing; batches in bfloat16, a type that NumPy lacks.
 FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", "simplejpeg>=1.8"]
 TENSORFLOW = ["keras>=3", "tensorflow>=2.21,<2.22"]
+# The commands that look at datasets: show, versions, pin, prune, verify and their kin.
+CLI = ["rich>=13", "typer>=0.15"]
 BUILD = [
     *TENSORFLOW,
+    *CLI,
     "apache-beam>=2.77,<2.78",
     "protobuf>=5",
     "psutil>=6",
     "pyarrow>=16",
     "pydantic>=2.9",
     "PyYAML>=6",
-    "rich>=13",
     "sentencepiece>=0.2.1",
     "tensorflow-metadata>=1.21,<1.22",
     "tensorflow-text>=2.21,<2.22",
     "tensorflow-transform>=1.21,<1.22",
     "tfx-bsl>=1.21,<1.22",
-    "typer>=0.15",
 ]
 # The reader opens URLs through fsspec; a build through Beam, which needs boto3 for s3:// and has all that gs:// needs.
 AWS = ["boto3", "fsspec", "s3fs"]
@@ -36,6 +37,7 @@ TOOLS = [
     "flask-cors",  # of moto's server
     "gcp-storage-emulator",
     "hypothesis",
+    "import-linter",
     "moto[s3]",
     "mypy",
     "pre-commit",
@@ -57,11 +59,21 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    python_requires=">=3.11,<3.12",
+    # TensorFlow and tfx-bsl have wheels up to 3.13; what the extras `tf` and `build` do not need runs on 3.14, too.
+    python_requires=">=3.11,<3.15",
+    classifiers=[
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
     packages=find_packages(include=["recordmill", "recordmill.*"]),
     package_data={"recordmill": ["py.typed"]},
     install_requires=BASE,
     extras_require={
+        "cli": CLI,
         "fast": FAST,
         "tf": TENSORFLOW,
         "build": BUILD,
