@@ -1,22 +1,20 @@
 """`recordmill`, and `python -m recordmill`: the command line, where its packages are installed.
 
-A machine that only reads datasets has none of them. It is told so in one line, so this module needs nothing but the
-standard library.
+A machine that only reads datasets has none of them, and gets one line that names the extra to install. So this module
+needs nothing but the standard library.
 """
 
 import importlib
 import sys
-from importlib.util import find_spec
 
-# What every command or build needs; sentencepiece and tensorflow_text are for some specs.
-NEEDED = "apache_beam psutil pyarrow pydantic rich tensorflow tensorflow_transform typer yaml".split()
+from recordmill.pipeline.cli.extras import CLI, missing
 
 
 def main() -> None:
-    """Runs the command line; where its packages are missing, says so in one line and exits with 2."""
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
-        needed = f'pip install "recordmill[build]" (missing: {", ".join(missing)})'
-        print(f"recordmill: the command needs the packages of a build: {needed}", file=sys.stderr)
+    """Runs the command line; where its packages are missing, prints one line and exits with 2."""
+    if names := missing(CLI):
+        extras = 'pip install "recordmill[cli]", or "recordmill[build]" to build datasets'
+        print(f"recordmill: the command line needs an extra: {extras} (missing: {', '.join(names)})", file=sys.stderr)
         sys.exit(2)
     try:
         importlib.import_module("recordmill.pipeline.cli.commands").main()

@@ -13,11 +13,15 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from recordmill.pipeline.cli.extras import BUILD, missing
 from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.terminal_text import printable, say
 from recordmill.pipeline.version import VERSION
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.model import Spec
 
 app = typer.Typer(
     name="recordmill",
@@ -84,6 +88,20 @@ def fail(message: str, status: int = 1) -> None:
     sys.exit(status)
 
 
+def check_build_extra() -> None:
+    """Ends the process with one line where packages are missing that reading a spec, building or repairing needs."""
+    if names := missing(BUILD):
+        fail(f'this command needs an extra: pip install "recordmill[build]" (missing: {", ".join(names)})', 2)
+
+
+def read_spec(file: Path) -> "Spec":
+    """Reads a spec, where the packages for it are installed."""
+    check_build_extra()
+    from recordmill.pipeline.spec.model import load_spec
+
+    return load_spec(str(file))
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"recordmill {VERSION}")
@@ -110,6 +128,7 @@ def init(
     ] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
+    check_build_extra()
     from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
     from recordmill.pipeline.init.starter import starter, write_new
 
@@ -145,10 +164,9 @@ def build(
     quiet: Quiet = False,
 ) -> None:
     """Runs `build` and `retry`, which take the same options."""
+    parsed, again = read_spec(spec), context.command.name == "retry"
     from recordmill.pipeline.cli.session import BuildSession
-    from recordmill.pipeline.spec.model import load_spec
 
-    parsed, again = load_spec(str(spec)), context.command.name == "retry"
     session = BuildSession(output, quiet)
     session.run(parsed, runner, processes, tuple(context.args), work, isolated=isolated, retry=again)
 
@@ -251,12 +269,13 @@ def verify(
 
     if "://" in folder and (repair or spec is not None):
         raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
+    if repair:
+        check_build_extra()
+    parsed = None if spec is None else read_spec(spec)
     report = check(folder, version, quick=quick)
-    if repair or spec is not None:
+    if repair or parsed is not None:
         from recordmill.pipeline.cli.quiet import quiet
-        from recordmill.pipeline.spec.model import load_spec
 
-        parsed = None if spec is None else load_spec(str(spec))
         with quiet():  # Beam and TensorFlow print, while they load too
             from recordmill.pipeline.verify.with_sources import with_sources
 
@@ -270,6 +289,7 @@ def verify(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""
+    check_build_extra()
     from recordmill.pipeline.spec.model import Spec
 
     print(json.dumps(Spec.model_json_schema(), indent=2))
