@@ -46,9 +46,10 @@ bench: $(READY)  ## Measure against the anchors; one benchmark: make bench ARGS=
 bench-reader: $(READY) $(PEERS)/.ready  ## Measure the training input beside its peers: make bench-reader ARGS="images --runs 5"
 	$(PEERS)/bin/python benchmarks/reader/run.py $(ARGS)
 
-lint: $(READY)  ## Check style and types
+lint: $(READY)  ## Check style, types, and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 	$(BIN)/mypy --ignore-missing-imports --explicit-package-bases benchmarks examples
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.driver import Published, RunOptions, build
+    from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.batches.rows import DamagedRecordError
     from recordmill.pipeline.reader.dataset import Dataset, open_dataset
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.options.element_spec import ArraySpec
     from recordmill.pipeline.reader.options.read_options import ReadOptions
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
+    from recordmill.pipeline.verify.graph_safety import serving_model
     from recordmill.pipeline.version import VERSION as __version__
     from recordmill.transforms.contract.ragged import Ragged
 
@@ -41,15 +43,18 @@ __all__ = [
     "UserError",
     "__version__",
     "build",
+    "decodable",
     "load_spec",
     "mix",
     "open_dataset",
     "parse_spec",
+    "serving_model",
     "with_progress",
 ]
 
 _MODULES = {
     "pipeline.build.driver": ("Published", "RunOptions", "build"),
+    "pipeline.build.images.transcode": ("decodable",),
     "pipeline.errors": ("DatasetError", "UserError"),
     "pipeline.reader.batches.rows": ("DamagedRecordError",),
     "pipeline.reader.dataset": ("Dataset", "open_dataset"),
@@ -59,6 +64,7 @@ _MODULES = {
     "pipeline.reader.options.element_spec": ("ArraySpec",),
     "pipeline.reader.options.read_options": ("ReadOptions",),
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
+    "pipeline.verify.graph_safety": ("serving_model",),
     "transforms.contract.ragged": ("Ragged",),
 }
 _OWNERS = {name: module for module, names in _MODULES.items() for name in names}

@@ -16,6 +16,7 @@ from recordmill.transforms.contract.augment import (
     RandomRotation90,
     Resize,
 )
+from recordmill.transforms.numpy.augment import apply
 from recordmill.transforms.numpy.augment_batches import BatchAugmentation, CutMix, MixUp
 
 __all__ = [
@@ -32,4 +33,5 @@ __all__ = [
     "RandomResizedCrop",
     "RandomRotation90",
     "Resize",
+    "apply",
 ]

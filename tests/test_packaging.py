@@ -1,14 +1,20 @@
 """What is installed for what: `setup.py`, the imports, the lock file, docs/install.md and the bare command agree."""
 
 import ast
+import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
-from importlib.metadata import packages_distributions
+from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeGuard
 
 import pytest
@@ -16,11 +22,16 @@ import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from recordmill.__main__ import NEEDED
+import recordmill
+import recordmill.augment
+import recordmill.keras
+from recordmill.pipeline.cli.extras import BUILD, CLI
+from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.version import VERSION
+from tests import published
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"fast", "tf", "build", "gcp", "aws", "s3", "dev"}
+EXTRAS = {"cli", "fast", "tf", "build", "gcp", "aws", "s3", "dev"}
 LOADED_BY_OTHERS = {"boto3", "gcsfs", "s3fs"}  # by Beam and fsspec, for URLs of their kind
 ONLY_SOME_SPECS = {"sentencepiece", "tensorflow-text"}
 WITH_OTHERS = {
@@ -48,7 +59,7 @@ def required(*extras: str) -> set[str]:
     return {canonicalize_name(Requirement(line).name) for lines in lists for line in lines}
 
 
-installed = cache(packages_distributions)
+installed = cache(metadata.packages_distributions)
 
 
 def distributions(package: str) -> set[str]:
@@ -190,9 +201,106 @@ def test_the_page_has_a_row_for_each_extra() -> None:
     assert set(re.findall(r"^\| `recordmill\[(\w+)\]`", page, re.MULTILINE)) == EXTRAS - {"s3"}
 
 
-def test_the_command_checks_for_what_every_build_needs() -> None:
-    checked = set().union(*map(distributions, NEEDED))
-    assert required("build") - required() - checked == ONLY_SOME_SPECS | WITH_OTHERS
+@pytest.mark.parametrize("module", [recordmill, recordmill.augment, recordmill.keras])
+def test_every_public_name_loads(module: ModuleType) -> None:
+    assert module.__all__ == sorted(module.__all__)
+    assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
+
+
+def test_type_checkers_see_the_names_that_load() -> None:
+    guarded = next(node for node in ast.parse(Path(recordmill.__file__).read_text()).body if isinstance(node, ast.If))
+    declared = {
+        alias.asname or alias.name: node.module
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(declared) == recordmill.__all__ == dir(recordmill)
+    assert {name: f"recordmill.{module}" for name, module in recordmill._OWNERS.items()}.items() <= declared.items()
+
+
+def test_importing_the_package_imports_the_standard_library_alone() -> None:
+    code = "import sys; before = set(sys.modules); import recordmill; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {name for name in loaded if name.startswith("recordmill")} == {"recordmill"}
+    assert third_party(loaded) == set()
+
+
+def test_a_name_that_is_not_public_is_an_error() -> None:
+    with pytest.raises(AttributeError, match="module 'recordmill' has no attribute 'open_datset'"):
+        _ = recordmill.open_datset
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A source distribution of this checkout, and the wheel that is built from it alone."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.mark.slow
+def test_the_wheel_has_one_package(archives: tuple[Path, Path]) -> None:
+    names = zipfile.ZipFile(archives[1]).namelist()
+    assert {name.partition("/")[0] for name in names} == {"recordmill", f"recordmill-{VERSION}.dist-info"}
+    modules = {name.removesuffix(".py").removesuffix("/__init__") for name in names if name.endswith(".py")}
+    assert {module.replace("/", ".") for module in modules} == set(sources())
+    assert "recordmill/py.typed" in names
+
+
+@pytest.mark.slow
+def test_the_source_distribution_has_what_builds_a_wheel(archives: tuple[Path, Path]) -> None:
+    with tarfile.open(archives[0]) as archive:
+        names = {member.name.partition("/")[2] for member in archive if member.isfile()}
+        assert not [member.name for member in archive if member.issym()]  # files, where the checkout has links
+    assert {"LICENSE", "README.md", "pyproject.toml", "setup.py", "recordmill/pipeline/version.py"} <= names
+    assert not [name for name in names if name.startswith(("tests", "benchmarks", "examples", "pipeline/"))]
+
+
+TRAIN = """
+import sys
+import pipeline, transforms
+import recordmill
+
+def main():
+    train = recordmill.open_dataset(sys.argv[1]).training_input("train", batch_size=8, features=["price"], workers=1)
+    for features, label in train.as_numpy():
+        print(recordmill.__file__, pipeline.MINE, transforms.MINE, label.shape)
+        break
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+def test_a_script_may_lie_beside_modules_named_as_our_folders(archives: tuple[Path, Path], tmp_path: Path) -> None:
+    zipfile.ZipFile(archives[1]).extractall(tmp_path / "installed")
+    published.write_version(tmp_path / "dataset")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(TRAIN)
+    for name in ("pipeline", "transforms"):
+        (project / f"{name}.py").write_text("MINE = __name__")
+    done = subprocess.run(
+        [sys.executable, project / "train.py", tmp_path / "dataset"], cwd=project, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")}, timeout=120,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.split(maxsplit=1) == [
+        str(tmp_path / "installed/recordmill/__init__.py"),
+        "pipeline transforms (8,)\n",
+    ]
+
+
+def test_the_command_checks_for_what_its_extras_bring() -> None:
+    checked = set().union(*map(distributions, BUILD))
+    assert set().union(*map(distributions, CLI)) == required("cli") - required()
+    assert required("build") - required("cli") - checked == ONLY_SOME_SPECS | WITH_OTHERS
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["build", "dataset.yaml"]])
@@ -200,9 +308,83 @@ def test_the_command_without_its_packages_is_one_line(arguments: list[str]) -> N
     command = [sys.executable, "-S", "-m", "recordmill", *arguments]  # without site-packages
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
-    line = f'needs the packages of a build: pip install "recordmill[build]" (missing: {", ".join(NEEDED)})'
-    assert done.stderr == f"recordmill: the command {line}\n"
+    extras = 'pip install "recordmill[cli]", or "recordmill[build]" to build datasets'
+    assert done.stderr == f"recordmill: the command line needs an extra: {extras} (missing: rich, typer)\n"
 
 
 def test_the_installed_command_is_the_one_that_checks() -> None:
     assert packaging()["entry_points"] == {"console_scripts": ["recordmill = recordmill.__main__:main"]}
+
+
+# Runs commands one after another where only some distributions are installed, as it seems; prints how each ended.
+WITH_FEW_PACKAGES = """
+import contextlib, io, sys
+
+def status(arguments):
+    sys.argv = ["recordmill", *arguments.split()]
+    try:
+        main()
+    except SystemExit as end:
+        return end.code or 0
+
+sys.modules |= dict.fromkeys(sys.argv[1].split())  # None: not installed
+commands = sys.argv[2:]
+from recordmill.__main__ import main
+for command in commands:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = status(command)
+    print(code, command, "|", *(out.getvalue() + err.getvalue()).split())
+"""
+
+
+@cache
+def absent(extra: str) -> list[str]:
+    """The top-level packages that our modules import and that the base and an extra do not install, even indirectly."""
+    there, waiting = set[str](), required(extra)
+    while waiting:
+        there |= waiting
+        lines = [Requirement(line) for name in waiting for line in metadata.requires(name) or ()]
+        waiting = {canonicalize_name(line.name) for line in lines if not line.marker or line.marker.evaluate()} - there
+    return sorted(name for name in everything_imported() if not distributions(name) & there)
+
+
+def run_with(extra: str, *commands: str, cwd: Path) -> list[str]:
+    """Runs commands in one process that finds the packages of the base and an extra alone; gives a line for each."""
+    command = [sys.executable, "-c", WITH_FEW_PACKAGES, " ".join(absent(extra)), *commands]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "300"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def everything_imported() -> set[str]:
+    """The top-level packages that any module of ours imports."""
+    return {name for file in sources().values() for modules in imports(file) for name in third_party(modules)}
+
+
+def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Path) -> None:
+    second = published.write_version(tmp_path, sequence=2)
+    first = second.with_name("20261119T120000Z-00000000")
+    shutil.copytree(second, first)
+    published.write_manifest(first, replace(read_manifest(first), version=first.name, sequence=1))
+    lines = run_with(
+        "cli", "show .", "versions .", "pin . 1", "unpin . 1", "verify .", "verify . --json --quick", "rollback .",
+        "versions .", "rollback . 2", "prune . --keep 1 --grace 0", cwd=tmp_path,
+    )  # fmt: skip
+    assert [line.partition(" |")[0] for line in lines if not line.startswith("0 ")] == []
+    assert "read = " in lines[0]
+    assert f"2 {second.name} live" in lines[1]
+    assert f"1 {first.name} live" in lines[7]
+    assert not first.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["init .", "build x.yaml -o out", "retry x.yaml -o out", "schema", "verify . --repair", "verify . --spec x.yaml"],
+)
+def test_what_a_build_needs_is_one_line(command: str, tmp_path: Path) -> None:
+    published.write_version(tmp_path)
+    missing = ", ".join(name for name in BUILD if name in absent("cli"))
+    assert missing.startswith("apache_beam, psutil")
+    message = f'this command needs an extra: pip install "recordmill[build]" (missing: {missing})'
+    assert run_with("cli", command, cwd=tmp_path) == [f"2 {command} | recordmill: {message}"]
