@@ -8,7 +8,7 @@ without `--spec` run with NumPy, typer and rich alone.
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.exceptions import TyperException
