@@ -1,11 +1,13 @@
 """`recordmill init`: what it guesses of data of every sort, that each comment is true, and that the spec reads back."""
 
+import gzip
 import io
 import json
 import re
 import subprocess
 import sys
 import tarfile
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import make_plan
+from recordmill.pipeline.dataset.key_hash import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.choose import feature_names, valid_name
 from recordmill.pipeline.init.dialect import guess_dialect
@@ -28,6 +32,7 @@ from recordmill.pipeline.init.images import CORNERS
 from recordmill.pipeline.init.render import Page
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import dataset_name, starter, write_new
+from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.csv.source import Csv
 from recordmill.pipeline.sources.jsonl.source import JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
@@ -248,6 +253,72 @@ def test_large_data_is_sampled(tmp_path: Path) -> None:
     spec, text = guessed(tmp_path)
     assert re.search(r"category *# 4 distinct values in 992 sampled rows", text)
     assert "validation" in spec.splits
+
+
+@pytest.mark.parametrize("huge", [0, 7_000])
+@pytest.mark.parametrize("form", ["a.csv", "a.csv.gz", "a.jsonl", "a.txt"])
+def test_a_huge_row_costs_no_others(form: str, huge: int, tmp_path: Path) -> None:
+    texts = [f"some words {n}" if n != huge else "word " * 600_000 for n in range(20_000)]
+    lines = [f'"{text}"' if "csv" in form else json.dumps({"text": text}) if "json" in form else text for text in texts]
+    data = "\n".join(["text", *lines] if "csv" in form else lines).encode()
+    write(tmp_path / form, gzip.compress(data) if form.endswith("gz") else data)
+    text = guessed(tmp_path, form)[1]
+    rows = re.search("# ([0-9,]+) sampled rows", text)
+    assert rows is not None
+    assert int(rows[1].replace(",", "")) >= 900
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([f"breed {n % 800}" for n in range(1_000)], "category"),
+        ([n % 3 for n in range(1_000)], "category"),
+        ([n / 7 for n in range(1_000)], "number"),
+        ([["red", "green"][: n % 2 + 1] for n in range(1_000)], "categories"),
+        ([n % 2 == 0 for n in range(1_000)], "category"),
+    ],
+)
+def test_a_column_called_label_is_the_label(values: list[Any], kind: str, tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", [{"text": f"some words {n}", "label": value} for n, value in enumerate(values)])
+    spec, _ = guessed(tmp_path, "a.jsonl")
+    assert (spec.label, spec.features["label"].kind) == ("label", kind)
+
+
+def test_a_split_that_was_not_seen_is_not_written(tmp_path: Path) -> None:
+    rows = [{"id": n, "x": n / 2, "split": "test" if n % 9 == 0 else "train"} for n in range(5_000)]
+    lines(tmp_path / "a.jsonl", rows)
+    spec, text = guessed(tmp_path, "a.jsonl")
+    assert set(spec.splits) == {"train", "test"}
+    assert "a row of another split would be a reject: add that split" in text
+
+
+@pytest.mark.parametrize("rows", range(20, 30))
+def test_no_split_by_the_key_is_empty(rows: int, tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", [{"id": f"{rows}-{n}", "x": n / 2} for n in range(rows)])
+    spec, _ = guessed(tmp_path, "a.jsonl")
+    bounds = split_bounds(spec.splits)
+    places = {bisect_right(bounds, hash_key(f"{rows}-{n}".encode()).split) for n in range(rows)}
+    assert places == set(range(len(spec.splits)))
+
+
+def test_a_length_is_a_line_to_uncomment(tmp_path: Path) -> None:
+    json_rows(tmp_path)
+    text = guessed(tmp_path)[1]
+    assert re.search("^    # length: 3 +# in the 40 rows: fixes the shape", text, re.MULTILINE)
+    assert parse_spec(text.replace("# length: 3", "length: 3")).features["vector"].model_dump()["length"] == 3
+
+
+def test_a_folder_is_listed_once(tmp_path: Path) -> None:
+    class_folders(tmp_path)
+    patterns = list[str]()
+
+    class Counted(BeamFiles):
+        def match(self, pattern: str) -> list[FileInfo]:
+            patterns.append(pattern)
+            return super().match(pattern)
+
+    starter(str(tmp_path / "data"), Counted())
+    assert patterns == [f"{tmp_path}/data/**"]
 
 
 @pytest.mark.parametrize(

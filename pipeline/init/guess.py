@@ -171,10 +171,11 @@ def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
     length = -(-most // 8) * 8 if most > 8 else most
     enough = share_of(sum(count <= length for count in counts), len(counts), counted(len(counts), "text"))
     what = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
-    tokenizer = {} if of_words else {"tokenizer": "characters"}
+    tokens = "words" if of_words else "characters"
+    tokenizer = {} if of_words else {"tokenizer": tokens}
     found = feature(name, "text", what, texts, **tokenizer, max_length=length)
     why = {"tokenizer": "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"}
-    return replace(found, why={**found.why, **why, "max_length": f"enough tokens for {enough}"})
+    return replace(found, why={**found.why, **why, "max_length": f"enough {tokens} for {enough}"})
 
 
 def _is_category(name: str, names: Reading) -> bool:

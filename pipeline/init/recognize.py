@@ -35,6 +35,7 @@ CELLS, IMAGES = ("csv", "tsv"), "image_folder"
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
 HEADS = 16  # files of which the first bytes are looked at
 SHOWN = 3
+SHOWN_IMAGES = 1_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Found:
     sources: Sequence[Mapping[str, Any]]
     """The options of each, as in the spec."""
     files: Sequence[FileInfo]
-    """The files that are read."""
+    """The files that are read; of a folder of images without metadata at most 1,000, with their captions."""
     listed: Sequence[FileInfo]
     """All files that hold a byte, those that are not read included."""
     why: Mapping[str, str] = field(default_factory=dict)
@@ -129,20 +130,29 @@ def _check_unbuilt(files: Files, folder: str, found: Sequence[FileInfo]) -> None
 
 def _images(files: Files, folder: str, found: list[FileInfo], by_format: Mapping[str, list[FileInfo]]) -> Found:
     """A folder of images, maybe with a file at its top whose rows name them."""
+    images = by_format[IMAGES]
     others = [file for form, group in by_format.items() if form != IMAGES for file in group]
     metadata = [file.path for file in metadata_files(others, folder)]
-    stems = {posixpath.splitext(file.path)[0] for file in by_format[IMAGES]}
-    read = {f"{stem}{ending}" for stem in stems for ending in (TEXT_ENDING, OBJECT_ENDING)}.union(metadata)
+    near = _beside(images) if others else set()
+    left_out = _named([file.path for file in others if file.path not in near.union(metadata)])
+    shown = spread(images, SHOWN_IMAGES)
+    read = set(metadata) or {file.path for file in shown}.union(_beside(shown))
+    files_read = [file for file in found if file.path[len(folder) + 1 :] in read]
     rows = f"; the rows are those of {_named(metadata)}" if metadata else ", each one a row"
-    why = {"format": f"{counted(len(by_format[IMAGES]), 'image')}{rows}"}
-    left_out = _named([file.path for file in others if file.path not in read])
+    why = {"format": f"{counted(len(images), 'image')}{rows}"}
     beside = [(form, file) for form in NAMING for file in by_format.get(form, ()) if "/" not in file.path]
     table = None
     if len(beside) == 1 and not metadata:
         form, file = beside[0]
         path = f"{folder}/{file.path}"
         table = replace(_table(files, form, [replace(file, path=path)], {path: None}), listed=found)
-    return Found([{"format": IMAGES, "path": folder}], found, found, why, left_out, table)
+    return Found([{"format": IMAGES, "path": folder}], files_read, found, why, left_out, table)
+
+
+def _beside(images: Sequence[FileInfo]) -> set[str]:
+    """The paths of files that may be captions of images."""
+    stems = [posixpath.splitext(file.path)[0] for file in images]
+    return {f"{stem}{ending}" for stem in stems for ending in (TEXT_ENDING, OBJECT_ENDING)}
 
 
 def _paths(folder: str, chosen: Sequence[FileInfo]) -> dict[str, str | None]:

@@ -16,14 +16,13 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from recordmill.pipeline.init.recognize import CELLS, IMAGES, spread
+from recordmill.pipeline.init.recognize import CELLS, IMAGES, SHOWN_IMAGES, spread
 from recordmill.pipeline.sources.base import Block, FileInfo, Files, Source, SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, open_plain
 from recordmill.pipeline.sources.csv.records import Dialect, read_records
 from recordmill.pipeline.sources.encoded import can_start_anywhere
 from recordmill.pipeline.sources.globs import glob_pattern
-from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING, beside
 from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH
 from recordmill.pipeline.sources.image_folder.metadata import NAMES, metadata_files, metadata_names
 from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
@@ -76,15 +75,10 @@ class SampledFiles:
 
 def _chosen(source: Source, listed: Sequence[FileInfo]) -> tuple[list[FileInfo], bool]:
     """The files that a source is shown, and whether these are all of its files."""
+    if source.format == IMAGES:
+        return list(listed), sum(is_image(file.path) for file in listed) < SHOWN_IMAGES
     matches = glob_pattern(source.path).fullmatch
     rows = [file for file in listed if file.path == source.path or matches(file.path)]
-    if source.format == IMAGES:
-        rows = [file for file in listed if posixpath.basename(file.path) in NAMES]
-        if not rows:
-            images = [file for file in listed if is_image(file.path)]
-            shown = spread(images, ROWS)
-            near = {beside(file.path, ending) for file in shown for ending in (TEXT_ENDING, OBJECT_ENDING)}
-            return shown + [file for file in listed if file.path in near], len(shown) == len(images)
     shown = spread(rows, ROWS if _is_listing(source) else FILES)
     return shown, len(shown) == len(rows)
 
