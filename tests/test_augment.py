@@ -19,7 +19,6 @@ from recordmill.transforms.contract.augment import (
     RandomRotation90,
     Resize,
 )
-from recordmill.transforms.contract.augment_places import PYTHON
 from recordmill.transforms.numpy import pixels
 from recordmill.transforms.numpy.augment import apply
 from recordmill.transforms.numpy.augment_batches import CutMix, MixUp
@@ -149,26 +148,26 @@ shares = st.floats(0, 1, exclude_max=True)
 @settings(max_examples=200, deadline=None)
 def test_windows_lie_inside_of_the_picture(height: int, width: int, numbers: list[float], pad: int) -> None:
     change = RandomResizedCrop(4)
-    y, x, high, wide = change.window(drawn(change, *numbers), height, width, PYTHON)
+    y, x, high, wide = change.window(drawn(change, *numbers), height, width)
     assert 0 <= y <= y + high <= height
     assert 0 <= x <= x + wide <= width
     assert min(high, wide) >= 1
-    y, x, high, wide = RandomCrop((3, 5), pad).window(numbers[:2], height, width, PYTHON)
+    y, x, high, wide = RandomCrop((3, 5), pad).window(numbers[:2], height, width)
     assert (high, wide) == (3, 5)
     room = max(height + 2 * pad - 3, 0)
     assert y in range(-pad - 3, height + pad) if room == 0 else -pad <= y <= height + pad - 3
-    y, x, high, wide = RandomCutout((3, 5)).window(numbers[:2], height, width, PYTHON)
+    y, x, high, wide = RandomCutout((3, 5)).window(numbers[:2], height, width)
     assert 0 <= y <= y + high <= height
     assert 0 <= x <= x + wide <= width
 
 
 @pytest.mark.parametrize("side", [*range(1, 70), 127, 128, 1000, 16_384])
 def test_the_largest_draw_stays_inside(side: int) -> None:
-    assert RandomCrop(1).window([ALMOST_1, ALMOST_1], side, side, PYTHON)[:2] == (side - 1, side - 1)
+    assert RandomCrop(1).window([ALMOST_1, ALMOST_1], side, side)[:2] == (side - 1, side - 1)
     change = RandomResizedCrop(4)
-    window = change.window(drawn(change, 0, 0.5, ALMOST_1, ALMOST_1), side, side, PYTHON)
+    window = change.window(drawn(change, 0, 0.5, ALMOST_1, ALMOST_1), side, side)
     assert window.y + window.height == side
-    assert change.window(drawn(change, ALMOST_1, 0.5, 0, 0), side, side, PYTHON) == (0, 0, side, side)
+    assert change.window(drawn(change, ALMOST_1, 0.5, 0, 0), side, side) == (0, 0, side, side)
     assert drawn(RandomRotation90(1.0), 0, ALMOST_1) == [3]
 
 

@@ -1,74 +1,197 @@
-"""The two engines give the same batches of every kind, and they look as `element_spec` says."""
+"""The native tf.data pipeline: the rows of `as_numpy` in a buffer's order, of TensorFlow's operations alone."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from recordmill import Dataset, Ragged, open_dataset
+from recordmill import Dataset, DatasetError, mix, open_dataset
+from recordmill.augment import MixUp, RandomFlip
 from recordmill.pipeline.build.driver import Published
+from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import Input
-from recordmill.pipeline.reader.options.element_spec import ArraySpec
-from recordmill.transforms.contract.augment import ColorJitter, RandomFlip, RandomResizedCrop, RandomRotation90
+from recordmill.pipeline.reader.tf_data.native import native_tf_data
+from tests import hand_made
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "as the spec says": {},
     "uint8 and masks": {"dtype": "uint8", "masks": True, "text_length": 5},
     "bfloat16 and ragged": {"dtype": "bfloat16", "text": "ragged"},
     "to the longest": {"text_length": "longest"},
-    "turned and mirrored": {"augment": [RandomFlip(vertical=0.5), RandomRotation90(), ColorJitter(brightness=0.4)]},
-    "scaled": {"augment": [RandomResizedCrop((7, 9)), RandomFlip()], "dtype": "uint8"},
 }
+Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def dataset(every_kind: tuple[Path, Published]) -> Dataset:
+def all_kinds(every_kind: tuple[Path, Published]) -> Dataset:
     return open_dataset(every_kind[1].folder)
 
 
-def arrays(batch: Any) -> dict[str, Any]:
-    features, label = batch
-    return {**features, "(label)": label}
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    output = tmp_path_factory.mktemp("hand") / "out"
+    hand_made.write_dataset(output)
+    return open_dataset(output)
 
 
-def fits(value: Any, spec: ArraySpec) -> bool:
-    if isinstance(value, Ragged):
-        return spec.ragged and len(value.splits) - 1 == spec.shape[0]
-    dtype = "bytes" if value.dtype == object else str(value.dtype)
-    shape = [mine if known is None else known for mine, known in zip(value.shape, spec.shape, strict=True)]
-    return dtype == spec.dtype and shape == list(value.shape)
+def rows(batches: tf.data.Dataset) -> Iterator[tuple[bytes, Row]]:
+    """The rows of batches with their keys, lists without their padding."""
+    for features, label in batches:
+        batch = {**features, "(label)": label}
+        for row, key in enumerate(features["key"].numpy()):
+            yield key, {name: unpadded(value[row].numpy()) for name, value in batch.items()}
 
 
-def tolerance(name: str, given: Input, dtype: Any) -> float:
-    """A level of 255 wherever pixels are scaled, and another one where colours or a crop follow."""
-    request = given.source.request
-    description, changes = request.features.get(name, {}), request.augment.get(name, ())
-    scaled = [isinstance(change, RandomResizedCrop) for change in changes]
-    levels = 1 + len(changes) if description.get("encoding") == "original" else sum(scaled)
-    level = 1.0 if dtype == np.uint8 else max(description.get("scale", [0]))
-    rounding = 2.0**-7 if dtype == "bfloat16" and levels else 0.0
-    return levels * level * 1.001 + rounding
+def unpadded(value: Any) -> Any:
+    """Cuts zeros, or empty strings, off the end of each axis."""
+    value = np.array(value, object) if isinstance(value, bytes) else value
+    for axis in range(value.ndim):
+        others = tuple(other for other in range(value.ndim) if other != axis)
+        filled = np.flatnonzero(np.any(value != (b"" if value.dtype == object else 0), axis=others))
+        value = value.take(range(filled[-1] + 1 if len(filled) else 0), axis)
+    return value
+
+
+def tolerance(description: Any, dtype: Any) -> float:
+    """A level of 255 of images that are scaled while they are read; else nothing."""
+    if description.get("encoding") != "original":
+        return 0.0
+    rounding = 2.0**-7 if dtype == "bfloat16" else 0.0
+    return (1.0 if dtype == np.uint8 else max(description["scale"])) * 1.001 + rounding
+
+
+def keys(batches: tf.data.Dataset) -> list[bytes]:
+    return [key for features, _ in batches for key in features["key"].numpy()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_both_engines_give_the_same(options: dict[str, Any], dataset: Dataset) -> None:
-    given = dataset.training_input(batch_size=30, seed=2, epochs=1, with_key=True, **options)
-    for mine, other in zip(given.as_numpy(), given.as_tf_data(engine="tensorflow").take(3), strict=False):
-        specs, here, there = arrays(given.element_spec), arrays(mine), arrays(other)
-        assert list(here) == list(there) == list(specs)
-        for name, value in here.items():
-            assert fits(value, specs[name]), (name, specs[name])
-            if isinstance(value, Ragged):
-                np.testing.assert_array_equal(value.values, there[name].values)
-                np.testing.assert_array_equal(value.splits, there[name].row_splits)
-                continue
-            expected = there[name].numpy()
-            assert value.dtype == expected.dtype
-            allowed = tolerance(name, given, value.dtype)
+def test_the_rows_of_every_kind_are_those_of_numpy(options: dict[str, Any], all_kinds: Dataset) -> None:
+    def given() -> Input:
+        return all_kinds.training_input(batch_size=30, drop_remainder=False, with_key=True, **options)
+
+    plain, exact = given().as_tf_data(native=True), given().as_tf_data()
+    assert plain.element_spec == exact.element_spec
+    mine, theirs = dict(rows(plain)), dict(rows(exact))
+    assert len(mine) == all_kinds.splits["train"]
+    assert mine.keys() == theirs.keys()
+    for key, row in theirs.items():
+        assert list(mine[key]) == list(row)
+        for name, value in row.items():
+            allowed = tolerance(all_kinds.features.get(name, {}), value.dtype)
             if not allowed:
-                np.testing.assert_array_equal(value, expected, err_msg=name)
+                np.testing.assert_array_equal(mine[key][name], value, err_msg=name)
                 continue
-            difference = np.abs(value.astype(np.float64) - expected.astype(np.float64)).max()
-            assert difference <= allowed, name
+            difference = np.abs(mine[key][name].astype(np.float64) - value.astype(np.float64))
+            assert difference.max(initial=0) <= allowed, name
+
+
+def operations(batches: tf.data.Dataset) -> set[str]:
+    graph = tf.compat.v1.GraphDef.FromString(tf.raw_ops.DatasetToGraphV2(input_dataset=batches._variant_tensor).numpy())
+    functions = [node.op for function in graph.library.function for node in function.node_def]
+    return {*functions, *(node.op for node in graph.node)}
+
+
+def test_no_python_runs_in_the_pipeline(dataset: Dataset) -> None:
+    found = operations(dataset.training_input(batch_size=2).as_tf_data(native=True))
+    assert {"TFRecordDataset", "ParseExampleV2"} <= found
+    assert [name for name in found if "PyFunc" in name or "Generator" in name] == []
+    assert "FlatMapDataset" in operations(dataset.training_input(batch_size=2).as_tf_data())
+
+
+def test_it_runs_in_the_tf_data_service(dataset: Dataset) -> None:
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher.target.partition("://")[2]))
+    batches = dataset.evaluation_input("train", batch_size=4, with_key=True).as_tf_data(native=True)
+    served = batches.apply(service.distribute(processing_mode="parallel_epochs", service=dispatcher.target))
+    assert sorted(keys(served)) == sorted(keys(batches))
+    del worker
+
+
+def test_epochs_are_shuffled_anew_by_the_seed(dataset: Dataset) -> None:
+    def epochs(seed: int) -> list[list[bytes]]:
+        given = dataset.training_input(batch_size=5, seed=seed, with_key=True).as_tf_data(native=True)
+        return [keys(given) for _ in range(3)]
+
+    first = epochs(1)
+    assert epochs(1) == first
+    assert len({tuple(epoch) for epoch in [*first, *epochs(2)]}) == 6
+    assert len({tuple(sorted(epoch)) for epoch in first}) == 1
+    several = dataset.training_input(batch_size=5, epochs=3).as_tf_data(native=True)
+    assert (several.cardinality().numpy(), len(list(several))) == (6, 6)
+    endless = dataset.training_input(batch_size=5, epochs=-1).as_tf_data(native=True)
+    assert endless.cardinality().numpy() == tf.data.INFINITE_CARDINALITY
+    assert len(list(endless.take(7))) == 7
+
+
+@pytest.mark.parametrize(
+    "split", ["train", "train[3:8]", "train[2:5]+validation[:50%]", "train[:2]+train[:2]", "test", "train[4:4]"]
+)
+def test_an_evaluation_keeps_the_order_and_the_slice(split: str, dataset: Dataset) -> None:
+    given = dataset.evaluation_input(split, batch_size=2, with_key=True)
+    assert keys(given.as_tf_data(native=True)) == keys(given.as_tf_data())
+    assert given.as_tf_data(native=True).cardinality().numpy() == len(given)
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_hosts_have_parts_of_their_own_and_as_many_batches(hosts: int, dataset: Dataset) -> None:
+    def host(index: int) -> list[bytes]:
+        given = dataset.training_input(
+            "train+validation", batch_size=2, host_index=index, host_count=hosts, with_key=True
+        )
+        return keys(given.as_tf_data(native=True))
+
+    found = [host(index) for index in range(hosts)]
+    assert {len(part) for part in found} == {15 // (2 * hosts) * 2}
+    assert len(set().union(*found)) == sum(map(len, found))
+
+
+def test_a_dataset_without_a_label_gives_features_alone(dataset: Dataset) -> None:
+    given = dataset.evaluation_input("train", batch_size=5, label=None, features=["price"])
+    assert [list(batch) for batch in given.as_tf_data(native=True)] == [["price"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"balance": True}, "has no balance=True: leave native=True out, for the exact order"),
+        ({"start_step": 2}, "has no start_step=2: leave native=True out, for the exact order"),
+        ({"on_error": "skip"}, "has no on_error='skip': leave native=True out, which leaves out single records"),
+        ({"augment": [RandomFlip()]}, r"has no augment=\[RandomFlip.*: augment in the model, by Keras' layers"),
+        ({"augment": [MixUp()]}, r"has no augment=\[MixUp.*: augment in the model, by Keras' layers"),
+        ({"threads": 2}, "has no threads=2: tf.data tunes its own threads, leave it out"),
+        ({"workers": 1}, "has no workers=1: tf.data has threads of its own, leave it out"),
+        ({"drop_remainder": False, "host_count": 2}, "has no drop_remainder=False: hosts would have different numbers"),
+        (
+            {"features": ["text"], "label": None, "text": "packed", "text_length": 9},
+            "has no text='packed': leave native=True out, or pack texts when you build",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_needs_the_exact_order_is_refused(options: dict[str, Any], message: str, dataset: Dataset) -> None:
+    with pytest.raises(DatasetError, match=message):
+        dataset.training_input(batch_size=1, **options).as_tf_data(native=True)
+
+
+def test_weights_resumed_inputs_and_mixtures_are_refused(dataset: Dataset) -> None:
+    given = dataset.training_input(batch_size=1)
+    with pytest.raises(DatasetError, match="has no pad=True"):
+        dataset.evaluation_input("train", batch_size=4, host_count=2).as_tf_data(native=True)
+    with pytest.raises(DatasetError, match="has no start_step=3"):
+        given.resume(given.state(step=3)).as_tf_data(native=True)
+    with pytest.raises(DatasetError, match="reads one split: use tf.data.Dataset.sample_from_datasets"):
+        mix([given, given], [1, 1]).as_tf_data(native=True)
+
+
+def test_a_url_that_tensorflow_does_not_know_is_refused(dataset: Dataset) -> None:
+    source = dataset.training_input(batch_size=1).source
+    assert isinstance(source, SplitSource)
+    shards = tuple(replace(shard, file="s9://bucket/a") for shard in source.request.shards)
+    with pytest.raises(DatasetError, match="TensorFlow reads no s9:// here: leave native=True out, or copy"):
+        native_tf_data(SplitSource(replace(source.request, shards=shards)))

@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.transforms.contract.augment import RandomFlip, check
-from recordmill.transforms.contract.finish_options import Augment, FinishOptions
+from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.ragged import Ragged, RowError
 from recordmill.transforms.contract.stored import stored_features
 from recordmill.transforms.numpy import normalize
+from recordmill.transforms.numpy.augment import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import finish as finish_in_tensorflow

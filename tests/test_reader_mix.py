@@ -105,8 +105,6 @@ def test_a_mixture_is_tf_data_too(dataset: Dataset) -> None:
     batches = both.as_tf_data()
     assert batches.cardinality() == 6
     assert [[int(key[4:]) for key in features["key"].numpy()] for features, _ in batches] == keys(both)
-    with pytest.raises(DatasetError, match="engine='tensorflow' reads one split"):
-        both.as_tf_data(engine="tensorflow")
 
 
 @pytest.mark.parametrize(

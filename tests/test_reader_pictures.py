@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from recordmill.transforms.contract.augment import CenterCrop, RandomFlip, Resize
-from recordmill.transforms.contract.finish_options import Augment
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.numpy import image_decode as picture_decode
 from recordmill.transforms.numpy import image_resize as picture_resize
-from recordmill.transforms.numpy.augment import apply
+from recordmill.transforms.numpy.augment import Augment, apply
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.image_decode import LARGE, SPARE, PictureError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.image_resize import MAX_SIDE, MAX_STRIP, placement, resize

@@ -81,11 +81,11 @@ def folder(every_kind: tuple[Path, Published]) -> Path:
 
 @pytest.fixture(scope="module")
 def read(folder: Path) -> dict[str, dict[str, Any]]:
-    """Model-ready features by key, as the reader gives them where TensorFlow decodes, which serving does too."""
+    """Model-ready features by key, as the native tf.data pipeline gives them."""
     dataset = open_dataset(folder / "out")
     found = {}
     for split in dataset.splits:
-        given = dataset.evaluation_input(split, batch_size=100, with_key=True).as_tf_data(engine="tensorflow")
+        given = dataset.evaluation_input(split, batch_size=100, with_key=True).as_tf_data(native=True)
         for features, label in given.as_numpy_iterator():
             for place, key in enumerate(features.pop("key")):
                 row = {name: values[place] for name, values in features.items()} | {"label": label[place]}

@@ -36,12 +36,12 @@ TAIL = 1500  # bytes of a failed run's output are shown
 TUNED = (0, 1, 2, 4)
 
 IMAGES = (
-    "recordmill_numpy recordmill_tf_data recordmill_tensorflow tfds tf_data tf_data_numpy grain grain_processes "
+    "recordmill_numpy recordmill_tf_data tfds tf_data tf_data_numpy grain grain_processes "
     "grain_pil streaming litdata webdataset"
 ).split()
 TEXT = (
     "recordmill_padded recordmill_padded_workers recordmill_bucketed recordmill_bucketed_workers recordmill_packed "
-    "recordmill_packed_workers recordmill_tf_data recordmill_tensorflow "
+    "recordmill_packed_workers recordmill_tf_data "
     "recordmill_packed_tf_data tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
     "litdata litdata_tokens hugging_face"
 ).split()

@@ -1,4 +1,4 @@
-"""`tf.train.Example` and `tf.train.SequenceExample` without TensorFlow, by the protocol buffers' own parser.
+"""`tf.train.Example` and `tf.train.SequenceExample` without TensorFlow, by protocol buffers' own parser.
 
 A SequenceExample's `context` has the number of an Example's `features`, so one message reads both.
 
@@ -120,3 +120,17 @@ def parse(record: bytes) -> Example | None:
         return None
     example = Example(message)
     return example if example._features or message.feature_lists.feature_list else None
+
+
+def canonical(record: bytes) -> bytes | None:
+    """Gives an Example in the form that writers give it; None where it is none.
+
+    Entries of a name and a feature, each name once, one list a feature, numbers packed, no unknown fields.
+    """
+    try:
+        message = _message().FromString(record)
+    except DecodeError:
+        return None
+    message.ClearField("feature_lists")
+    message.DiscardUnknownFields()
+    return bytes(message.SerializeToString(deterministic=True))

@@ -119,22 +119,24 @@ class Input:
         self._latest = batches.position
         return batches
 
-    def as_tf_data(self, engine: str | None = None) -> "tf.data.Dataset":
+    def as_tf_data(self, *, native: bool = False) -> "tf.data.Dataset":
         """Gives the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
 
         Args:
-            engine: `numpy` makes the batches as `as_numpy` does and hands them over without a copy; `tensorflow` lets
-                TensorFlow decode and augment, in the same order, pictures within one level. By default `numpy`, but
-                `tensorflow` for pictures where simplejpeg or OpenCV is not installed.
+            native: False: the batches of `as_numpy`, handed over without a copy. True: a pipeline of TensorFlow's
+                operations alone, for TPU hosts and the tf.data service. It holds the same rows, shuffled by a buffer
+                (`seed` decides how), so that it has neither state nor exact order; what needs these is refused.
 
         Raises:
-            DatasetError: TensorFlow is not installed, or the engine cannot do what was asked for.
+            DatasetError: TensorFlow is not installed, or a native pipeline cannot do what was asked for.
         """
         if not find_spec("tensorflow"):
             raise DatasetError('TensorFlow is not installed: pip install "recordmill[tf]", or take as_numpy()')
         # Imported here and nowhere else: all the rest works without TensorFlow, and without the seconds that it takes.
+        if native:
+            return importlib.import_module("recordmill.pipeline.reader.tf_data.native").native_tf_data(self.source)
         tf_input = importlib.import_module("recordmill.pipeline.reader.tf_data.input")
-        return tf_input.as_tf_data(self.source, self._passes, engine, self._begin)
+        return tf_input.as_tf_data(self.source, self._passes, self._begin)
 
     def _begin(self, source: Source) -> "NumpyBatches":
         """Begins an iteration over a source of this input's steps."""

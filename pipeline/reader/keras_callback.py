@@ -29,7 +29,7 @@ class InputSpeed(keras.callbacks.Callback):
     """Adds to each epoch's logs how fast its batches came; says once why, where the input is the bottleneck.
 
     `rows_per_second`, and `input_wait`, the part of the time in which a batch was asked for and not there, 0 to 1. Put
-    it before callbacks that write logs. What TensorFlow itself decodes (`engine="tensorflow"`) is not seen.
+    it before callbacks that write logs. A native tf.data pipeline is not measured.
     """
 
     def __init__(self, train: Input) -> None:

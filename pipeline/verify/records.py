@@ -18,7 +18,7 @@ from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.reader.parsing.batched import walk
 from recordmill.pipeline.reader.parsing.examples import SMALL, parse
-from recordmill.pipeline.reader.parsing.scan import names_of
+from recordmill.pipeline.reader.parsing.single import names_of
 from recordmill.pipeline.reader.parsing.varints import Malformed
 from recordmill.pipeline.verify.frames import Records, ReportDamage
 from recordmill.pipeline.verify.report import shown
@@ -81,7 +81,7 @@ class RecordChecks:
 
     def _name_fault(self, record: bytes | memoryview) -> str | None:
         try:
-            names = names_of(memoryview(record))
+            names = names_of(record)
         except Malformed as error:
             return str(error)
         if sorted(names) == self._names:

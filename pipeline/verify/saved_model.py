@@ -11,7 +11,7 @@ the last.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from recordmill.pipeline.reader.parsing.scan import fields
+from recordmill.pipeline.verify.protobuf_fields import fields
 
 _META_GRAPH = (2,)
 _NODES, _FUNCTIONS = (2, 1), (2, 2, 1)  # of a meta graph

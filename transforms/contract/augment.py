@@ -1,9 +1,9 @@
-"""Random changes of training pictures: their options, and what is drawn for each picture; NumPy alone.
+"""Random changes of training images: their options, and the parameters that are drawn for each image.
 
-A change takes `lanes` random numbers a picture and makes `numbers` parameters of them, in NumPy for both engines: no
-engine draws, or computes a logarithm or a sine. What depends on a picture's size, such as where a crop begins, follows
-from the parameters by exactly rounded operations (+, -, *, /, root, floor in float64), so both engines take the same
-pixels. `augment_numpy` and `augment_tensorflow` apply the changes, in the list's order, to uint8 [height, width, c].
+A change takes `lanes` random numbers an image and makes `numbers` parameters of them. Values that depend on an image's
+size, such as where a crop begins, follow from the parameters by exactly rounded operations (+, -, *, /, root, floor in
+float64), so every machine takes the same pixels. `transforms.numpy.augment` applies them, in the list's order, to
+uint8 [height, width, c].
 
 >>> changes = check([RandomResizedCrop(224), RandomFlip()])
 >>> uniforms = np.random.default_rng(0).random((64, lanes(changes)))
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.augment_places import Arithmetic, Move, Number, Window, around
+from recordmill.transforms.contract.augment_places import Move, Window, around
 from recordmill.transforms.contract.color_matrix import SAME_COLORS, color_numbers
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -55,7 +55,7 @@ class Augmentation:
         """Whether a picture of these parameters changes at all."""
         return True
 
-    def move(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Move | None:
+    def move(self, values: Sequence[float], height: int, width: int) -> Move | None:
         """Where boxes go, by the picture's size before; None where they stay."""
         return None
 
@@ -82,16 +82,16 @@ class Crop(Augmentation):
         """The size, whatever the picture's."""
         return (*self.sides, shape[2])
 
-    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+    def window(self, values: Sequence[float], height: int, width: int) -> Window:
         """Where a picture of some size is cut, by its parameters."""
         raise NotImplementedError
 
-    def move(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Move:
+    def move(self, values: Sequence[float], height: int, width: int) -> Move:
         """From the picture to the window."""
-        y, x, high, wide = self.window(values, height, width, of)
-        # Times reciprocals: a graph makes that of a division by a constant, which has other bits.
+        y, x, high, wide = self.window(values, height, width)
+        # Times reciprocals, not divided: a box keeps the bits that it always had.
         down, across = 1.0 / high, 1.0 / wide
-        return Move(0.0, height * down, width * across, -y * down, -x * across)
+        return Move(False, height * down, width * across, -y * down, -x * across)
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class RandomResizedCrop(Crop):
         aspect = np.exp(narrow + (wide - narrow) * uniforms[:, 1])
         return np.column_stack([np.sqrt(area / aspect), np.sqrt(area * aspect), uniforms[:, 2:]])
 
-    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+    def window(self, values: Sequence[float], height: int, width: int) -> Window:
         """Sides are rounded half up, to 1 at least."""
-        root = of.sqrt(height * width)
-        high = of.least(of.most(of.floor(values[0] * root + 0.5), 1), height)
-        wide = of.least(of.most(of.floor(values[1] * root + 0.5), 1), width)
-        y = of.floor(values[2] * (height - high + 1))
-        return Window(y, of.floor(values[3] * (width - wide + 1)), high, wide)
+        root = math.sqrt(height * width)
+        high = min(max(math.floor(values[0] * root + 0.5), 1), height)
+        wide = min(max(math.floor(values[1] * root + 0.5), 1), width)
+        y = math.floor(values[2] * (height - high + 1))
+        return Window(y, math.floor(values[3] * (width - wide + 1)), high, wide)
 
 
 @dataclass(frozen=True)
@@ -147,12 +147,12 @@ class RandomCrop(Crop):
         if self.pad < 0:
             raise ValueError(f"{self}: pad is negative; give pixels, 0 for none")
 
-    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+    def window(self, values: Sequence[float], height: int, width: int) -> Window:
         """Every place is as likely."""
 
-        def start(value: Number, side: Number, size: int) -> Number:
-            canvas = of.most(side + 2 * self.pad, size)
-            return of.floor(value * (canvas - size + 1)) - of.floor((canvas - side) * 0.5)
+        def start(value: float, side: int, size: int) -> int:
+            canvas = max(side + 2 * self.pad, size)
+            return math.floor(value * (canvas - size + 1)) - math.floor((canvas - side) * 0.5)
 
         high, wide = self.sides
         return Window(start(values[0], height, high), start(values[1], width, wide), high, wide)
@@ -162,10 +162,10 @@ class RandomCrop(Crop):
 class CenterCrop(Crop):
     """Cuts the middle, of `size`; a smaller picture lies in the middle of zeros."""
 
-    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+    def window(self, values: Sequence[float], height: int, width: int) -> Window:
         """An odd margin has its larger half below and to the right of the window."""
         high, wide = self.sides
-        return Window(of.floor((height - high) * 0.5), of.floor((width - wide) * 0.5), high, wide)
+        return Window(math.floor((height - high) * 0.5), math.floor((width - wide) * 0.5), high, wide)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Resize(Crop):
 
     scales: ClassVar[bool] = True
 
-    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+    def window(self, values: Sequence[float], height: int, width: int) -> Window:
         """The whole picture."""
         return Window(0, 0, height, width)
 
@@ -199,10 +199,10 @@ class RandomFlip(Augmentation):
         """Whether it is mirrored."""
         return any(values)
 
-    def move(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Move:
+    def move(self, values: Sequence[float], height: int, width: int) -> Move:
         """A mirrored point is 1 - p."""
         horizontal, vertical = values[0], values[1]
-        return Move(0.0, 1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal, vertical, horizontal)
+        return Move(False, 1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal, vertical, horizontal)
 
 
 @dataclass(frozen=True)
@@ -227,17 +227,15 @@ class RandomRotation90(Augmentation):
         """Whether it is turned."""
         return values[0] > 0
 
-    def turns(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Number:
-        """Quarter turns, counterclockwise, of a picture of some size: 0 to 3; 0 or 2 where it is not square."""
-        return of.choose(height == width, values[0], 2.0 * of.least(values[0], 1.0))
+    def turns(self, values: Sequence[float], height: int, width: int) -> int:
+        """Quarter turns, counterclockwise, of an image of some size: 0 to 3; 0 or 2 where it is not square."""
+        return int(values[0]) if height == width else 2 * min(int(values[0]), 1)
 
-    def move(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Move:
+    def move(self, values: Sequence[float], height: int, width: int) -> Move:
         """Transposed at odd turns, then mirrored: top with bottom at 1 and 2, left with right at 2 and 3."""
-        turns = self.turns(values, height, width, of)
-        across = of.floor(turns * 0.5)
-        later = of.floor((turns + 1.0) * 0.5)
-        down = later - 2.0 * of.floor(later * 0.5)
-        return Move(turns - 2.0 * across, 1.0 - 2.0 * down, 1.0 - 2.0 * across, down, across)
+        turns = self.turns(values, height, width)
+        down, across = float(turns in (1, 2)), float(turns in (2, 3))
+        return Move(turns % 2 == 1, 1.0 - 2.0 * down, 1.0 - 2.0 * across, down, across)
 
 
 @dataclass(frozen=True)
@@ -289,10 +287,10 @@ class RandomCutout(Augmentation):
         """Height and width of the rectangle."""
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
-    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+    def window(self, values: Sequence[float], height: int, width: int) -> Window:
         """What is filled, which lies inside of the picture."""
-        y, high = around(values[0], self.sides[0], height, of)
-        x, wide = around(values[1], self.sides[1], width, of)
+        y, high = around(values[0], self.sides[0], height)
+        x, wide = around(values[1], self.sides[1], width)
         return Window(y, x, high, wide)
 
 
@@ -300,7 +298,7 @@ class RandomCutout(Augmentation):
 class OwnFunction(Augmentation):
     """A function of the user's, of pixels, uint8 [height, width, c], and a generator; it gives pixels of that shape.
 
-    The NumPy engine alone has it. It gets a copy that it may change, and is not shown boxes, which stay.
+    It gets a copy that it may change, and is not shown boxes, which stay.
     """
 
     lanes: ClassVar[int] = 2
@@ -378,7 +376,7 @@ def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Float
 
 
 def by_change(augmentations: Sequence[Augmentation], row: Any) -> Iterator[tuple[Augmentation, Any]]:
-    """Gives each change with its own parameters, a part of a row of `parameters`: a list, an array or a tensor."""
+    """Gives each change with its own parameters, a part of a row of `parameters`."""
     at = 0
     for each in augmentations:
         yield each, row[at : at + each.numbers]

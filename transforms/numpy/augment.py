@@ -9,7 +9,7 @@ array([[2, 1]], dtype=uint8)
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from recordmill.transforms.contract.augment import (
     Resize,
     by_change,
 )
-from recordmill.transforms.contract.augment_places import LEAST_SIDE, PYTHON, Move, overlap
+from recordmill.transforms.contract.augment_places import LEAST_SIDE, Move, overlap
 from recordmill.transforms.numpy.pixels import Pixels, copied, flip, nearest, recolor, resize, turn
 
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -37,6 +37,16 @@ Values: TypeAlias = Sequence[float]
 Scale: TypeAlias = Callable[[Pixels, tuple[int, int], Pixels | None], Pixels]
 Change: TypeAlias = Callable[[Any, Values, Pixels, Pixels | None], Pixels]
 """Gives a picture changed, by the change's options and its parameters; the memory for it may be the picture's own."""
+
+
+class Augment(NamedTuple):
+    """Changes of the images of a feature, and what was drawn for each row."""
+
+    changes: Sequence[Augmentation]
+    parameters: Floats
+    """float64 [rows, numbers], of `transforms.contract.augment.parameters`; all images of a row are changed alike."""
+    mask: bool = False
+    """Marks values that are no colours: pixels move, and do not change."""
 
 
 def apply(
@@ -78,7 +88,7 @@ def apply(
     sized = max((at for at, (change, _) in enumerate(active) if isinstance(change, Crop)), default=0)
     for at, (change, values) in enumerate(active):
         if moved is not None:
-            moved = _moved(moved, change.move(values, pixels.shape[0], pixels.shape[1], PYTHON))
+            moved = _moved(moved, change.move(values, pixels.shape[0], pixels.shape[1]))
         pixels = changes[type(change)](change, values, pixels, out if at >= sized else None)
     if out is not None and pixels is not out:
         pixels = copied(pixels, out)
@@ -88,11 +98,11 @@ def apply(
 def _crop(change: Any, values: Values, pixels: Pixels, out: Pixels | None, scale: Scale = resize) -> Pixels:
     """A view where nothing is scaled and nothing lies beyond the picture."""
     height, width, channels = pixels.shape
-    y, x, high, wide = change.window(values, height, width, PYTHON)
+    y, x, high, wide = change.window(values, height, width)
     if change.scales:
         return scale(pixels[y : y + high, x : x + wide], change.sides, out)
-    top, bottom, above = overlap(y, high, height, PYTHON)
-    left, right, before = overlap(x, wide, width, PYTHON)
+    top, bottom, above = overlap(y, high, height)
+    left, right, before = overlap(x, wide, width)
     inside = pixels[top:bottom, left:right]
     if inside.shape[:2] == (high, wide):
         return inside
@@ -107,7 +117,7 @@ def _flip(change: Any, values: Values, pixels: Pixels, out: Pixels | None) -> Pi
 
 def _rotate(change: Any, values: Values, pixels: Pixels, out: Pixels | None) -> Pixels:
     pixels = pixels.copy() if pixels is out else pixels
-    return turn(pixels, int(change.turns(values, *pixels.shape[:2], PYTHON)), out)
+    return turn(pixels, change.turns(values, *pixels.shape[:2]), out)
 
 
 def _recolor(change: Any, values: Values, pixels: Pixels, out: Pixels | None) -> Pixels:
@@ -115,7 +125,7 @@ def _recolor(change: Any, values: Values, pixels: Pixels, out: Pixels | None) ->
 
 
 def _cut_out(change: Any, values: Values, pixels: Pixels, out: Pixels | None) -> Pixels:
-    y, x, high, wide = change.window(values, *pixels.shape[:2], PYTHON)
+    y, x, high, wide = change.window(values, *pixels.shape[:2])
     out = copied(pixels, out)
     out[y : y + high, x : x + wide] = change.fill
     return out

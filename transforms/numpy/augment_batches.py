@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.augment_places import PYTHON, Arithmetic, Number, Window, around
+from recordmill.transforms.contract.augment_places import Window, around
 from recordmill.transforms.numpy.pixels import blend
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -144,10 +144,10 @@ class CutMix(BatchAugmentation):
         side = np.sqrt(1 - symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1]))
         return np.column_stack([side, uniforms[:, 2:]])
 
-    def window(self, values: Sequence[Number], height: Number, width: Number, of: Arithmetic) -> Window:
+    def window(self, values: Sequence[float], height: int, width: int) -> Window:
         """The rectangle, which lies inside of the picture; its sides are rounded half up."""
-        y, high = around(values[1], of.floor(values[0] * height + 0.5), height, of)
-        x, wide = around(values[2], of.floor(values[0] * width + 0.5), width, of)
+        y, high = around(values[1], math.floor(values[0] * height + 0.5), height)
+        x, wide = around(values[2], math.floor(values[0] * width + 0.5), width)
         return Window(y, x, high, wide)
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
@@ -155,7 +155,7 @@ class CutMix(BatchAugmentation):
         height, width = batch.shape[-3:-1]
         own, pixel = [], 1.0 / (height * width)
         for row, other, values in zip(batch, _next(batch), parameters.tolist(), strict=True):
-            y, x, high, wide = self.window(values, height, width, PYTHON)
+            y, x, high, wide = self.window(values, height, width)
             row[..., y : y + high, x : x + wide, :] = other[..., y : y + high, x : x + wide, :]
             own.append(1.0 - high * wide * pixel)
         return np.array(own, np.float32)

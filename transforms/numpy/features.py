@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.finish_options import Augment, FinishOptions
+from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import IMAGES, KEY, Description, part_name, stored_parts
+from recordmill.transforms.numpy.augment import Augment
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
 from recordmill.transforms.numpy.images import PictureReader
 from recordmill.transforms.numpy.texts import padded, strings, texts

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from recordmill.transforms.contract.augment import output_shape
-from recordmill.transforms.contract.finish_options import Augment as Augment
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
-from recordmill.transforms.numpy.augment import apply
+from recordmill.transforms.numpy.augment import Augment, apply
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.image_decode import Data, PictureError, decode, decode_original
 from recordmill.transforms.numpy.image_resize import resize

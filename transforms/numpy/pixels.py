@@ -51,8 +51,8 @@ def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) ->
     return out
 
 
-def nearest_places(before: Any, after: int) -> Any:
-    """Which of `before` pixels lies at the centre of each of `after`: in whole numbers, for tensors too."""
+def nearest_places(before: int, after: int) -> npt.NDArray[np.int64]:
+    """Which of `before` pixels lies at the centre of each of `after`: in whole numbers."""
     return (2 * np.arange(after, dtype=np.int64) + 1) * before // (2 * after)
 
 

@@ -11,8 +11,6 @@ without a picture, are zeros.
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.finish_options import Augment
-from recordmill.transforms.tensorflow.augment import move_boxes
 from recordmill.transforms.tensorflow.geometry import placement, upright
 from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, padded
@@ -95,23 +93,6 @@ def _placed(points: tf.Tensor, sides: tf.Tensor, picture: Options) -> tf.Tensor:
     # All in pixels of the result times the box, so that the one division is the last step.
     there = (points - start) * scaled + offset * box
     return tf.clip_by_value(there, least * box, most * box) / (output * box)
-
-
-def augmented(stored: Parts, sides: tf.Tensor, augment: Augment) -> Parts:
-    """Moves stored boxes as their pictures are augmented.
-
-    Args:
-        stored: the part "": four numbers a box, ragged [rows, None].
-        sides: height and width of each row's picture before: int64 [rows, 2].
-        augment: what is done to the pictures.
-    """
-    numbers = stored[""]
-    moved = tf.map_fn(
-        lambda one: move_boxes(one[0], one[1], augment.changes, one[2]),
-        (_rows(numbers), tf.cast(sides, tf.float64), augment.parameters),
-        fn_output_signature=tf.RaggedTensorSpec([None, NUMBERS], tf.float32, ragged_rank=0, row_splits_dtype=tf.int64),
-    )
-    return {"": numbers.with_flat_values(tf.reshape(moved.flat_values, [-1]))}
 
 
 def finish(description: Options, stored: Parts) -> Parts:

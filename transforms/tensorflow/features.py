@@ -12,9 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.transforms.contract import stored as layout
-from recordmill.transforms.contract.finish_options import SERVED, Augment, FinishOptions
+from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
 from recordmill.transforms.contract.stored import KEY, part_name, stored_features, stored_parts
-from recordmill.transforms.tensorflow import boxes, image, image_sequence, text
+from recordmill.transforms.tensorflow import image, image_sequence, text
 from recordmill.transforms.tensorflow.kind import Options, Parts, Stored
 from recordmill.transforms.tensorflow.kinds import KINDS
 
@@ -40,15 +40,13 @@ def finish(
     features: Features,
     stored: Mapping[str, Stored],
     options: FinishOptions = SERVED,
-    augment: Mapping[str, Augment] | None = None,
 ) -> dict[str, tf.Tensor]:
-    """Makes a batch of stored features model-ready: decoded, augmented, normalized, padded.
+    """Makes a batch of stored features model-ready: decoded, normalized, padded.
 
     Args:
         features: the features' descriptions; their order is the result's.
         stored: for each of their parts a tensor of shape [rows], or ragged [rows, None]; anything else is left out.
         options: of pictures and texts; by default what the serving model gives.
-        augment: by feature, what is done to its pictures; the boxes of a picture move with it.
 
     Returns:
         Tensors of shape [rows, …] and the dtypes that the kinds' own `finish` state, by the parts' names. No rows give
@@ -58,21 +56,19 @@ def finish(
     for name, description in features.items():
         parts: Parts = {part: stored[part_name(name, part)] for part in stored_parts(description)}
         if description["kind"] in IMAGES:
-            finished = _pictures(description, parts, options, (augment or {}).get(name))
+            finished = _pictures(description, parts, options)
         elif description["kind"] == "text" and "packed" not in description:
             finished = _text(description, parts, options)
         else:
-            if description["kind"] == "boxes" and description["image"] in (augment or {}):
-                parts = _with_pictures(description, parts, features, stored, (augment or {})[description["image"]])
             finished = KINDS[description["kind"]].finish(description, parts)
         ready |= {part_name(name, part): tensor for part, tensor in finished.items()}
     return ready
 
 
-def _pictures(description: Options, parts: Parts, options: FinishOptions, augment: Augment | None) -> Parts:
+def _pictures(description: Options, parts: Parts, options: FinishOptions) -> Parts:
     dtype = options.dtype or description["dtype"]
     asked = {**description, "dtype": "uint8" if dtype == "uint8" else "float32"}
-    finished = IMAGES[description["kind"]](asked, parts, augment)
+    finished = IMAGES[description["kind"]](asked, parts)
     return {**finished, "": tf.cast(finished[""], dtype)} if dtype == "bfloat16" else finished
 
 
@@ -84,15 +80,6 @@ def _text(description: Options, parts: Parts, options: FinishOptions) -> Parts:
     if not options.masks:
         return padded
     return {**padded, "mask": tf.sequence_mask(parts[""].row_lengths(), tf.shape(padded[""])[1])}
-
-
-def _with_pictures(
-    description: Options, parts: Parts, features: Features, stored: Mapping[str, Stored], augment: Augment
-) -> Parts:
-    """Boxes moved as their picture is augmented."""
-    name = description["image"]
-    turns = stored.get(part_name(name, "orientation"))
-    return boxes.augmented(parts, image.sides(features[name], stored[name], turns), augment)
 
 
 def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
@@ -107,7 +94,6 @@ def parse(
     *,
     with_key: bool = False,
     options: FinishOptions = SERVED,
-    augment: Mapping[str, Augment] | None = None,
 ) -> dict[str, tf.Tensor]:
     """Reads a batch of serialized Examples, string of shape [rows], in one parse and makes it model-ready.
 
@@ -119,7 +105,7 @@ def parse(
         tf.errors.InvalidArgumentError: a record is no Example, or lacks a feature.
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
-    ready = finish(features, unpacked(features, stored), options, augment)
+    ready = finish(features, unpacked(features, stored), options)
     for tensor in ready.values():  # padding and decoding lose what is known of the number of rows
         if isinstance(tensor, tf.Tensor):
             tensor.set_shape([serialized.shape[0], *tensor.shape[1:]])

@@ -17,11 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.augment import output_shape
-from recordmill.transforms.contract.finish_options import Augment
 from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.image_header import check_header as check_header
-from recordmill.transforms.tensorflow.augment import apply
 from recordmill.transforms.tensorflow.exif import orientation
 from recordmill.transforms.tensorflow.geometry import placement, upright
 from recordmill.transforms.tensorflow.image_decode import decode as decode
@@ -118,22 +115,19 @@ def pixel_sums(encoded: tf.Tensor, options: Options) -> tuple[tf.Tensor, tf.Tens
     return tf.map_fn(way, encoded, fn_output_signature=signature, parallel_iterations=1)
 
 
-def finish(description: Options, stored: Parts, augment: Augment | None = None) -> Parts:
+def finish(description: Options, stored: Parts) -> Parts:
     """Decodes stored pictures, strings of shape [rows]; see `pictures`. The part `missing` stays as it is."""
-    ready = pictures(description, stored[""], stored.get("orientation"), augment)
+    ready = pictures(description, stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
 
 
-def pictures(
-    description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None, augment: Augment | None = None
-) -> dict[str, tf.Tensor]:
+def pictures(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
     """Decodes stored pictures, strings of shape [n], and normalizes them.
 
     Args:
         description: the feature's.
         stored: what `stored_picture` gave; empty for no picture.
         turns: their orientations, int64 [n], where the originals are stored.
-        augment: what is done to each picture's pixels before they are normalized.
 
     Returns:
         The part "": uint8 as they are, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels];
@@ -143,18 +137,13 @@ def pictures(
     Raises:
         tf.errors.InvalidArgumentError: for bytes that are not what was stored.
     """
-    reader = _Pictures(description, augment)
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
-    if None in reader.shape:
-        return reader.of_any_size(stored, turns)
-    pixels = _normalized(reader.of_one_size(stored, turns), description)
-    ready = {"": pixels}
-    is_there = stored != ""
-    if description.get("optional"):
-        ready = {"": tf.where(tf.reshape(is_there, [-1, 1, 1, 1]), pixels, tf.zeros([], pixels.dtype))}
     if None in description["shape"]:
-        ready["shape"] = tf.cast(is_there, tf.int64)[:, tf.newaxis] * tf.constant(reader.shape[:2], tf.int64)
-    return ready
+        return _of_any_size(description, stored, turns)
+    pixels = _normalized(_of_one_size(description, stored, turns), description)
+    if description.get("optional"):
+        pixels = tf.where(tf.reshape(stored != "", [-1, 1, 1, 1]), pixels, tf.zeros([], pixels.dtype))
+    return {"": pixels}
 
 
 def sides(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None) -> tf.Tensor:
@@ -176,57 +165,38 @@ def sides(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = Non
     return tf.map_fn(one, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))
 
 
-class _Pictures:
-    """How the pictures of a feature are read."""
+def _of_one_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
+    """Decodes images of the size that the description gives: uint8 [n, height, width, channels]."""
+    shape = list(description["shape"])
+    if description["encoding"] == "raw":
+        # With a fixed length, what is missing reads as zeros.
+        length = shape[0] * shape[1] * shape[2] if description.get("optional") else None
+        return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
 
-    def __init__(self, description: Options, augment: Augment | None) -> None:
-        self._description, self._augment = description, augment
-        self.shape = tuple(description["shape"])
-        if augment is not None:
-            self.shape = output_shape(augment.changes, self.shape)
+    def pixels(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        return tf.ensure_shape(_or_nothing(description, row[0], shape, lambda: _decoded(description, *row)), shape)
 
-    def of_one_size(self, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-        """The pixels, uint8 [n, height, width, channels]."""
-        description, shape = self._description, list(self.shape)
-        if description["encoding"] == "raw" and self._augment is None:
-            # With a fixed length, what is missing reads as zeros.
-            length = shape[0] * shape[1] * shape[2] if description.get("optional") else None
-            return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
+    return tf.map_fn(pixels, (stored, turns), fn_output_signature=tf.TensorSpec(shape, tf.uint8))
 
-        def pixels(one: tuple[tf.Tensor, ...]) -> tf.Tensor:
-            return tf.ensure_shape(_or_nothing(description, one[0], shape, lambda: self._pixels(*one)), shape)
 
-        spec = tf.TensorSpec(shape, tf.uint8)
-        return tf.map_fn(pixels, self._elements(stored, turns), fn_output_signature=spec)
+def _of_any_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Pads images to the largest of them; their sizes are known before they are decoded."""
+    channels = description["shape"][2]
 
-    def of_any_size(self, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Pads the pictures to the largest of them; their sizes are known before they are decoded."""
-        description, channels = self._description, self.shape[2]
+    def padded(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        own = _or_nothing(description, row[0], [0, 0, channels], lambda: _decoded(description, *row))
+        after = tf.concat([largest - tf.shape(own, tf.int64)[:2], [0]], 0)
+        return tf.pad(_normalized(own, description), tf.stack([tf.zeros_like(after), after], 1))
 
-        def padded(one: tuple[tf.Tensor, ...]) -> tf.Tensor:
-            own = _or_nothing(description, one[0], [0, 0, channels], lambda: self._pixels(*one))
-            after = tf.concat([largest - tf.shape(own, tf.int64)[:2], [0]], 0)
-            return tf.pad(_normalized(own, description), tf.stack([tf.zeros_like(after), after], 1))
-
-        shape = sides(description, stored, turns)
-        largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
-        one = tf.TensorSpec([None, None, channels], description["dtype"])
-        batch = tf.cond(
-            tf.size(stored) > 0,  # no pictures of no known size cannot be stacked
-            lambda: tf.map_fn(padded, self._elements(stored, turns), fn_output_signature=one),
-            lambda: tf.zeros([0, 0, 0, channels], description["dtype"]),
-        )
-        return {"": batch, "shape": shape}
-
-    def _elements(self, stored: tf.Tensor, turns: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return (stored, turns) if self._augment is None else (stored, turns, self._augment.parameters)
-
-    def _pixels(self, stored: tf.Tensor, turn: tf.Tensor, parameters: tf.Tensor | None = None) -> tf.Tensor:
-        """One picture, uint8 [height, width, channels]."""
-        pixels = _decoded(self._description, stored, turn)
-        if self._augment is None:
-            return pixels
-        return apply(pixels, None, self._augment.changes, parameters, mask=self._augment.mask)[0]
+    shape = sides(description, stored, turns)
+    largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
+    signature = tf.TensorSpec([None, None, channels], description["dtype"])
+    batch = tf.cond(
+        tf.size(stored) > 0,  # no pictures of no known size cannot be stacked
+        lambda: tf.map_fn(padded, (stored, turns), fn_output_signature=signature),
+        lambda: tf.zeros([0, 0, 0, channels], description["dtype"]),
+    )
+    return {"": batch, "shape": shape}
 
 
 def _or_nothing(

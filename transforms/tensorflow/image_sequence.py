@@ -5,7 +5,6 @@ A row may have none. Read, a batch's rows are as long as its longest, or `max_le
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.finish_options import Augment
 from recordmill.transforms.tensorflow import image
 from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, padded
@@ -25,13 +24,12 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     return Prepared(store)
 
 
-def finish(description: Options, stored: Parts, augment: Augment | None = None) -> Parts:
+def finish(description: Options, stored: Parts) -> Parts:
     """Decodes and normalizes each picture, then pads with zeros.
 
     Args:
         description: the feature's.
         stored: the part "", strings, ragged [rows, None].
-        augment: what is done to the pictures; all of a row are changed alike.
 
     Returns:
         uint8 as they are, or float32, shape [rows, pictures, height, width, channels], and the part `length`, as
@@ -41,7 +39,5 @@ def finish(description: Options, stored: Parts, augment: Augment | None = None) 
         tf.errors.InvalidArgumentError: for bytes that are not what was stored.
     """
     encoded = stored[""]
-    if augment is not None:
-        augment = augment._replace(parameters=tf.gather(augment.parameters, encoded.value_rowids()))
-    pixels = image.pictures(description, encoded.flat_values, augment=augment)[""]
+    pixels = image.pictures(description, encoded.flat_values)[""]
     return padded(description, encoded.with_flat_values(pixels))

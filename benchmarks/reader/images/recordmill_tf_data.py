@@ -16,4 +16,4 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
     augment = [RandomResizedCrop(SIDE), RandomFlip()]
     train = training_input(data / "recordmill", settings, augment=augment, dtype=settings.dtype)
-    yield from pictures(train.as_tf_data(engine="numpy").as_numpy_iterator())
+    yield from pictures(train.as_tf_data().as_numpy_iterator())

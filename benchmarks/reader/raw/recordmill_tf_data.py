@@ -13,4 +13,4 @@ WORKERS = 2
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
     train = training_input(data / "recordmill", settings, dtype=settings.dtype)
-    yield from pictures(train.as_tf_data(engine="numpy").as_numpy_iterator())
+    yield from pictures(train.as_tf_data().as_numpy_iterator())

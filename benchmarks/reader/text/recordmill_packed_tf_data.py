@@ -13,5 +13,5 @@ WORKERS = 1
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end."""
     train = training_input(data / "recordmill_packed", settings)
-    for features in train.as_tf_data(engine="numpy").as_numpy_iterator():
+    for features in train.as_tf_data().as_numpy_iterator():
         yield features["text"], features["text_segments"], None

@@ -13,5 +13,5 @@ WORKERS = 1
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Gives batches without end; what is no token is 0."""
     train = training_input(data / "recordmill", settings, text="padded")
-    for features, labels in train.as_tf_data(engine="numpy").as_numpy_iterator():
+    for features, labels in train.as_tf_data().as_numpy_iterator():
         yield features["text"], features["text"], labels

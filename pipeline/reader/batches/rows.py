@@ -31,9 +31,9 @@ from recordmill.pipeline.reader.records.remote_blocks import KEPT
 from recordmill.transforms.contract.augment import lanes, parameters
 from recordmill.transforms.contract.ragged import Bytes, Column, Ragged, RowError
 from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.numpy.augment import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.numpy.images import Augment
 
 LOG = logging.getLogger("recordmill")
 AUGMENT, MIXTURES = 101, 1001

@@ -2,7 +2,7 @@
 
 Examples that one program wrote have the same features in the same order, and how many bytes a feature takes says all
 that stands before its values: tags, lengths in lengths, the name. So that is made once for each size, and compared.
-Where a record is laid out differently the walk ends, and the records are scanned one by one.
+Where a record is laid out differently the walk ends, and the records are scanned one by one (`single`).
 
 >>> walk([record, record], {b"label": INTS})  # doctest: +SKIP
 """
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.reader.parsing.scan import FIRST, SECOND, names_of
+from recordmill.pipeline.reader.parsing.single import FIRST, SECOND, names_of
 from recordmill.pipeline.reader.parsing.varints import Int64s, Malformed
 
 LIMIT = 1 << 14  # bytes of a record or a feature, with its tag and its length: two bytes tell less
@@ -49,7 +49,7 @@ def walk(records: Sequence[bytes | memoryview], kinds: Mapping[bytes, int]) -> t
     """
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     try:
-        names = names_of(memoryview(records[0]))
+        names = names_of(records[0])
         if len(set(names)) < len(names) or max(map(len, names), default=0) > _SHORT:
             return None
         joined = b"".join([*records, _AFTER])

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.reader.parsing.batched import Spans, walk
-from recordmill.pipeline.reader.parsing.scan import BYTES, FLOATS, INTS, scan
+from recordmill.pipeline.reader.parsing.single import BYTES, FLOATS, INTS, scan
 from recordmill.pipeline.reader.parsing.varints import PADDING, Int64s, Malformed, decode
 from recordmill.transforms.contract.ragged import Bytes, Column, Ragged, RowError
 from recordmill.transforms.contract.stored import Stored
@@ -102,7 +102,7 @@ def _gathered(joined: bytes, starts: Int64s, sizes: Int64s) -> bytes:
 
 def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, _Values]:
     names = {name.encode(): name for name in parts}
-    rows = [scan(memoryview(record), names) for record in records]
+    rows = [scan(record, names) for record in records]
     gathered = {}
     for encoded, name in names.items():
         lists = [row.get(encoded) for row in rows]

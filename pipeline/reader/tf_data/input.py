@@ -1,47 +1,24 @@
-"""An input as `tf.data`: the batches of the NumPy reader as they are, or records that TensorFlow decodes.
-
-Both are made in the same order, of the same bytes, with the same random numbers.
-"""
+"""An input as `tf.data`: the batches of the NumPy reader as they are, handed over without a copy."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import NumpyBatches, Source
 from recordmill.pipeline.reader.options.element_spec import ArraySpec
-from recordmill.pipeline.reader.options.request import images_of
 from recordmill.pipeline.reader.order.steps import Passes
-from recordmill.pipeline.reader.tf_data.records import SerializedSource, model_ready
 
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
-ENGINES = ("numpy", "tensorflow")
-FAST = ("simplejpeg", "cv2")
-
 
 Begin: TypeAlias = Callable[[Source], NumpyBatches]
 """Begins the next iteration over a source."""
 
 
-def as_tf_data(source: Source, passes: Passes, engine: str | None, begin: Begin) -> tf.data.Dataset:
-    """Gives an input's batches; see `Input.as_tf_data`.
-
-    Raises:
-        DatasetError: there is no such engine, or it cannot do what the input asks for.
-    """
-    engine = engine or _default_engine(source)
-    if engine not in ENGINES:
-        raise DatasetError(f"engine is one of {', '.join(ENGINES)}, got {engine!r}")
-    if engine == "numpy":
-        batches = _generated(_in_one_thread(source), begin)
-    else:
-        serialized = SerializedSource(source)
-        batches = _generated(serialized, begin)
-        batches = batches.map(model_ready(serialized), num_parallel_calls=source.threads, deterministic=True)
+def as_tf_data(source: Source, passes: Passes, begin: Begin) -> tf.data.Dataset:
+    """Gives an input's batches; see `Input.as_tf_data`."""
+    batches = _generated(_in_one_thread(source), begin)
     if _is_whole(source):  # Keras shows its progress by the number of batches
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
         batches = batches.apply(tf.data.experimental.assert_cardinality(count))
@@ -49,7 +26,7 @@ def as_tf_data(source: Source, passes: Passes, engine: str | None, begin: Begin)
 
 
 def _untuned() -> tf.data.Options:
-    """All numbers are given; and TensorFlow's tuning thread makes those wait for seconds who drop an iterator."""
+    """Turns TensorFlow's tuning off: all numbers are given, and its thread delays dropping an iterator by seconds."""
     options = tf.data.Options()
     options.autotune.enabled = False
     return options
@@ -64,32 +41,25 @@ def _in_one_thread(source: Source) -> Source:
     return alone
 
 
-def _default_engine(source: Source) -> str:
-    """NumPy, unless pictures would be decoded by the slower of its ways."""
-    if not isinstance(source, SplitSource) or not images_of(source.request.features):
-        return "numpy"
-    return "numpy" if all(find_spec(name) for name in FAST) else "tensorflow"
-
-
 def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
-    """The batches of a source; lists of different lengths are pairs of values and splits on their way."""
+    """Gives the batches of a source; ragged lists travel as pairs of values and splits."""
 
     def iterate() -> Iterator[Any]:
         return map(_pairs, begin(source))
 
-    flat = tf.data.Dataset.from_generator(iterate, output_signature=mapped(_tensor_spec, source.element_spec))
+    flat = tf.data.Dataset.from_generator(iterate, output_signature=_mapped(_tensor_spec, source.element_spec))
     if not _has_ragged(source.element_spec):
         return flat
-    return flat.map(lambda *batch: mapped(_tensor, source.element_spec, batch if len(batch) > 1 else batch[0]))
+    return flat.map(lambda *batch: _mapped(_tensor, source.element_spec, batch if len(batch) > 1 else batch[0]))
 
 
-def mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
+def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
     """Applies a function to each `ArraySpec` of a structure, and what lies in the same place of other structures."""
     if isinstance(spec, ArraySpec):
         return function(spec, *values)
     if isinstance(spec, dict):
-        return {name: mapped(function, spec[name], *(value[name] for value in values)) for name in spec}
-    return tuple(mapped(function, *parts) for parts in zip(spec, *values, strict=True))
+        return {name: _mapped(function, spec[name], *(value[name] for value in values)) for name in spec}
+    return tuple(_mapped(function, *parts) for parts in zip(spec, *values, strict=True))
 
 
 def _tensor_spec(spec: ArraySpec) -> Any:
@@ -107,7 +77,7 @@ def _tensor(spec: ArraySpec, value: Any) -> Any:
 
 def _has_ragged(spec: Any) -> bool:
     found: list[bool] = []
-    mapped(lambda one: found.append(one.ragged), spec)
+    _mapped(lambda array: found.append(array.ragged), spec)
     return any(found)
 
 

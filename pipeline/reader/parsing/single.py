@@ -1,0 +1,133 @@
+"""The features of one serialized `tf.train.Example`, found without copying what it holds.
+
+All writers of protocol buffers give an Example one form: entries of a name and a feature, one list a feature, numbers
+packed. Any other legal form is brought into this one first, by protocol buffers' own parser.
+
+>>> scan(bytes.fromhex("0a100a0e0a056c6162656c12051a030a0107"), {b"label"})  # doctest: +SKIP
+{b'label': (INTS, [memoryview(bytes([7]))])}
+"""
+
+from collections.abc import Collection
+from importlib import import_module
+from typing import NamedTuple, TypeAlias
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.parsing.varints import Malformed
+
+BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1, 2, 3
+FIRST, SECOND = 0x0A, 0x12  # the tags of fields 1 and 2 that have a length
+
+Chunks: TypeAlias = list[memoryview]
+"""The values of a list of bytes; of numbers packed pieces: varints, or little-endian float32, never cut inside one."""
+Found: TypeAlias = dict[bytes, tuple[int, Chunks]]
+"""The kind of each feature's list, BYTES, FLOATS or INTS, and what it holds, by name."""
+
+
+class Entry(NamedTuple):
+    """A feature of a record: its name, and where its list begins and ends."""
+
+    name: bytes
+    start: int
+    stop: int
+
+
+class _OtherForm(Exception):
+    """The record is not of the one form."""
+
+
+def scan(record: bytes | memoryview, names: Collection[bytes]) -> Found:
+    """Gives the features of these names; one that is not there, or has no list, is left out.
+
+    Raises:
+        Malformed: the record is no Example; features of other names are looked at only as far as they must be.
+        DatasetError: it is of another form, and protobuf is not installed.
+    """
+    try:
+        return _scan(memoryview(record), names)
+    except (_OtherForm, IndexError):
+        return _scan(memoryview(_in_the_one_form(record)), names)
+
+
+def names_of(record: bytes | memoryview) -> list[bytes]:
+    """Gives the names of a record's features in their order. Raises: as `scan`."""
+    try:
+        entries = _entries(memoryview(record))
+    except (_OtherForm, IndexError):
+        entries = _entries(memoryview(_in_the_one_form(record)))
+    return [entry.name for entry in entries]
+
+
+def _in_the_one_form(record: bytes | memoryview) -> bytes:
+    try:  # protobuf takes 0.1 s to load, and no record that Recordmill or TensorFlow wrote needs it
+        examples = import_module("recordmill.pipeline.dataset.examples")
+    except ModuleNotFoundError:
+        raise DatasetError("a record is of a form that protobuf must read: pip install protobuf") from None
+    canonical = examples.canonical(bytes(record))
+    if canonical is None:
+        raise Malformed("it is no tf.train.Example")
+    return canonical
+
+
+def _scan(data: memoryview, names: Collection[bytes]) -> Found:
+    found: Found = {}
+    entries = _entries(data)
+    if len({entry.name for entry in entries}) < len(entries):  # the last of two counts
+        raise _OtherForm
+    for name, start, stop in entries:
+        if start < stop and name in names:
+            found[name] = data[start], _chunks(data, start, stop)
+    return found
+
+
+def _entries(data: memoryview) -> list[Entry]:
+    entries = []
+    end = len(data)
+    if not end:
+        return []
+    size, offset = _length(data, 1)
+    if data[0] != FIRST or offset + size != end:
+        raise _OtherForm
+    while offset < end:
+        size, start = _length(data, offset + 1)
+        stop = start + size
+        size, name = _length(data, start + 1)
+        after_name = name + size
+        if stop > end or data[offset] != FIRST or data[start] != FIRST or data[after_name] != SECOND:
+            raise _OtherForm
+        size, value = _length(data, after_name + 1)
+        if value + size != stop:
+            raise _OtherForm
+        entries.append(Entry(bytes(data[name:after_name]), value, stop))
+        offset = stop
+    return entries
+
+
+def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
+    """The content of a feature's list."""
+    kind = data[offset]
+    size, offset = _length(data, offset + 1)
+    if offset + size != stop or kind not in (BYTES, FLOATS, INTS):
+        raise _OtherForm
+    chunks = []
+    while offset < stop:
+        size, start = _length(data, offset + 1)
+        if data[offset] != FIRST or start + size > stop or (kind != BYTES and start + size != stop):
+            raise _OtherForm
+        offset = start + size
+        chunks.append(data[start:offset])
+    return chunks
+
+
+def _length(data: memoryview, offset: int) -> tuple[int, int]:
+    """A length, and the offset after it; IndexError at the end of the data."""
+    byte = data[offset]
+    if byte < 128:
+        return byte, offset + 1
+    value, shift = byte & 127, 7
+    while True:
+        offset += 1
+        byte = data[offset]
+        value |= (byte & 127) << shift
+        if byte < 128 or shift > 28:  # longer ones lead beyond the data
+            return value, offset + 1
+        shift += 7
