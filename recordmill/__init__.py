@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.batches.rows import DamagedRecordError
     from recordmill.pipeline.reader.dataset import Dataset, open_dataset
     from recordmill.pipeline.reader.input import Input
-    from recordmill.pipeline.reader.metrics.throughput import with_progress
+    from recordmill.pipeline.reader.metrics import with_progress
     from recordmill.pipeline.reader.mix import mix
     from recordmill.pipeline.reader.options.element_spec import ArraySpec
     from recordmill.pipeline.reader.options.read_options import ReadOptions
@@ -59,7 +59,7 @@ _MODULES = {
     "pipeline.reader.batches.rows": ("DamagedRecordError",),
     "pipeline.reader.dataset": ("Dataset", "open_dataset"),
     "pipeline.reader.input": ("Input",),
-    "pipeline.reader.metrics.throughput": ("with_progress",),
+    "pipeline.reader.metrics": ("with_progress",),
     "pipeline.reader.mix": ("mix",),
     "pipeline.reader.options.element_spec": ("ArraySpec",),
     "pipeline.reader.options.read_options": ("ReadOptions",),

@@ -58,7 +58,7 @@ def test_cutmix_shares_labels_by_pixels() -> None:
 def test_which_features_and_labels_are_mixed() -> None:
     features = {"image": picture(4, 4).reshape(1, 4, 4, 3).repeat(2, 0), "boxes": np.ones((2, 3, 4), np.float32)}
     assert MixUp().mixed({name: each.ndim for name, each in features.items()}) == ["image"]
-    assert MixUp(pictures=("boxes",)).mixed({"image": 4, "boxes": 3}) == ["boxes"]
+    assert MixUp(images=("boxes",)).mixed({"image": 4, "boxes": 3}) == ["boxes"]
     unlabelled, nothing = MixUp().apply(features, None, uniforms(2, 2))
     assert nothing is None
     assert unlabelled["boxes"] is features["boxes"]
@@ -72,7 +72,7 @@ def test_which_features_and_labels_are_mixed() -> None:
     [
         (MixUp(), np.arange(2), "cannot mix a label of int64 .2.: give num_classes"),
         (MixUp(num_classes=3), np.zeros((2, 3), np.int64), "or read several as multi-hot"),
-        (MixUp(num_classes=3, pictures=("photo",)), np.arange(2), r"finds no picture \['photo'\]; .* of: image"),
+        (MixUp(num_classes=3, images=("photo",)), np.arange(2), r"finds no image \['photo'\]; .* of: image"),
     ],
 )
 def test_what_cannot_be_mixed(mixture: MixUp, label: np.ndarray, said: str) -> None:

@@ -105,7 +105,7 @@ def test_a_picture_that_cannot_be_decoded_is_a_damaged_record(tmp_path: Path) ->
     folder = hand_made.write_dataset(tmp_path, {**hand_made.FEATURES, "image": hand_made.image("raw")})
     text = (folder / "dataset.json").read_text()
     (folder / "dataset.json").write_text(text.replace('"encoding": "raw"', '"encoding": "jpeg"'))
-    with pytest.raises(DamagedRecordError, match="record 0 of .*00000-of-00004, at byte 0 cannot be read: the picture"):
+    with pytest.raises(DamagedRecordError, match="record 0 of .*00000-of-00004, at byte 0 cannot be read: the image"):
         next(open_dataset(folder).evaluation_input("train", batch_size=2).as_numpy())
 
 

@@ -1,7 +1,7 @@
-"""The meter of a loop over batches: what it tells, and what it advises."""
+"""The meter of a loop over batches, and the counters of what makes them."""
 
 import io
-import re
+import pickle
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recordmill.pipeline.reader.metrics.advice import Makers, advice
-from recordmill.pipeline.reader.metrics.stages import Tally
-from recordmill.pipeline.reader.metrics.throughput import Meter, Progress, with_progress
+from recordmill.pipeline.reader.metrics import Counters, Figures, Meter, with_progress
 from recordmill.transforms.contract.ragged import Ragged
 
 
@@ -29,8 +27,8 @@ class Batches:
     """Batches of 8 rows: each is waited for, then worked on."""
 
     def __init__(self, number: int, wait: float, work: float) -> None:
-        self.clock, self.tally = Clock(), Tally()
-        self.meter = Meter(self.tally, Makers(threads=2, cores=8), self.clock)
+        self.clock, self.counters = Clock(), Counters()
+        self.meter = Meter(self.counters, self.clock)
         self.step = 100
         self._times = (number, wait, work)
 
@@ -39,7 +37,7 @@ class Batches:
         for _ in range(number):
             with self.meter.waiting():
                 self.clock.now += wait
-            self.tally.add({"decoding": 2 * wait, "cpu": 2 * wait})
+            self.counters.add({"decoding": 3 * wait, "reading": wait})
             self.step += 1
             batch = {"image": np.zeros((8, 2, 2))}, np.zeros(8)
             self.meter.count(batch)
@@ -79,7 +77,7 @@ def test_time_begins_with_the_first_batch() -> None:
 
 
 def test_a_meter_that_has_counted_nothing_tells_so() -> None:
-    assert Meter().line(0) == "step 0 · 0 rows/s · waited for input 0 % of the time"
+    assert Meter().figures().line(0) == "step 0 · 0 rows/s · waited for input 0 % of the time"
 
 
 def test_waiting_for_the_end_is_counted_and_the_end_comes_out() -> None:
@@ -104,14 +102,15 @@ def test_lines_come_every_few_seconds_and_tell_of_these() -> None:
     lines = out.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[0].startswith("step 60")
-    assert all(line.endswith(" · 800 rows/s · waited for input 1 % of the time") for line in lines)
+    end = " · 800 rows/s · waited for input 1 % of the time · making batches is mostly decoding (75 %)"
+    assert all(line.endswith(end) for line in lines)
 
 
 def test_steps_and_rates_have_separators_of_thousands() -> None:
     batches = Batches(11, wait=0.0, work=0.001)
     batches.step = 1_199_990
     list(batches)
-    assert batches.meter.line(batches.step).startswith("step 1,200,001 · 7,273 rows/s · ")
+    assert batches.meter.figures().line(batches.step).startswith("step 1,200,001 · 7,273 rows/s · ")
 
 
 def test_on_a_terminal_a_line_replaces_the_one_before() -> None:
@@ -119,16 +118,6 @@ def test_on_a_terminal_a_line_replaces_the_one_before() -> None:
     list(with_progress(Batches(30, wait=0.0, work=1.0), every=10, out=out))
     one, two = (f"\rstep {step} · 8 rows/s · waited for input 0 % of the time\x1b[K" for step in (111, 121))
     assert out.getvalue() == f"{one}{two}\n"
-
-
-@pytest.mark.parametrize(("wait", "warned"), [(0.19, 0), (0.21, 1), (1.0, 1)])
-def test_a_bottleneck_is_told_of_once(wait: float, warned: int) -> None:
-    out = Terminal()
-    list(with_progress(Batches(100, wait=wait, work=1 - wait), every=10, out=out))
-    text = out.getvalue()
-    share = f"waited for {wait:.0%}".replace("%", " %")
-    assert text.count(f"[K\nthe input is the bottleneck, {share} of the time: 100 % of the time of making") == warned
-    assert text.count("bottleneck") == warned
 
 
 def test_no_line_is_left_open_when_the_loop_is_left() -> None:
@@ -141,52 +130,37 @@ def test_no_line_is_left_open_when_the_loop_is_left() -> None:
 
 
 def test_progress_writes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    batches = Batches(5, wait=0.0, work=1.0)
-    progress = Progress(batches.meter, every=2)
-    for _ in batches:
-        progress.tell(batches.step)
+    list(with_progress(Batches(5, wait=0.0, work=1.0), every=2))
     assert capsys.readouterr().err.startswith("step 103 · 8 rows/s")
 
 
-FEW = Makers(threads=2, cores=8)
-ALL = Makers(threads=8, cores=8)
-
-
 @pytest.mark.parametrize(
-    ("counts", "makers", "said"),
+    ("counts", "longest"),
     [
-        (
-            {"decoding": 3, "parsing": 1, "cpu": 4},
-            FEW,
-            r"^75 % .* decoding .*: take more threads \(2 of 8 cores work\), or",
-        ),
-        (
-            {"decoding": 3, "parsing": 1, "cpu": 4},
-            ALL,
-            "^75 % .* decoding and augmenting pictures: build with a smaller",
-        ),
-        ({"decoding": 3, "cpu": 3}, Makers(8, 2, 8), r"^100 % .*: take more workers \(2 of 8 cores work\), or build"),
-        ({"parsing": 3, "reading": 1, "cpu": 4}, ALL, "^75 % .* parsing records: name only the features"),
-        ({"finishing": 3, "decoding": 1, "cpu": 4}, ALL, "^75 % .* making arrays of the values: read .*dtype='uint8'"),
-        ({"reading": 3, "decoding": 1, "cpu": 1}, ALL, "^75 % .* reading bytes: storage is slow.*shuffle='blocks'"),
-        ({"decoding": 6, "finishing": 4, "cpu": 5}, ALL, "^8 threads wait for Python's lock.* workers=8$"),
-        ({"decoding": 6, "finishing": 4, "cpu": 5}, Makers(8, 8, 8), "^60 % .* decoding"),
-        ({"decoding": 6, "finishing": 4, "cpu": 5}, Makers(16, 0, 8), "^60 % .* decoding"),
-        ({}, ALL, "^it is not known"),
+        ({"decoding": 3, "parsing": 1, "skipped": 9}, ("decoding", 0.75)),
+        ({"reading": 2, "parsing": 1, "finishing": 1}, ("reading", 0.5)),
+        ({"skipped": 2}, None),
+        ({}, None),
     ],
 )
-def test_advice_follows_from_where_the_time_goes(counts: dict[str, float], makers: Makers, said: str) -> None:
-    assert re.search(said, advice(counts, makers)), advice(counts, makers)
+def test_the_longest_stage_is_named_with_its_share(counts: dict[str, float], longest: Any) -> None:
+    assert Figures(1.0, 1, 1, 0.0, counts).longest_stage == longest
 
 
-def test_stages_are_timed_in_seconds_that_pass_and_seconds_of_work() -> None:
-    tally = Tally()
-    with tally.timed("reading"):
+def test_stages_are_timed_and_counts_taken_once() -> None:
+    counters = Counters()
+    with counters.timed("reading"):
         time.sleep(0.05)
-    with tally.timed("parsing"):
-        sum(range(300_000))
-    sums = tally.sums()
-    assert sums["reading"] >= 0.05
-    assert 0 < sums["cpu"] < sums["reading"] + sums["parsing"] - 0.04
-    assert tally.taken() == sums
-    assert tally.taken() == {}
+    with pytest.raises(KeyError), counters.timed("parsing"):
+        raise KeyError
+    totals = counters.totals()
+    assert totals["reading"] >= 0.05
+    assert 0 < totals["parsing"]
+    assert counters.take() == totals
+    assert counters.take() == {}
+
+
+def test_counters_begin_anew_in_another_process() -> None:
+    counters = Counters()
+    counters.add({"skipped": 3})
+    assert pickle.loads(pickle.dumps(counters)).totals() == {}

@@ -18,9 +18,9 @@ from recordmill.transforms.numpy import image_decode as picture_decode
 from recordmill.transforms.numpy import image_resize as picture_resize
 from recordmill.transforms.numpy.augment import Augment, apply
 from recordmill.transforms.numpy.buffers import BatchMemory
-from recordmill.transforms.numpy.image_decode import LARGE, SPARE, PictureError, decode, decode_original, jpeg
+from recordmill.transforms.numpy.image_decode import LARGE, SPARE, DecodeError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.image_resize import MAX_SIDE, MAX_STRIP, placement, resize
-from recordmill.transforms.numpy.images import PictureReader
+from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import geometry, image_decode, image_resize
 from recordmill.transforms.tensorflow.exif import orientation
 from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, png, saved, turned
@@ -139,7 +139,7 @@ def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
         chunks.append((b"tRNS", alphas if colour == 3 else clear))
     data = png(samples, depth, colour, *chunks)
     if (colour, depth, transparent) == (2, 16, True):
-        with pytest.raises(PictureError, match="TensorFlow alone decodes"):
+        with pytest.raises(DecodeError, match="TensorFlow alone decodes"):
             decode_original(data, options(), 1)
     else:
         check_original(data)
@@ -181,9 +181,9 @@ def test_other_formats(data: bytes) -> None:
     ids=lambda data: f"{data[:4]!r}{len(data)}",
 )
 def test_what_is_no_whole_picture_is_an_error(data: bytes, backend: None) -> None:
-    with pytest.raises(PictureError, match="cut off or damaged|neither JPEG nor PNG"):
+    with pytest.raises(DecodeError, match="cut off or damaged|neither JPEG nor PNG"):
         decode(data, 3)
-    with pytest.raises(PictureError, match="cut off or damaged"):
+    with pytest.raises(DecodeError, match="cut off or damaged"):
         decode_original(data, options(), 1)
 
 
@@ -262,7 +262,7 @@ def test_batches_of_originals(keys: dict[str, Any]) -> None:
     asked = options(store="original", **keys)
     described = description("original", [*(asked["size"] or (None, None)), 3], "uint8", options=asked, optional=True)
     data = [turned("JPEG", 6), saved(EVERY_RGBA, "PNG"), b"", saved(SMOOTH, "WEBP"), turned("PNG", 8, NOISE)]
-    found = PictureReader("x", described).pictures([memoryview(each) for each in data], [6, 1, 1, 1, 8])
+    found = ImageReader("x", described).images([memoryview(each) for each in data], [6, 1, 1, 1, 8])
     sides = found.get("shape", np.array([asked["size"]] * 5))
     assert found[""].shape == (5, *sides.max(0), 3)
     for batch, encoded, (height, width) in zip(found[""], data, sides, strict=True):
@@ -281,11 +281,9 @@ def test_pictures_are_augmented_before_they_are_normalized(store: str, shape: li
     data = [pixels.tobytes() if store == "raw" else saved(pixels, "PNG") for pixels in rolled]
     changes, parameters = (CenterCrop((9, 11)), RandomFlip()), np.array([[1.0, 0.0], [0.0, 1.0]])
     plain = description(store, shape, dtype)
-    found = PictureReader("x", plain, None, Augment(changes, parameters), empty=BatchMemory().empty).pictures(data)
+    found = ImageReader("x", plain, None, Augment(changes, parameters), empty=BatchMemory().empty).images(data)
     expected = [apply(pixels, None, changes, row)[0] for pixels, row in zip(rolled, parameters, strict=True)]
-    whole = PictureReader("x", description("raw", [9, 11, 3], dtype)).pictures(
-        [pixels.tobytes() for pixels in expected]
-    )
+    whole = ImageReader("x", description("raw", [9, 11, 3], dtype)).images([pixels.tobytes() for pixels in expected])
     np.testing.assert_array_equal(found[""], whole[""], strict=True)
     assert ("shape" in found) == (shape[0] is None)
     assert "shape" not in found or found["shape"].tolist() == [[9, 11]] * 2
@@ -294,7 +292,7 @@ def test_pictures_are_augmented_before_they_are_normalized(store: str, shape: li
 def test_pictures_that_an_augmentation_brings_to_one_size_may_be_missing() -> None:
     described = description("png", [None, None, 3], "uint8", optional=True)
     augment = Augment((Resize((4, 4)),), np.zeros((2, 0)))
-    found = PictureReader("x", described, None, augment).pictures([b"", saved(PIXELS, "PNG")])
+    found = ImageReader("x", described, None, augment).images([b"", saved(PIXELS, "PNG")])
     assert not found[""][0].any()
     assert found[""][1].any()
     assert found["shape"].tolist() == [[0, 0], [4, 4]]
@@ -316,7 +314,7 @@ def test_pictures_that_an_augmentation_brings_to_one_size_may_be_missing() -> No
 def test_a_picture_that_is_not_as_described_is_an_error_of_its_row(
     bad: bytes, message: str, dtype: str, augment: Augment | None
 ) -> None:
-    reader = PictureReader("x", description("jpeg", [18, 27, 3]), dtype, augment)
+    reader = ImageReader("x", description("jpeg", [18, 27, 3]), dtype, augment)
     with pytest.raises(RowError, match=message) as raised:
-        reader.pictures([saved(), memoryview(bad), saved()])
+        reader.images([saved(), memoryview(bad), saved()])
     assert raised.value.row == 1

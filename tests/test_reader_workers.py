@@ -95,7 +95,7 @@ def test_a_worker_imports_the_numpy_reader_alone_and_its_counts_are_summed_here(
     modules, _, _ = made(batches, 3)
     assert "numpy" in modules
     assert not {"tensorflow", "keras", "apache_beam", "pydantic", "pyarrow", "yaml", "pytest"} & set(modules)
-    assert batches.tally.counts["skipped"] == 0 + 1 + 2
+    assert batches.counters.counts["skipped"] == 0 + 1 + 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.metrics.stages import Tally
+from recordmill.pipeline.reader.metrics import Counters
 from recordmill.transforms.contract.ragged import Ragged
 from recordmill.transforms.numpy.buffers import BatchMemory
 
@@ -46,13 +46,13 @@ class Each:
 
     def __init__(self, name: str, at: int = 3) -> None:
         self.name, self.at = name, at
-        self.tally = Tally()
+        self.counters = Counters()
 
     def __call__(self, step: int) -> Any:
         return getattr(self, self.name)(step)
 
     def modules(self, step: int) -> list[str]:
-        self.tally.add({"skipped": step})
+        self.counters.add({"skipped": step})
         return sorted({name.partition(".")[0] for name in sys.modules})
 
     def process(self, step: int) -> int:

@@ -1,4 +1,4 @@
-"""Where a record goes: its split and its shard, by its key's hash alone.
+"""Splits and shards of records, by their keys' hashes alone.
 
 The shards of all splits are numbered through: a group is one shard of one split.
 """
@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.key_hash import Hashes, shard_of, split_bounds
 
 @dataclass(frozen=True)
 class Layout:
-    """The splits of a dataset with their shares and their numbers of shards (powers of two)."""
+    """Splits of a dataset with their shares and their numbers of shards (powers of two)."""
 
     weights: Mapping[str, float]
     shards: Mapping[str, int]
@@ -37,7 +37,7 @@ class Layout:
         return int(self.first_group[-1])
 
     def split_of(self, split_hashes: Hashes) -> npt.NDArray[np.int64]:
-        """The places of the keys' splits in `splits`."""
+        """Gives the keys' splits, as positions in `splits`."""
         bounds = np.array([bound for bound in split_bounds(self.weights) if bound < 1 << 64], np.uint64)
         return np.searchsorted(bounds, split_hashes, side="right").astype(np.int64)
 
@@ -47,7 +47,7 @@ class Layout:
         return self.first_group[splits] + shard_of(positions, shards[splits])
 
     def shard_of_group(self, group: int) -> tuple[str, int]:
-        """The split and the number of the shard in it."""
+        """Gives the split of a group, and the number of the shard in it."""
         split = int(np.searchsorted(self.first_group, group, side="right")) - 1
         return self.splits[split], group - int(self.first_group[split])
 
@@ -55,9 +55,9 @@ class Layout:
 def strata_of(
     split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
 ) -> npt.NDArray[np.int64]:
-    """The places of the keys' splits where each class has bounds of its own (`pipeline.build.worker.stratify`).
+    """Gives the keys' splits, as positions in `splits`, where each class has bounds of its own (stratified splits).
 
-    A class without is that of rows that are rejected, whose split does not matter.
+    A class without bounds is that of rejected rows, whose split does not matter.
     """
     pairs = zip(classes, split_hashes.tolist(), strict=True)
     return np.array([bisect_right(bounds.get(name, ()), hash_) for name, hash_ in pairs], np.int64)

@@ -1,6 +1,6 @@
 """The manifest: `dataset.json` of a version, and `LATEST`, the pointer to the version that is live. Format 1.
 
-A version is its manifest: readers open the files that it lists and no other, and a folder without one is no version.
+A version is its manifest: readers open the files that it lists and no other; a folder without one is no version.
 All paths in it are relative to the version's folder, so that a copied folder is the same dataset.
 
 >>> manifest = read_manifest(version_folder("out/emoji", read_latest("out/emoji").version))  # doctest: +SKIP
@@ -66,7 +66,7 @@ class Split:
     shards: tuple[Shard, ...]
     label_counts: tuple[int, ...] | None = None
     documents: int | None = None
-    """How many rows of the source the records hold, where several share one (a text's `pack`)."""
+    """The rows of the source that the records hold, where several share one (a text's `pack`)."""
 
     @property
     def records(self) -> int:
@@ -104,7 +104,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All that there is to know about a version; what the reader needs stands first, with no default."""
+    """A version's description; the fields that the reader needs stand first, with no default."""
 
     name: str
     version: str
@@ -112,10 +112,10 @@ class Manifest:
     label: str | None
     """The feature that is the target of training."""
     features: Mapping[str, Json]
-    """What `describe` of each feature's kind gives, in the order of the spec."""
+    """The descriptions that `describe` of each feature's kind gives, in the order of the spec."""
     splits: Mapping[str, Split]
     statistics: Json = field(default_factory=dict)
-    """What the analysis found, by feature."""
+    """The analysis' results, by feature."""
     rows: Json = field(default_factory=dict)
     """Rows read, written, rejected and left out as duplicates, of all sources."""
     sources: tuple[Json, ...] = ()
@@ -130,13 +130,13 @@ class Manifest:
     """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
 
     def split(self, name: str) -> Split:
-        """Gives a split by its name. Raises: DatasetError if there is none of that name."""
+        """Gives a split by its name. Raises: DatasetError for an unknown name."""
         if name not in self.splits:
             raise self._unknown("split", name, self.splits)
         return self.splits[name]
 
     def feature(self, name: str) -> Json:
-        """Gives a feature's description by its name. Raises: DatasetError if there is none of that name."""
+        """Gives a feature's description by its name. Raises: DatasetError for an unknown name."""
         if name not in self.features:
             raise self._unknown("feature", name, self.features)
         return self.features[name]
@@ -193,14 +193,14 @@ class Latest:
     sequence: int
     """The largest number that was given: each publishing and each move of the pointer takes the next."""
     retired: Mapping[str, str] = field(default_factory=dict)
-    """When each version stopped being live, in UTC, by the clock of who moved the pointer."""
+    """The time at which each version stopped being live, in UTC, by the clock of the process that moved the pointer."""
     pinned: tuple[str, ...] = ()
     """Versions that are not pruned."""
     removing: tuple[str, ...] = ()
     """Versions that are being deleted: nobody may make them live any more."""
 
     def to_text(self) -> str:
-        """Gives the pointer as it is written: what is empty is left out."""
+        """Gives the pointer's text, without its empty fields."""
         extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing")}
         return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
 

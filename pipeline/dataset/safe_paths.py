@@ -1,7 +1,7 @@
-r"""Files that a version lists: opened only where they lie in its own folder, whatever the manifest says.
+r"""Access to the files that a version lists, in its own folder alone, whatever the manifest says.
 
 A manifest may come from anywhere. A path in it is relative, of plain parts; and after every symbolic link is followed
-it still lies in the folder. The folder itself may be reached through a link. Nothing is read of what is refused.
+it still lies in the folder. The folder itself may be reached through a link. A refused file is not read at all.
 
 >>> check_inner("transform_fn/assets/text.vocabulary.txt")
 'transform_fn/assets/text.vocabulary.txt'
@@ -22,13 +22,13 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.terminal_text import printable
 
 FORBIDDEN = frozenset("\\:\n\t")
-"""Of drives, schemes and lines; a build writes none of them into a file's name."""
+"""Characters of drives, schemes and lines; a build writes none of them into a file's name."""
 OF_URLS = frozenset("%?#")
-"""What is no part of a name in some stores' URLs: `%2e%2e` is a way up."""
+"""Characters with a meaning in some stores' URLs: `%2e%2e` is a way up."""
 
 
 class Remote(Protocol):
-    """A folder or a file at a URL: what is used of `RemotePath`."""
+    """A folder or a file at a URL: the methods of `RemotePath` that are used here."""
 
     def __truediv__(self, inner: str, /) -> "Remote": ...
     def is_file(self) -> bool:
@@ -49,7 +49,7 @@ def check_inner(path: str) -> str:
     """Refuses the path of a file that does not lie below the folder it is relative to, by its text alone.
 
     Raises:
-        DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or what is not printed.
+        DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or unprintable characters.
     """
     parts = path.split("/")
     plain = not FORBIDDEN & set(path) and printable(path) == path and not path.startswith("~")
@@ -98,7 +98,7 @@ def open_file(path: str) -> BufferedReader:
 
 
 def file_bytes(path: str) -> int:
-    """Gives how many bytes a regular file holds. Raises: OSError as `open_file`."""
+    """Gives the size of a regular file in bytes. Raises: OSError as `open_file`."""
     state = os.stat(path)
     _check_regular(path, state)
     return state.st_size

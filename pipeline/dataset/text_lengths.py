@@ -1,4 +1,4 @@
-"""How many ids texts have, and what share of a batch would be padding: counted where shards are built, shown to people.
+"""Lengths of texts in ids, and the share of a batch that is padding; counted while shards are built.
 
 >>> measured = measure(np.array([3, 0, 5]))
 >>> measured
@@ -37,7 +37,7 @@ def add_up(measured: Sequence[Lengths]) -> Lengths:
 
 
 def describe(description: Mapping[str, Any], found: Lengths) -> str:
-    """Says how long texts are, and for each way to make a batch of them the share that is padding.
+    """Describes the lengths of texts, and for each way to batch them the share that is padding.
 
     Args:
         description: the text's, as in the manifest.

@@ -97,7 +97,7 @@ class ShardWriter:
 
     @property
     def records(self) -> int:
-        """How many records were written."""
+        """The number of records written."""
         return len(self._offsets) - 1
 
     @property
@@ -111,5 +111,5 @@ class ShardWriter:
         return self._sha256.hexdigest()
 
     def report(self) -> dict[str, Any]:
-        """What the manifest holds of a shard."""
+        """Gives a shard's facts for the manifest."""
         return {"bytes": self.bytes, "records": self.records, "sha256": self.sha256}

@@ -20,9 +20,7 @@ from recordmill.pipeline.parallel_map import in_order
 from recordmill.pipeline.reader.batches.by_step import Batch, Batches
 from recordmill.pipeline.reader.batches.rows import DamagedRecordError
 from recordmill.pipeline.reader.batches.split import SplitSource
-from recordmill.pipeline.reader.metrics.advice import Makers
-from recordmill.pipeline.reader.metrics.stages import SKIPPED
-from recordmill.pipeline.reader.metrics.throughput import Meter
+from recordmill.pipeline.reader.metrics import SKIPPED, Meter
 from recordmill.pipeline.reader.options.read_options import ReadOptions
 from recordmill.pipeline.reader.options.request import make_request
 from recordmill.pipeline.reader.order.steps import Passes
@@ -39,7 +37,7 @@ BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out
 
 
 class Source(Protocol):
-    """What an input reads: a split, or a mixture of inputs."""
+    """The data behind an input: a split, or a mixture of inputs."""
 
     epochs: int | None
     start_step: int
@@ -49,25 +47,25 @@ class Source(Protocol):
     of_epoch: int
     """Steps of an epoch."""
     steps_together: int
-    """How many steps are made at once."""
+    """Steps that are made at once."""
     keeps_batches: bool
-    """Whether every step gives a batch: with `on_error="skip"` all records of one may be left out."""
+    """True where every step gives a batch: with `on_error="skip"` all records of a step may be left out."""
     max_skipped: int
-    """How many damaged records an iteration may leave out."""
+    """The most damaged records that an iteration may leave out."""
     element_spec: Any
     """The structure of a batch, of `ArraySpec`."""
 
     def order_facts(self) -> dict[str, Any]:
-        """What the order of the batches follows from."""
+        """Gives the facts that determine the order of the batches."""
 
     def consumed(self, step: int) -> int:
-        """The records that all hosts have read when a step begins."""
+        """Counts the records that all hosts have read when a step begins."""
 
     def open(self) -> Batches:
-        """Makes what makes the batches."""
+        """Opens the records, and gives the maker of batches."""
 
     def starting_at(self, step: int) -> "Source":
-        """The same from another step on."""
+        """Gives the same source, beginning at another step."""
 
 
 def open_input(dataset: "Dataset", options: ReadOptions) -> "Input":
@@ -86,7 +84,7 @@ class Input:
     Attributes:
         batches_per_epoch: the batches that each host gets in an epoch.
         element_spec: the structure of a batch, an `ArraySpec(shape, dtype, ragged)` for each array.
-        meter: how fast the latest iteration is, of either form; None before the first.
+        meter: throughput of the latest iteration; None before the first, and for a native pipeline.
     """
 
     def __init__(self, source: Source) -> None:
@@ -149,10 +147,10 @@ class Input:
         self._passes.set_epoch(epoch)
 
     def state(self, step: int | None = None) -> State:
-        """Gives where the input stands, for a checkpoint: JSON, under 1 KB.
+        """Gives the input's position, for a checkpoint: JSON, under 1 KB.
 
         Args:
-            step: how many steps the model has taken, counted from the first of epoch 0; by default those whose batches
+            step: the steps that the model has taken, counted from the first of epoch 0; by default those whose batches
                 the latest iteration over `as_numpy` has given out. `tf.data` reads ahead, so say it there.
         """
         if step is None:
@@ -172,7 +170,7 @@ class Input:
 
 @dataclass
 class Position:
-    """Where an iteration stands, for the input too when the iteration is gone."""
+    """The position of an iteration, which the input keeps when the iteration is gone."""
 
     step: int
 
@@ -190,13 +188,13 @@ class NumpyBatches(Iterator[Batch]):
         self._batches = source.open()
         self._made = _made(source, self._batches, steps)
         self.position = Position(steps.start)
-        self.meter = Meter(self._batches.tally, Makers(max(1, source.threads), source.workers))
+        self.meter = Meter(self._batches.counters)
         self._close = weakref.finalize(self, _close, self._made, self._batches)
 
     def __next__(self) -> Batch:
         """Gives the next batch."""
         batch = None
-        while batch is None:  # of which nothing is left
+        while batch is None:  # all of its records were left out
             with self.meter.waiting():
                 step, batch = next(self._made)
             self.position.step = step + 1
@@ -218,7 +216,7 @@ class NumpyBatches(Iterator[Batch]):
         self.close()
 
     def close(self) -> None:
-        """Ends the iteration: lets go of threads, processes, files and memory, as dropping it does."""
+        """Ends the iteration with its threads, processes, files and memory, as dropping it does."""
         self._close()
 
     @property
@@ -228,8 +226,8 @@ class NumpyBatches(Iterator[Batch]):
 
     @property
     def skipped(self) -> int:
-        """How many damaged records were left out."""
-        return int(self._batches.tally.counts[SKIPPED])
+        """The number of damaged records left out."""
+        return int(self._batches.counters.counts[SKIPPED])
 
     def state(self) -> State:
         """Gives the state after the batches that were given out."""
@@ -237,7 +235,7 @@ class NumpyBatches(Iterator[Batch]):
 
 
 def _made(source: Source, batches: Batches, steps: range) -> Generator[tuple[int, Batch | None], None, None]:
-    """Batches with their steps."""
+    """Gives the batches with their steps."""
     size = source.steps_together
     groups = (steps[start : start + size] for start in count(0, size))
     some = takewhile(len, groups)

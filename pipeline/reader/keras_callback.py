@@ -11,7 +11,6 @@ then, by one rename, the file that names it.
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ WEIGHTS = ".weights.h5"  # Keras wants this suffix
 
 
 class InputSpeed(keras.callbacks.Callback):
-    """Adds to each epoch's logs how fast its batches came; says once why, where the input is the bottleneck.
+    """Adds to each epoch's logs how fast its batches came.
 
     `rows_per_second`, and `input_wait`, the part of the time in which a batch was asked for and not there, 0 to 1. Put
     it before callbacks that write logs. A native tf.data pipeline is not measured.
@@ -35,7 +34,6 @@ class InputSpeed(keras.callbacks.Callback):
     def __init__(self, train: Input) -> None:
         super().__init__()
         self._train = train
-        self._warned = False
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Adds to the logs."""
@@ -44,22 +42,18 @@ class InputSpeed(keras.callbacks.Callback):
             return
         figures = meter.figures()
         logs.update(rows_per_second=figures.rows_per_second, input_wait=figures.waited_share)
-        warning = None if self._warned else meter.warning(figures)
-        if warning:
-            sys.stderr.write(f"\n{warning}\n")
-            self._warned = True
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
-    """Saves the model's weights, its optimizer's, and the input's state; keeps Keras' epochs those of the input.
+    """Saves the weights of model and optimizer with the input's state, and keeps Keras' epochs equal to the input's.
 
     Keras numbers its epochs itself, and may begin an iteration more than it uses. With this callback, Keras' epoch 3 is
-    the input's epoch 3, and the first epoch of a resumed input is what is left of it. So it is of use without a folder
+    the input's epoch 3, and the first epoch of a resumed input is what is left of it. So it is useful without a folder
     too, beside `BackupAndRestore` that saves at the end of epochs, or on all hosts but the first.
 
     Args:
         train: the input that `fit` gets, as `train.as_tf_data()`.
-        folder: where to save; it holds nothing else. None saves nothing.
+        folder: the folder to save in, which holds nothing else. None saves nothing.
         every_steps: saves after so many steps; by default at the end of each epoch alone.
     """
 
@@ -111,7 +105,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         """
         resumed = self._train.source.start_step % self._train.batches_per_epoch
         if resumed and self._step == self._last and not self.model.stop_training:
-            self.model.stop_training = self._our_end  # which is true; other callbacks set True, for good
+            self.model.stop_training = self._our_end  # true, and not `True`, which other callbacks set for good
 
     def _save(self, epoch: int) -> None:
         if self._folder is None:
@@ -135,15 +129,15 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
 
 def restore_training(folder: str | Path, model: Any, train: Input) -> tuple[Input, int]:
-    """Gives a model and an input what `TrainingCheckpoint` has saved last.
+    """Restores a model and an input from the last checkpoint of `TrainingCheckpoint`.
 
     Args:
-        folder: of the checkpoints.
+        folder: the folder of the checkpoints.
         model: a built and compiled Keras model; gets its weights and its optimizer's.
         train: the input, made with the same arguments.
 
     Returns:
-        the input from there on, and the `initial_epoch` for `fit`; `train` itself and 0 where nothing was saved yet.
+        the input from there on, and the `initial_epoch` for `fit`; `train` itself and 0 before the first checkpoint.
 
     Raises:
         DatasetError: the model is not built, or the state is of another input.
@@ -165,13 +159,13 @@ def restore_training(folder: str | Path, model: Any, train: Input) -> tuple[Inpu
 
 
 def load_state(folder: str | Path) -> State:
-    """Gives the input's state that `TrainingCheckpoint` has saved last. Raises: DatasetError where there is none."""
+    """Gives the input's state of the last checkpoint. Raises: DatasetError where nothing was saved."""
     state: State = _read(folder)["input"]
     return state
 
 
 def _seeds(model: Any) -> list[Any]:
-    """What the layers' random numbers go on from, as in Dropout; Keras saves it with no weights."""
+    """Gives the seeds of the layers' random numbers, as in Dropout; Keras does not save them with the weights."""
     return [variable for variable in model.variables if variable.path.endswith("seed_generator_state")]
 
 

@@ -16,12 +16,12 @@ from recordmill.pipeline.reader.batches.by_step import Batch, structured
 from recordmill.pipeline.reader.batches.rows import Chosen, Rows
 from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import Input
-from recordmill.pipeline.reader.metrics.stages import Tally
+from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.order.permutation import Integers, Permutation, combine
 from recordmill.transforms.contract.ragged import Ragged
 
 MIXED = 201
-"""What the permutation of a block is for, beside those of `order`."""
+"""The purpose of a block's permutation, beside those of `order`."""
 BLOCK = 10_000  # records in which the shares are exact, at most
 
 
@@ -43,7 +43,7 @@ def mix(
     Args:
         inputs: of `training_input`, of the same batch size and hosts, whose batches look alike.
         weights: above 0, one an input; shares are exact in every 10,000 records, or fewer where the weights allow it.
-        seed: of the drawing.
+        seed: any whole number; it decides which input each record comes from.
         epochs: as in `training_input`, as are `start_step`, `threads` and `workers`.
         start_step: the step to begin with.
         threads: how many make batches; as the first input's by default.
@@ -58,7 +58,7 @@ def mix(
 
 
 def quotas(weights: Sequence[float]) -> list[int]:
-    """The records that each input gives to a block: whole numbers in the ratio of the weights, at least 1.
+    """Gives the records of each input in a block: whole numbers in the ratio of the weights, at least 1.
 
     >>> quotas([0.7, 0.3]), quotas([2, 2])
     ([7, 3], [1, 1])
@@ -72,7 +72,7 @@ def quotas(weights: Sequence[float]) -> list[int]:
 
 
 class MixedSource:
-    """A mixture as what an input reads."""
+    """The source of an input that mixes several."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class MixedSource:
         self.element_spec = sources[0].element_spec
 
     def order_facts(self) -> dict[str, Any]:
-        """What the order of the batches follows from."""
+        """Gives the facts that determine the order of the batches."""
         mixed = [source.order_facts() for source in self.sources]
         return {
             "mixed": [{name: value for name, value in one.items() if name != "global_batch_size"} for one in mixed],
@@ -106,16 +106,16 @@ class MixedSource:
         }
 
     def consumed(self, step: int) -> int:
-        """The records that all hosts have read when a step begins."""
+        """Counts the records that all hosts have read when a step begins."""
         return step * self.steps.global_batch
 
     def open(self) -> "MixedBatches":
-        """Makes what makes the batches."""
-        tally = Tally()
-        return MixedBatches([source.rows(tally) for source in self.sources], self.quotas, self.seed)
+        """Opens the records, and gives the maker of batches."""
+        counters = Counters()
+        return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.seed)
 
     def starting_at(self, step: int) -> "MixedSource":
-        """The same from another step on."""
+        """Gives the same source, beginning at another step."""
         seed, epochs, _, threads, workers = self._rest
         return MixedSource(self.sources, self.quotas, seed, epochs, step, threads, workers)
 
@@ -124,7 +124,7 @@ class MixedBatches:
     """The batches of a mixture."""
 
     def __init__(self, rows: Sequence[Rows], quotas: Sequence[int], seed: int) -> None:
-        self.rows, self.tally = rows, rows[0].tally
+        self.rows, self.counters = rows, rows[0].counters
         self._quotas, self._seed = quotas, seed
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
@@ -144,13 +144,13 @@ class MixedBatches:
         return structured(self.rows[0], Chosen(0, positions[: len(order)], positions[: len(order)]), ready, None)
 
     def close(self) -> None:
-        """Lets go of files and memory."""
+        """Closes files and frees memory."""
         for rows in self.rows:
             rows.close()
 
 
 def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Integers, Integers]:
-    """Of each position of the mixture its input, and how many records that input has given before."""
+    """Gives the input of each position of the mixture, and the records that this input gave before."""
     ends = np.array(list(accumulate(quotas)), np.int64)
     blocks, within = np.divmod(positions, ends[-1])
     slots = np.empty_like(positions)
@@ -162,7 +162,7 @@ def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Intege
 
 
 def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[str, Any]]]:
-    """The rows of one input, an epoch at a time: their places in the batch, and their arrays."""
+    """Reads the rows of one input, an epoch at a time: their positions in the batch, and their arrays."""
     places = np.flatnonzero(mine)
     epochs, positions = np.divmod(ranks[places], rows.request.steps.records)
     parts = []
@@ -185,7 +185,7 @@ def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Any) -> d
 
 
 def _stacked(arrays: Sequence[Any], padding: int) -> Any:
-    """Arrays one after another; where they are not of one size, those that are smaller are filled up."""
+    """Joins arrays; smaller ones are padded to the size of the largest."""
     largest = np.max([array.shape[1:] for array in arrays], 0).astype(int).tolist() if arrays[0].ndim > 1 else []
 
     def filled(array: Any) -> Any:
@@ -231,5 +231,5 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
         if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:
             raise DatasetError(
                 f"batches of {request.dataset} and {first.dataset} do not look alike: {source.element_spec} is not "
-                f"{sources[0].element_spec}; name the features that both have, and bring pictures to one size"
+                f"{sources[0].element_spec}; name the features that both have, and bring images to one size"
             )

@@ -1,4 +1,4 @@
-"""Where an input stands: a small dictionary that a checkpoint holds, and from which the same batches go on.
+"""The state of an input: a small dictionary for a checkpoint, from which the same batches go on.
 
 >>> train.state(step=1200)  # doctest: +SKIP
 {'format': 1, 'dataset': 'emoji', 'version': '20261120T120000Z-4f1c9a2e', …, 'global_batch_size': 256, 'step': 1200,
@@ -19,7 +19,7 @@ def make_state(order: Mapping[str, Any], step: int, records: int) -> State:
     """Gives the state after so many steps, in which all hosts together have read so many records.
 
     Args:
-        order: what the order of the batches follows from, by name: dataset, version, split, seed, global batch, ….
+        order: the facts that determine the order of the batches, by name: dataset, version, split, seed, ….
         step: steps from the first of epoch 0 on.
         records: as `Steps.consumed` counts them.
     """
@@ -27,10 +27,10 @@ def make_state(order: Mapping[str, Any], step: int, records: int) -> State:
 
 
 def step_of(state: Any, order: Mapping[str, Any]) -> int:
-    """Gives the step at which a state goes on, for an input of the same order; the number of hosts may be another.
+    """Gives the step at which a state goes on, for an input of the same order; the number of hosts may differ.
 
     Raises:
-        DatasetError: it is no state, or one of another dataset, version, order or global batch size.
+        DatasetError: it is no state, or belongs to another dataset, version, order or global batch size.
     """
     if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:
         raise DatasetError(f"this is no state of an input, which `state()` gives: {state!r:.100}")

@@ -26,37 +26,37 @@ from recordmill.transforms.contract.color_matrix import SAME_COLORS, color_numbe
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Shape: TypeAlias = tuple[int | None, int | None, int]
-"""Height, width and channels; None is not known before the picture is."""
+"""Height, width and channels; None for a side that is not known before the image."""
 UserFunction: TypeAlias = Callable[[npt.NDArray[np.uint8], np.random.Generator], npt.NDArray[np.uint8]]
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A change of one picture; its options are checked when it is made.
+    """A change of one image; its options are checked when it is made.
 
     Raises:
         ValueError: an option is out of its range.
     """
 
     lanes: ClassVar[int] = 0
-    """How many random numbers a picture takes."""
+    """The random numbers of an image."""
     numbers: ClassVar[int] = 0
-    """How many parameters are made of them."""
+    """The parameters that are made from them."""
 
     def draw(self, uniforms: Floats) -> Floats:
         """Makes parameters, float64 [rows, numbers], of random numbers, float64 [rows, lanes] in [0, 1)."""
         return uniforms
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The result's shape."""
+        """Gives the result's shape."""
         return shape
 
     def acts(self, values: Sequence[float]) -> bool:
-        """Whether a picture of these parameters changes at all."""
+        """Whether an image of these parameters changes at all."""
         return True
 
     def move(self, values: Sequence[float], height: int, width: int) -> Move | None:
-        """Where boxes go, by the picture's size before; None where they stay."""
+        """Gives the map of boxes, by the image's size before; None where they stay."""
         return None
 
 
@@ -79,15 +79,15 @@ class Crop(Augmentation):
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
     def output_shape(self, shape: Shape) -> Shape:
-        """The size, whatever the picture's."""
+        """Gives the size, for any image."""
         return (*self.sides, shape[2])
 
     def window(self, values: Sequence[float], height: int, width: int) -> Window:
-        """Where a picture of some size is cut, by its parameters."""
+        """Gives the window of an image of some size, by its parameters."""
         raise NotImplementedError
 
     def move(self, values: Sequence[float], height: int, width: int) -> Move:
-        """From the picture to the window."""
+        """Gives the map from the image to the window."""
         y, x, high, wide = self.window(values, height, width)
         # Times reciprocals, not divided: a box keeps the bits that it always had.
         down, across = 1.0 / high, 1.0 / wide
@@ -96,10 +96,10 @@ class Crop(Augmentation):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(Crop):
-    """Cuts a random part of the picture and brings it to `size` (Szegedy et al. 2014, as torchvision's).
+    """Cuts a random part of the image and brings it to `size` (Szegedy et al. 2014, as torchvision's).
 
-    `area` is the part's share of the picture's pixels, uniform; `aspect` its width by its height, uniform in its
-    logarithm. A side that is longer than the picture's is shortened to it: there is one draw, never another try.
+    `area` is the part's share of the image's pixels, uniform; `aspect` its width by its height, uniform in its
+    logarithm. A side that is longer than the image's is shortened to it: there is one draw, never another try.
     """
 
     lanes: ClassVar[int] = 4
@@ -116,14 +116,14 @@ class RandomResizedCrop(Crop):
             raise ValueError(f"{self}: aspect is no range of ratios; give (least, most) above 0, such as (0.75, 1.33)")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """The part's height and width by the root of the picture's area, and the place as shares of the room."""
+        """Gives the part's height and width by the root of the image's area, and its offsets as shares of the room."""
         narrow, wide = math.log(self.aspect[0]), math.log(self.aspect[1])
         area = self.area[0] + (self.area[1] - self.area[0]) * uniforms[:, 0]
         aspect = np.exp(narrow + (wide - narrow) * uniforms[:, 1])
         return np.column_stack([np.sqrt(area / aspect), np.sqrt(area * aspect), uniforms[:, 2:]])
 
     def window(self, values: Sequence[float], height: int, width: int) -> Window:
-        """Sides are rounded half up, to 1 at least."""
+        """Rounds sides half up, to 1 at least."""
         root = math.sqrt(height * width)
         high = min(max(math.floor(values[0] * root + 0.5), 1), height)
         wide = min(max(math.floor(values[1] * root + 0.5), 1), width)
@@ -135,7 +135,7 @@ class RandomResizedCrop(Crop):
 class RandomCrop(Crop):
     """Cuts a part of `size` at a random place; `pad` zeros on every side are there first.
 
-    A picture that is smaller all the same lies in the middle of zeros.
+    An image that is smaller all the same lies in the middle of zeros.
     """
 
     lanes: ClassVar[int] = 2
@@ -148,7 +148,7 @@ class RandomCrop(Crop):
             raise ValueError(f"{self}: pad is negative; give pixels, 0 for none")
 
     def window(self, values: Sequence[float], height: int, width: int) -> Window:
-        """Every place is as likely."""
+        """Gives every place the same chance."""
 
         def start(value: float, side: int, size: int) -> int:
             canvas = max(side + 2 * self.pad, size)
@@ -160,28 +160,28 @@ class RandomCrop(Crop):
 
 @dataclass(frozen=True)
 class CenterCrop(Crop):
-    """Cuts the middle, of `size`; a smaller picture lies in the middle of zeros."""
+    """Cuts the middle, of `size`; a smaller image lies in the middle of zeros."""
 
     def window(self, values: Sequence[float], height: int, width: int) -> Window:
-        """An odd margin has its larger half below and to the right of the window."""
+        """Leaves the larger half of an odd margin below and to the right."""
         high, wide = self.sides
         return Window(math.floor((height - high) * 0.5), math.floor((width - wide) * 0.5), high, wide)
 
 
 @dataclass(frozen=True)
 class Resize(Crop):
-    """Brings the whole picture to `size`; its shape is stretched to the size's."""
+    """Brings the whole image to `size`; its shape is stretched to the size's."""
 
     scales: ClassVar[bool] = True
 
     def window(self, values: Sequence[float], height: int, width: int) -> Window:
-        """The whole picture."""
+        """Gives the whole image."""
         return Window(0, 0, height, width)
 
 
 @dataclass(frozen=True)
 class RandomFlip(Augmentation):
-    """Mirrors the picture: left with right by the probability `horizontal`, top with bottom by `vertical`."""
+    """Mirrors the image: left with right by the probability `horizontal`, top with bottom by `vertical`."""
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
@@ -192,24 +192,24 @@ class RandomFlip(Augmentation):
         _check_shares(self, horizontal=self.horizontal, vertical=self.vertical)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """1 where it is mirrored, else 0: horizontally, vertically."""
+        """Gives 1 for mirrored images, else 0: horizontally, vertically."""
         return (uniforms < [self.horizontal, self.vertical]).astype(np.float64)
 
     def acts(self, values: Sequence[float]) -> bool:
-        """Whether it is mirrored."""
+        """Whether the image is mirrored."""
         return any(values)
 
     def move(self, values: Sequence[float], height: int, width: int) -> Move:
-        """A mirrored point is 1 - p."""
+        """Maps a mirrored point p to 1 - p."""
         horizontal, vertical = values[0], values[1]
         return Move(False, 1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal, vertical, horizontal)
 
 
 @dataclass(frozen=True)
 class RandomRotation90(Augmentation):
-    """Turns the picture, with probability `p`, by 90, 180 or 270 degrees, each as likely.
+    """Turns the image, with probability `p`, by 90, 180 or 270 degrees, each as likely.
 
-    A picture that is not square is turned by 180 degrees, so that it keeps its size.
+    An image that is not square is turned by 180 degrees, so that it keeps its size.
     """
 
     lanes: ClassVar[int] = 2
@@ -220,19 +220,19 @@ class RandomRotation90(Augmentation):
         _check_shares(self, p=self.p)
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Quarter turns, 0 to 3, of a square picture."""
+        """Gives quarter turns, 0 to 3, of a square image."""
         return (uniforms[:, :1] < self.p) * (1.0 + np.floor(uniforms[:, 1:] * 3.0))
 
     def acts(self, values: Sequence[float]) -> bool:
-        """Whether it is turned."""
+        """Whether the image is turned."""
         return values[0] > 0
 
     def turns(self, values: Sequence[float], height: int, width: int) -> int:
-        """Quarter turns, counterclockwise, of an image of some size: 0 to 3; 0 or 2 where it is not square."""
+        """Gives quarter turns, counterclockwise, of an image of some size: 0 to 3; 0 or 2 where it is not square."""
         return int(values[0]) if height == width else 2 * min(int(values[0]), 1)
 
     def move(self, values: Sequence[float], height: int, width: int) -> Move:
-        """Transposed at odd turns, then mirrored: top with bottom at 1 and 2, left with right at 2 and 3."""
+        """Transposes at odd turns, then mirrors: top with bottom at 1 and 2, left with right at 2 and 3."""
         turns = self.turns(values, height, width)
         down, across = float(turns in (1, 2)), float(turns in (2, 3))
         return Move(turns % 2 == 1, 1.0 - 2.0 * down, 1.0 - 2.0 * across, down, across)
@@ -243,7 +243,7 @@ class ColorJitter(Augmentation):
     """Changes brightness, contrast, saturation and hue, all in one step; their order makes no difference.
 
     `brightness`, `contrast` and `saturation`, 0 to 1, draw a factor from 1 - x to 1 + x; `hue`, 0 to 0.5, draws a turn
-    of the colours from -x to x. 0 leaves it alone. Grey pictures have neither saturation nor hue.
+    of the colours from -x to x. 0 leaves it alone. Grey images have neither saturation nor hue.
     """
 
     lanes: ClassVar[int] = 4
@@ -259,18 +259,18 @@ class ColorJitter(Augmentation):
             raise ValueError(f"{self}: hue is {self.hue}; give the largest turn, 0 to 0.5")
 
     def draw(self, uniforms: Floats) -> Floats:
-        """What `transforms.contract.color_matrix` makes of the three factors and the turn."""
+        """Makes color maps of the three factors and the turn (`transforms.contract.color_matrix`)."""
         change = (2 * uniforms - 1) * [self.brightness, self.contrast, self.saturation, self.hue]
         return color_numbers(1 + change[:, 0], 1 + change[:, 1], 1 + change[:, 2], change[:, 3])
 
     def acts(self, values: Sequence[float]) -> bool:
-        """Whether it is any other map than the one that leaves everything."""
+        """Whether the map changes any color."""
         return tuple(values) != SAME_COLORS
 
 
 @dataclass(frozen=True)
 class RandomCutout(Augmentation):
-    """Fills a rectangle of `size`, in pixels, around a random point; cut off at the picture's edge (DeVries 2017)."""
+    """Fills a rectangle of `size`, in pixels, around a random point; cut off at the image's edge (DeVries 2017)."""
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
@@ -288,7 +288,7 @@ class RandomCutout(Augmentation):
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
     def window(self, values: Sequence[float], height: int, width: int) -> Window:
-        """What is filled, which lies inside of the picture."""
+        """Gives the filled rectangle, which lies inside of the image."""
         y, high = around(values[0], self.sides[0], height)
         x, wide = around(values[1], self.sides[1], width)
         return Window(y, x, high, wide)
@@ -296,7 +296,7 @@ class RandomCutout(Augmentation):
 
 @dataclass(frozen=True)
 class OwnFunction(Augmentation):
-    """A function of the user's, of pixels, uint8 [height, width, c], and a generator; it gives pixels of that shape.
+    """A user's function of pixels, uint8 [height, width, c], and a generator; it gives pixels of that shape.
 
     It gets a copy that it may change, and is not shown boxes, which stay.
     """
@@ -306,26 +306,26 @@ class OwnFunction(Augmentation):
     function: UserFunction
 
     def draw(self, uniforms: Floats) -> Floats:
-        """Two whole numbers below 2**53, the generator's seed."""
+        """Gives two whole numbers below 2**53, the generator's seed."""
         return np.floor(uniforms * 2.0**53)
 
 
 @dataclass(frozen=True)
 class Mask:
-    """Changes of pictures whose values are no colours, such as the classes of pixels: these move, and do not change.
+    """Changes of images whose values are no colours, such as classes of pixels: the values move, and do not change.
 
     A crop that scales takes the nearest pixel; colours, cutouts and functions of the user's are left out. With the same
-    changes as a picture's, mask and picture move together.
+    changes as an image's, mask and image move together.
     """
 
     changes: Sequence[Augmentation | UserFunction]
 
 
 def check(augmentations: Sequence[Augmentation | UserFunction]) -> tuple[Augmentation, ...]:
-    """Gives the changes, functions of the user's among them.
+    """Checks changes and users' functions, and gives them all as changes.
 
     Raises:
-        ValueError: it is no list, or holds something else.
+        ValueError: it is no list, or an item is neither.
     """
     if not isinstance(augmentations, Sequence):
         raise ValueError(f"augment is {augmentations!r}; give a list, such as [RandomResizedCrop(224), RandomFlip()]")
@@ -343,17 +343,17 @@ def _checked(given: Any) -> Augmentation:
 
 
 def lanes(augmentations: Sequence[Augmentation]) -> int:
-    """How many random numbers a picture takes."""
+    """The random numbers of an image."""
     return sum(each.lanes for each in augmentations)
 
 
 def numbers(augmentations: Sequence[Augmentation]) -> int:
-    """How many parameters are made of them."""
+    """The parameters that are made from them."""
     return sum(each.numbers for each in augmentations)
 
 
 def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Floats:
-    """Makes the pictures' parameters.
+    """Makes the images' parameters of random numbers.
 
     Args:
         augmentations: what `check` gave.
@@ -384,7 +384,7 @@ def by_change(augmentations: Sequence[Augmentation], row: Any) -> Iterator[tuple
 
 
 def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
-    """Gives the result's shape; None where it differs from picture to picture."""
+    """Gives the result's shape; None where it differs from image to image."""
     for each in augmentations:
         shape = each.output_shape(shape)
     return shape

@@ -1,6 +1,6 @@
 """Brightness, contrast, saturation and hue as one map of a pixel's colours, of whole numbers; NumPy alone.
 
-With luma Y = w · (R, G, B) and the picture's mean grey m, a pixel x becomes
+With luma Y = w · (R, G, B) and the image's mean grey m, a pixel x becomes
 
     brightness b:  b x              contrast c:    c x + (1 - c) m
     saturation s:  s x + (1 - s) Y  hue, a turn t: I and Q of YIQ turned by t (Haeberli 1993)
@@ -46,7 +46,7 @@ SAME_COLORS = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 
 
 def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue: Floats) -> Floats:
-    """Makes the maps of pictures.
+    """Makes the color maps of images.
 
     Args:
         brightness: factors of 0 to 2, float64 [rows]; `contrast` and `saturation` too.
@@ -67,7 +67,7 @@ def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue:
 
 
 def mean_grey(sums: Any, pixels: Any) -> Any:
-    """A picture's mean grey in whole numbers: the luma of the sums, by the pixels, rounded half up.
+    """Gives an image's mean grey in whole numbers: the luma of the sums, by the pixels, rounded half up.
 
     Args:
         sums: of each channel, 1 or 3 whole numbers: Python's, or int64 tensors.

@@ -16,18 +16,18 @@ class Ragged(NamedTuple):
     """int64 [rows + 1], from 0, never falling."""
 
     def lengths(self) -> npt.NDArray[np.int64]:
-        """How many values each row has: int64 [rows]."""
+        """Counts the values of each row: int64 [rows]."""
         return np.diff(self.splits)
 
 
 Bytes: TypeAlias = Sequence[bytes | memoryview]
 """One value a row of a feature of bytes; memoryviews show the shard's own memory."""
 Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
-"""A part as it is stored: [rows, *shape] of int64 or float32, bytes, or lists of these."""
+"""A stored part: [rows, *shape] of int64 or float32, bytes, or lists of these."""
 
 
 class RowError(Exception):
-    """One row of a batch cannot be read; `row` is its place in the batch, from 0."""
+    """One row of a batch cannot be read; `row` is its position in the batch, from 0."""
 
     def __init__(self, row: int, message: str) -> None:
         super().__init__(message)

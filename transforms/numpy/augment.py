@@ -1,4 +1,4 @@
-"""Applies random changes to one picture and its boxes, by NumPy and, where it is installed, OpenCV.
+"""Applies random changes to one image and its boxes, by NumPy and, where it is installed, OpenCV.
 
 The last crop writes into the batch's memory, and what follows changes it there: nothing is copied beyond.
 
@@ -36,7 +36,7 @@ Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
 Values: TypeAlias = Sequence[float]
 Scale: TypeAlias = Callable[[Pixels, tuple[int, int], Pixels | None], Pixels]
 Change: TypeAlias = Callable[[Any, Values, Pixels, Pixels | None], Pixels]
-"""Gives a picture changed, by the change's options and its parameters; the memory for it may be the picture's own."""
+"""Changes an image by its options and parameters; the memory for the result may be the image's own."""
 
 
 class Augment(NamedTuple):
@@ -58,20 +58,20 @@ def apply(
     *,
     mask: bool = False,
 ) -> tuple[Pixels, Boxes | None]:
-    """Changes one picture; pictures that belong together, such as frames, are given the same parameters.
+    """Changes one image; images that belong together, such as frames, are given the same parameters.
 
     Args:
         pixels: uint8 [height, width, c], c of 1 or 3, at least one pixel. It is never written to.
         boxes: float32 [n, 4], y_min, x_min, y_max, x_max, 0 to 1; None for none.
         augmentations: what `transforms.contract.augment.check` gave.
-        parameters: the picture's row of `transforms.contract.augment.parameters`.
+        parameters: the image's row of `transforms.contract.augment.parameters`.
         out: where the result is written, uint8 of its shape; any memory whose rows of pixels are whole.
         mask: the values are no colours, such as a mask's classes: pixels move and do not change. A crop takes the
-            nearest pixel; colours, cutout and functions of the user's are left out.
+            nearest pixel; colours, cutout and users' functions are left out.
 
     Returns:
         The pixels, which are `out` where that is given, else may be a view of what was given; and the boxes, float32
-        [n, 4], clipped to the picture, each in its place: zeros where nothing of it is left.
+        [n, 4], clipped to the image, each in its place: zeros where nothing of it is left.
 
     Raises:
         ValueError: `out` has another shape than the result, or a user's function gave something else than pixels.
@@ -96,7 +96,7 @@ def apply(
 
 
 def _crop(change: Any, values: Values, pixels: Pixels, out: Pixels | None, scale: Scale = resize) -> Pixels:
-    """A view where nothing is scaled and nothing lies beyond the picture."""
+    """Crops; gives a view where nothing is scaled and nothing lies beyond the image."""
     height, width, channels = pixels.shape
     y, x, high, wide = change.window(values, height, width)
     if change.scales:
@@ -156,7 +156,7 @@ _CHANGES: dict[type, Change] = {
 
 
 def _moved(boxes: Floats, move: Move | None) -> Floats:
-    """Moves both corners, float64 [n, 4], to the picture's edge at most."""
+    """Moves both corners, float64 [n, 4], to the image's edge at most."""
     if move is None:
         return boxes
     corners = boxes.reshape(-1, 2, 2)

@@ -1,6 +1,6 @@
-"""Random mixtures of a batch's rows, MixUp and CutMix: their options, their draws, and the NumPy engine's half.
+"""Random mixtures of a batch's rows, MixUp and CutMix: their options, draws and application.
 
-Each row is mixed with the next one, the last with the first, by a share of its own. Pictures and the label are mixed;
+Each row is mixed with the next one, the last with the first, by a share of its own. Images and the label are mixed;
 all else, such as texts, numbers and boxes, stays the row's own.
 
 >>> mixture = MixUp(alpha=0.2, num_classes=10)
@@ -29,19 +29,19 @@ UNIT = 1024.0  # shares of MixUp are whole numbers of 1/1024: sums of uint8 pixe
 class BatchAugmentation(ABC):
     """A mixture of each row with the next; the row's own share is drawn from Beta(`alpha`, `alpha`).
 
-    `num_classes` tells how many classes the label's ids are of; a label of floats, such as a multi-hot one, needs none.
-    `pictures` names the features that are mixed; None: all of four dimensions or more, [rows, …, height, width, c].
+    `num_classes` is the number of the label's classes; a label of floats, such as a multi-hot one, needs none.
+    `images` names the features that are mixed; None: all of four dimensions or more, [rows, …, height, width, c].
 
     Raises:
         ValueError: an option is out of its range.
     """
 
     lanes: ClassVar[int] = 0
-    """How many random numbers a row takes."""
+    """The random numbers of a row."""
 
     alpha: float = 1.0
     num_classes: int | None = None
-    pictures: tuple[str, ...] | None = None
+    images: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < math.inf:
@@ -55,7 +55,7 @@ class BatchAugmentation(ABC):
 
     @abstractmethod
     def mix(self, batch: Array, parameters: Floats) -> Array:
-        """Mixes pictures, [rows, …, height, width, c], in their memory; gives rows' own shares, float32 [rows]."""
+        """Mixes images, [rows, …, height, width, c], in their memory; gives rows' own shares, float32 [rows]."""
 
     def apply(
         self, features: Mapping[str, Array], label: Array | None, uniforms: Floats
@@ -63,17 +63,17 @@ class BatchAugmentation(ABC):
         """Mixes a batch's rows.
 
         Args:
-            features: arrays of [rows, …]; of the pictures, uint8 or floats, **the memory is written to**. Uint8 is
+            features: arrays of [rows, …]; of the images, uint8 or floats, **the memory is written to**. Uint8 is
                 rounded half up.
             label: ids of classes, whole numbers [rows], or floats [rows, …]; None for none.
             uniforms: float64 [rows, lanes] in [0, 1).
 
         Returns:
             The features, and the label as float32: [rows, num_classes] of ids, where an id that is no class, such as
-            -1, has no share. Its shares are those of the first picture.
+            -1, has no share. Its shares are those of the first image.
 
         Raises:
-            ValueError: there is no picture, or a label of whole numbers that are no ids of classes.
+            ValueError: there is no image, or a label of whole numbers that are no ids of classes.
         """
         drawn = self.draw(uniforms)
         shares = [self.mix(features[name], drawn) for name in self.mixed({n: f.ndim for n, f in features.items()})]
@@ -87,11 +87,11 @@ class BatchAugmentation(ABC):
         return dict(features), own * label + (1 - own) * np.roll(label, -1, 0)
 
     def mixed(self, dimensions: Mapping[str, int]) -> list[str]:
-        """The features that are mixed, by the features' numbers of dimensions."""
-        names = self.pictures or [name for name, count in dimensions.items() if count >= 4]
+        """Gives the features that are mixed, by the features' numbers of dimensions."""
+        names = self.images or [name for name, count in dimensions.items() if count >= 4]
         missing = [name for name in names if name not in dimensions]
         if missing or not names:
-            raise ValueError(f"{self} finds no picture {missing}; name such in pictures, of: {', '.join(dimensions)}")
+            raise ValueError(f"{self} finds no image {missing}; name such in images, of: {', '.join(dimensions)}")
         return list(names)
 
     def check_label(self, shape: Sequence[int | None], dtype: str) -> None:
@@ -103,7 +103,7 @@ class BatchAugmentation(ABC):
             )
 
     def label_spec(self, label: Any) -> Any:
-        """What becomes of a label's `shape` and `dtype`, a named tuple of these and more; None stays."""
+        """Gives a mixed label's spec, by its spec before, a named tuple with `shape` and `dtype`; None stays."""
         if label is None:
             return None
         self.check_label(label.shape, label.dtype)
@@ -113,17 +113,17 @@ class BatchAugmentation(ABC):
 
 @dataclass(frozen=True)
 class MixUp(BatchAugmentation):
-    """Adds the pictures, and the labels, by their shares (Zhang et al. 2018)."""
+    """Adds the images, and the labels, by their shares (Zhang et al. 2018)."""
 
     lanes: ClassVar[int] = 2
     alpha: float = 0.2
 
     def draw(self, uniforms: Floats) -> Floats:
-        """The row's own share, in whole numbers of 1/1024."""
+        """Draws the row's own share, in whole numbers of 1/1024."""
         return np.rint(symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1])[:, np.newaxis] * UNIT) / UNIT
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
-        """Row by row: the next one is still as it was."""
+        """Mixes row by row: the next row is still unchanged."""
         for row, other, share in zip(batch, _next(batch), parameters[:, 0].tolist(), strict=True):
             blend(row, other, share)
         return parameters[:, 0].astype(np.float32)
@@ -131,27 +131,27 @@ class MixUp(BatchAugmentation):
 
 @dataclass(frozen=True)
 class CutMix(BatchAugmentation):
-    """Puts a rectangle of the next picture into its place; labels by the pixels' shares (Yun et al. 2019).
+    """Puts a rectangle of the next image into its place; labels by the pixels' shares (Yun et al. 2019).
 
-    The rectangle has the picture's shape and the other's share of its area, lies around a random point, and is cut off
+    The rectangle has the image's shape and the other's share of its area, lies around a random point, and is cut off
     at the edge.
     """
 
     lanes: ClassVar[int] = 4
 
     def draw(self, uniforms: Floats) -> Floats:
-        """The rectangle's sides by the picture's, and its centre: y, x."""
+        """Draws the rectangle's sides as shares of the image's, and its centre: y, x."""
         side = np.sqrt(1 - symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1]))
         return np.column_stack([side, uniforms[:, 2:]])
 
     def window(self, values: Sequence[float], height: int, width: int) -> Window:
-        """The rectangle, which lies inside of the picture; its sides are rounded half up."""
+        """Gives the rectangle, which lies inside of the image; its sides are rounded half up."""
         y, high = around(values[1], math.floor(values[0] * height + 0.5), height)
         x, wide = around(values[2], math.floor(values[0] * width + 0.5), width)
         return Window(y, x, high, wide)
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
-        """Row by row: the next one is still as it was."""
+        """Mixes row by row: the next row is still unchanged."""
         height, width = batch.shape[-3:-1]
         own, pixel = [], 1.0 / (height * width)
         for row, other, values in zip(batch, _next(batch), parameters.tolist(), strict=True):
@@ -174,5 +174,5 @@ def symmetric_beta(alpha: float, first: Floats, second: Floats) -> Floats:
 
 
 def _next(batch: Array) -> list[Array]:
-    """Each row's next one; the last one's is a copy, since the first is mixed before."""
+    """Gives each row's next one; the last one's is a copy, since the first is mixed before."""
     return [*batch[1:], *batch[:1].copy()]

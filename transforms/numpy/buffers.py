@@ -1,4 +1,4 @@
-"""The memory that batches lie in: page-aligned, and used again when nobody looks at a batch any more.
+"""Memory for batches: page-aligned, and used again when no view of a batch is left.
 
 A large array lies in an anonymous memory map of its own. When the array and all its views are gone, the map waits for
 the next array of about its size: its pages are there already, so the kernel need not clear new ones. The alignment lets
@@ -20,10 +20,10 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Empty: TypeAlias = Callable[[Sequence[int], npt.DTypeLike], Array]
-"""Gives an array of a shape and a dtype whose content is not set: `numpy.empty`, or `BatchMemory.empty`."""
+"""Gives an uninitialized array of a shape and a dtype: `numpy.empty`, or `BatchMemory.empty`."""
 
 SMALL = 64 << 10  # 64 KiB: below, the allocator of C keeps pages itself
-SPARE, SPARE_BYTES = 8, 32 << 20  # how many maps of a size wait, or 32 MiB: beyond were batches that somebody collected
+SPARE, SPARE_BYTES = 8, 32 << 20  # maps of a size that wait, or 32 MiB: more came from batches that a user collected
 
 
 def _private_map(size: int) -> mmap:
@@ -44,7 +44,7 @@ class BatchMemory:
         self._closed = False
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> Array:
-        """Gives an array whose content is not set; its memory returns when the last view of it is gone."""
+        """Gives an uninitialized array; its memory returns when its last view is gone."""
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
         if size < SMALL or dtype.hasobject:
@@ -56,7 +56,7 @@ class BatchMemory:
         return root.view(dtype).reshape(shape)
 
     def close(self) -> None:
-        """Lets the waiting memory go; what is in use goes with its arrays. `empty` still gives arrays."""
+        """Frees the waiting memory; memory in use goes with its arrays. `empty` still gives arrays."""
         self._closed = True
         self._spare.clear()
 
@@ -75,7 +75,7 @@ class BatchMemory:
 
 @cache
 def _keep_freed_memory() -> None:
-    """Makes glibc keep what is freed for what is allocated next, once a process.
+    """Makes glibc keep freed memory for the next allocation, once a process.
 
     By default it hands larger pieces back to the kernel and faults them in again. A large piece that was freed raises
     the sizes from which it does so (`mallopt`, M_MMAP_THRESHOLD: dynamic, to 32 MiB at most).

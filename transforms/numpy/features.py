@@ -1,6 +1,6 @@
-"""Stored to model-ready without TensorFlow: what `transforms.tensorflow.features` gives, in NumPy arrays.
+"""Stored values to model-ready NumPy arrays, equal to `transforms.tensorflow.features` bit for bit.
 
-Bit for bit, but for pictures that are scaled when they are read (`pictures`).
+Images that are scaled while they are read may differ by one level (`images`).
 
 >>> parsed = {"price": np.array([1.5], np.float32), "key": [b"row-0"]}
 >>> finish({"price": {"kind": "number", "stored": "float32"}}, parsed, FinishOptions())
@@ -17,12 +17,12 @@ from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import IMAGES, KEY, Description, part_name, stored_parts
 from recordmill.transforms.numpy.augment import Augment
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
-from recordmill.transforms.numpy.images import PictureReader
+from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.texts import padded, strings, texts
 
 Features: TypeAlias = Mapping[str, Description]
 Parts: TypeAlias = Mapping[str, Any]
-"""By part: columns, or arrays."""
+"""Columns or arrays, by part."""
 
 BOX = 4  # numbers
 
@@ -39,21 +39,21 @@ def finish(
 
     Args:
         features: the features' descriptions; their order is the result's.
-        columns: what `wire.parse` gives for each of their parts, and the rows' keys where they are wanted.
-        options: of pictures and texts.
-        augment: by feature, what is done to its pictures; the boxes of a picture move with it.
-        memory: where large arrays lie; none: in memory of their own.
+        columns: the columns of each of their parts, and the rows' keys where they are wanted.
+        options: the forms of images and texts.
+        augment: changes of images, by feature; the boxes of an image move with it.
+        memory: memory for large arrays; None: each its own.
 
     Returns:
         By the parts' names, in the order of `options.element_spec`: arrays [rows, …]; strings as object arrays of
         bytes; ragged texts as `Ragged`. No rows give arrays of no rows.
 
     Raises:
-        RowError: a row is not what was stored.
-        DatasetError: bfloat16 is asked for, and ml_dtypes is not installed.
+        RowError: a row does not fit its feature's description.
+        DatasetError: bfloat16 needs ml_dtypes, which is not installed.
     """
     batch = _Batch(features, columns, options, augment or {}, np.empty if memory is None else memory.empty)
-    # Pictures first: they move their boxes.
+    # Images come first: they move their boxes.
     order = sorted(features, key=lambda name: features[name]["kind"] not in IMAGES)
     ready = {name: _FINISH[features[name]["kind"]](batch, name, features[name]) for name in order}
     named = {part_name(name, part): value for name in features for part, value in ready[name].items()}
@@ -61,7 +61,7 @@ def finish(
 
 
 class _Batch:
-    """What is given to `finish`, and the boxes on their way."""
+    """The arguments of `finish`, and the boxes that images move."""
 
     def __init__(
         self,
@@ -76,14 +76,14 @@ class _Batch:
         self.boxes = {name: _boxes(name, columns[name]) for name in lists}
 
     def stored(self, name: str) -> dict[str, Any]:
-        """The columns of a feature, by part."""
+        """Gives the columns of a feature, by part."""
         return {part: self.columns[part_name(name, part)] for part in stored_parts(self.features[name])}
 
-    def pictures(self, name: str) -> PictureReader:
-        """What reads a feature's pictures."""
+    def images(self, name: str) -> ImageReader:
+        """Gives the reader of a feature's images."""
         boxes = [rows for of, rows in self.boxes.items() if self.features[of]["image"] == name]
         augment = self.augment.get(name)
-        return PictureReader(name, self.features[name], self.options.dtype, augment, boxes, self.empty)
+        return ImageReader(name, self.features[name], self.options.dtype, augment, boxes, self.empty)
 
 
 def _boxes(name: str, column: Any) -> Ragged:
@@ -98,13 +98,13 @@ def _boxes(name: str, column: Any) -> Ragged:
 
 def _image(batch: _Batch, name: str, description: Description) -> Parts:
     stored = batch.stored(name)
-    ready = batch.pictures(name).pictures(stored[""], stored.get("orientation"))
+    ready = batch.images(name).images(stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
 
 
 def _image_sequence(batch: _Batch, name: str, description: Description) -> Parts:
     rows: Any = batch.columns[name]
-    return _with_length(description, rows, lambda length: batch.pictures(name).sequences(rows, length))
+    return _with_length(description, rows, lambda length: batch.images(name).sequences(rows, length))
 
 
 def _text(batch: _Batch, name: str, description: Description) -> Parts:
@@ -119,7 +119,7 @@ def _categories(batch: _Batch, name: str, description: Description) -> Parts:
 
 
 def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
-    """1 at each id that a row holds, else 0: float32 [rows, size]. Ids below 0, of no name, are left out."""
+    """Gives 1 at each id that a row holds, else 0: float32 [rows, size]. Ids below 0, of no name, are left out."""
     lengths = rows.lengths()
     of_row = np.repeat(np.arange(len(lengths)), lengths)
     wrong = np.flatnonzero(rows.values >= size)

@@ -1,4 +1,4 @@
-"""A picture's bytes to pixels, without TensorFlow: equal to `transforms.tensorflow.image_decode` bit for bit.
+"""Decoding of images without TensorFlow: equal to `transforms.tensorflow.image_decode` bit for bit.
 
 JPEG by libjpeg-turbo's accurate integer DCT with smooth chroma, through simplejpeg where it is installed, else through
 Pillow: the same pixels. PNG, WebP and BMP by Pillow. The rules for alpha, grey, CMYK, palettes, 16 bits and EXIF are
@@ -36,26 +36,26 @@ INKS = ("CMYK", "YCCK")
 FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
 
 
-class PictureError(ValueError):
-    """Bytes are no picture that can be decoded."""
+class DecodeError(ValueError):
+    """The bytes are no image, or a damaged one."""
 
 
 def decode(data: Data, channels: int, out: Array | None = None) -> Array:
-    """Decodes a picture that the build encoded, JPEG or PNG: uint8 [height, width, channels].
+    """Decodes an image that the build encoded, JPEG or PNG: uint8 [height, width, channels].
 
     Args:
-        data: what was stored.
+        data: the stored bytes.
         channels: 1 or 3.
         out: memory to decode into, uint8 [height, width, channels]; it is used, and is the result, where its shape is
-            the picture's, and it may be overwritten where it is not.
+            the image's, and it may be overwritten where it is not.
 
     Raises:
-        PictureError: it is neither, or is damaged.
+        DecodeError: the bytes are neither, or damaged.
     """
     if data[:3] == JPEG:
         return jpeg(data, channels, out)
     if data[:8] != PNG:
-        raise PictureError(f"it is neither JPEG nor PNG: it begins with {bytes(data[:8])!r}")
+        raise DecodeError(f"it is neither JPEG nor PNG: it begins with {bytes(data[:8])!r}")
     return _channels(_opened(data, ("PNG",)).convert("L" if channels == 1 else "RGB"))
 
 
@@ -68,7 +68,7 @@ def decode_original(data: Data, options: Options, orientation: int) -> Array:
         orientation: 1..8, as EXIF says it.
 
     Raises:
-        PictureError: it is none of these, or is damaged.
+        DecodeError: the bytes are none of these, or damaged.
     """
     if data[:3] == JPEG:
         pixels = _original_jpeg(data, options, orientation)
@@ -79,7 +79,7 @@ def decode_original(data: Data, options: Options, orientation: int) -> Array:
 
 
 def upright(pixels: Array, orientation: int) -> Array:
-    """Turns a picture, [h, w, channels], as EXIF says: a view, [w, h, channels] for orientations 5..8."""
+    """Turns an image, [h, w, channels], as EXIF says: a view, [w, h, channels] for orientations 5..8."""
     if orientation >= 5:
         pixels = np.swapaxes(pixels, 0, 1)
     flip = (orientation - 1) % 4
@@ -87,7 +87,7 @@ def upright(pixels: Array, orientation: int) -> Array:
 
 
 def grey(rgb: Array) -> Array:
-    """The luma of colours, uint8 [h, w, 3]: uint8 [h, w, 1]."""
+    """Gives the luma of colours, uint8 [h, w, 3]: uint8 [h, w, 1]."""
     return luma(*np.split(rgb.astype(np.int32), 3, -1)).astype(np.uint8)
 
 
@@ -95,7 +95,7 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
     """Decodes a JPEG, not of CMYK, as it lies: uint8 [height / ratio, width / ratio, channels]; `out` as in `decode`.
 
     Raises:
-        PictureError: it is cut off or damaged.
+        DecodeError: it is cut off or damaged.
     """
     if simplejpeg is not None:
         try:
@@ -106,10 +106,10 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
             return found if out is None or found.shape != out.shape else out
         except ValueError:  # `out` is too small, or libjpeg warns of what it could make good, and so can Pillow
             pass
-    picture, mode = _opened(data, ("JPEG",), load=False), "RGB" if channels == 3 else "L"
-    # As small as that, and of luma alone: the picture's own, which is not computed from its colours again.
-    picture.draft(mode, (picture.width // ratio, picture.height // ratio))
-    return _channels(_loaded(picture).convert(mode))
+    image, mode = _opened(data, ("JPEG",), load=False), "RGB" if channels == 3 else "L"
+    # Grey is the file's own luma, not computed from its colours again.
+    image.draft(mode, (image.width // ratio, image.height // ratio))
+    return _channels(_loaded(image).convert(mode))
 
 
 def _original_jpeg(data: Data, options: Options, orientation: int) -> Array:
@@ -123,17 +123,17 @@ def _original_jpeg(data: Data, options: Options, orientation: int) -> Array:
 
 
 def _jpeg_header(data: Data) -> tuple[int, int, bool]:
-    """A JPEG's height and width, and whether it is of CMYK."""
+    """Gives a JPEG's height and width, and whether it is of CMYK."""
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
         return height, width, space in INKS
     except (AttributeError, ValueError):  # simplejpeg is not there, or knows no such header
-        picture = _opened(data, ("JPEG",), load=False)
-        return picture.height, picture.width, picture.mode == "CMYK"
+        image = _opened(data, ("JPEG",), load=False)
+        return image.height, image.width, image.mode == "CMYK"
 
 
 def _reduction(sides: tuple[int, int], options: Options) -> int:
-    """What the size of a JPEG, upright, may be divided by while it is decoded (`tensorflow.image_decode`)."""
+    """Gives the divisor of an upright JPEG's size while it is decoded (as in `tensorflow.image_decode`)."""
     least = min(options["size"] or [options["shorter_side"]])
     if least is None or not options["dct_scaling"] or options["resize"] not in ("auto", "area"):
         return 1
@@ -149,50 +149,50 @@ def _reduction(sides: tuple[int, int], options: Options) -> int:
 
 def _opened(data: Data, formats: tuple[str, ...], load: bool = True) -> Image.Image:
     try:
-        picture = Image.open(io.BytesIO(data), formats=formats)
+        image = Image.open(io.BytesIO(data), formats=formats)
     except Exception as error:  # hostile bytes bring out any: struct.error, SyntaxError, MemoryError, …
-        raise PictureError(f"it is no {' or '.join(formats)}, or is cut off or damaged") from error
-    return _loaded(picture) if load else picture
+        raise DecodeError(f"it is no {' or '.join(formats)}, or is cut off or damaged") from error
+    return _loaded(image) if load else image
 
 
-def _loaded(picture: Image.Image) -> Image.Image:
+def _loaded(image: Image.Image) -> Image.Image:
     try:
-        picture.load()
+        image.load()
     except Exception as error:  # as above
-        raise PictureError(f"the {picture.format} is cut off or damaged: {error}") from error
-    return picture
+        raise DecodeError(f"the {image.format} is cut off or damaged: {error}") from error
+    return image
 
 
-def _on_background(picture: Image.Image, background: Sequence[int], data: Data) -> Array:
-    """The colours of a picture, its alpha laid on the background: uint8 [h, w, 3]."""
-    if not picture.has_transparency_data:
-        return _eight_bits(picture)
-    colours, alpha = _colours_and_alpha(picture, data[DEPTH] if picture.format == "PNG" else 8)
+def _on_background(image: Image.Image, background: Sequence[int], data: Data) -> Array:
+    """Lays an image's alpha on the background: uint8 [h, w, 3]."""
+    if not image.has_transparency_data:
+        return _eight_bits(image)
+    colours, alpha = _colours_and_alpha(image, data[DEPTH] if image.format == "PNG" else 8)
     behind = np.array(background, np.int32)
     return (((colours - behind) * alpha + 255 * behind + 127) // 255).astype(np.uint8)
 
 
-def _eight_bits(picture: Image.Image) -> Array:
-    if not picture.mode.startswith("I;16"):
-        return np.asarray(picture.convert("RGB"))
-    return np.repeat((np.asarray(picture) >> 8).astype(np.uint8)[..., np.newaxis], 3, -1)
+def _eight_bits(image: Image.Image) -> Array:
+    if not image.mode.startswith("I;16"):
+        return np.asarray(image.convert("RGB"))
+    return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[..., np.newaxis], 3, -1)
 
 
-def _colours_and_alpha(picture: Image.Image, depth: int) -> tuple[Array, Array]:
-    """The colours, int32 [h, w, 3], and the alpha, int32 [h, w, 1], of a picture of samples of `depth` bits."""
-    clear = picture.info.get("transparency")
-    if clear is None or picture.mode == "P" or depth in (1, 8):
-        rgba = np.asarray(picture.convert("RGBA")).astype(np.int32)
+def _colours_and_alpha(image: Image.Image, depth: int) -> tuple[Array, Array]:
+    """Gives the colours, int32 [h, w, 3], and the alpha, int32 [h, w, 1], of an image of samples of `depth` bits."""
+    clear = image.info.get("transparency")
+    if clear is None or image.mode == "P" or depth in (1, 8):
+        rgba = np.asarray(image.convert("RGBA")).astype(np.int32)
         return rgba[..., :3], rgba[..., 3:]
     # A PNG whose one clear colour Pillow compares with pixels of 8 bits, which these were not.
-    if picture.mode == "RGB":
-        raise PictureError("it is a PNG of 16 bits with a clear colour, which TensorFlow alone decodes: `store: png`")
-    samples = np.asarray(picture)[..., np.newaxis].astype(np.int32)
+    if image.mode == "RGB":
+        raise DecodeError("it is a PNG of 16 bits with a clear colour, which TensorFlow alone decodes: `store: png`")
+    samples = np.asarray(image)[..., np.newaxis].astype(np.int32)
     key = clear if depth == 16 else clear * (255 // (2**depth - 1))
-    return _eight_bits(picture).astype(np.int32), np.where(samples == key, 0, 255)
+    return _eight_bits(image).astype(np.int32), np.where(samples == key, 0, 255)
 
 
-def _channels(picture: Image.Image) -> Array:
-    """A picture's pixels, uint8 [h, w, 1 or 3]."""
-    pixels = np.asarray(picture)
+def _channels(image: Image.Image) -> Array:
+    """Gives an image's pixels, uint8 [h, w, 1 or 3]."""
+    pixels = np.asarray(image)
     return pixels.reshape(*pixels.shape[:2], -1)

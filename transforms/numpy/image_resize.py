@@ -1,6 +1,6 @@
-"""An upright picture to the size that its options ask for, without TensorFlow: what `tensorflow.image_resize` does.
+"""Scaling of upright images by their options without TensorFlow, as `tensorflow.image_resize` does it.
 
-Where a picture goes are the same whole numbers as in `tensorflow.geometry`. Its pixels are weighted sums, rounded half
+Placements are the same whole numbers as in `tensorflow.geometry`. Its pixels are weighted sums, rounded half
 to even: those of `nearest` are TensorFlow's, of every other method they differ from them by one level at most, because
 the sums are made in another order.
 
@@ -24,11 +24,11 @@ Sides = tuple[int, int]
 
 MAX_SIDE = 16_384  # these two as in `transforms.tensorflow.geometry`
 MAX_STRIP = 64
-TABLE = 1024  # places between two pixels for which TensorFlow's bicubic without antialias has weights
+TABLE = 1024  # points between two pixels for which TensorFlow's bicubic without antialias has weights
 
 
 class Placement(NamedTuple):
-    """Where one picture goes; the fields are those of `transforms.tensorflow.geometry.Placement`."""
+    """The placement of one image; the fields are those of `transforms.tensorflow.geometry.Placement`."""
 
     start: Sides
     box: Sides
@@ -38,7 +38,7 @@ class Placement(NamedTuple):
 
 
 def placement(sides: Sides, options: Options) -> Placement:
-    """Tells where a picture of some size goes: `geometry.placement` of one picture, in Python's integers."""
+    """Places an image of some size: `geometry.placement` of one image, in Python's integers."""
     height, width = sides = max(sides[0], 1), max(sides[1], 1)
     nothing, shorter = (0, 0), options["shorter_side"]
     if options["size"] is None:
@@ -71,7 +71,7 @@ def _own(sides: Sides, shorter: int) -> Sides:
 
 
 def resize(pixels: Array, options: Options) -> Array:
-    """Brings a picture, uint8 [h, w, channels], to its size: uint8 [height, width, channels]."""
+    """Brings an image, uint8 [h, w, channels], to its size: uint8 [height, width, channels]."""
     place = placement((pixels.shape[0], pixels.shape[1]), options)
     if options["size"] is None or options["fit"] != "crop":
         pixels = scale(pixels, place.scaled, options["resize"], options["antialias"])
@@ -93,13 +93,13 @@ def _framed(pixels: Array, place: Placement, options: Options) -> Array:
 
 
 def scale(pixels: Array, size: Sides, method: str, antialias: bool) -> Array:
-    """Scales a picture, uint8 [h, w, channels], to a height and width: uint8.
+    """Scales an image, uint8 [h, w, channels], to a height and width: uint8.
 
     Args:
         pixels: at least one.
         size: at least (1, 1).
         method: one of an image's `resize`. `auto`: area averaging if that has fewer pixels or as many, else bilinear.
-        antialias: whether a method's kernel widens when it shrinks; of `auto`, `area` and `nearest` it says nothing.
+        antialias: whether a method's kernel widens when it shrinks; without effect on `auto`, `area` and `nearest`.
     """
     sides = pixels.shape[:2]
     if size == sides:
@@ -129,7 +129,7 @@ def _nearest(source: int, target: int) -> Array:
 
 
 class Weights(NamedTuple):
-    """Of which source pixels each pixel of the result is made."""
+    """The source pixels of each pixel of the result, and their shares."""
 
     places: Array
     """int64 [target, taps]."""
@@ -154,7 +154,7 @@ def _weights(method: str, antialias: bool, source: int, target: int) -> Weights:
 
 
 def _area(source: int, target: int) -> Weights:
-    """How much of each source pixel lies in a pixel of the result."""
+    """Weighs each source pixel by its area in a pixel of the result."""
     step = np.float32(source) / np.float32(target)
     start = np.arange(target, dtype=np.float32) * step
     end = np.arange(1, target + 1, dtype=np.float32) * step
@@ -166,7 +166,7 @@ def _area(source: int, target: int) -> Weights:
 
 
 def _between(method: str, source: int, target: int) -> Weights:
-    """The two or four pixels around each place, without antialias."""
+    """Weighs the two or four pixels around each point, without antialias."""
     step = np.float32(source) / np.float32(target)
     at = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5)
     first = np.floor(at)
@@ -181,7 +181,7 @@ def _between(method: str, source: int, target: int) -> Weights:
 
 
 def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, source: int, target: int) -> Weights:
-    """A kernel about each place, wider by the factor that it shrinks by, cut at the edges.
+    """Weighs pixels by a kernel about each point, wider by the factor of shrinking, cut at the edges.
 
     In float32 as TensorFlow's ScaleAndTranslate, so that the same pixels lie within the kernel.
     """

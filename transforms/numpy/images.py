@@ -1,10 +1,10 @@
-"""Stored pictures to a batch of pixels, without TensorFlow: decoded, augmented and normalized into the batch's memory.
+"""Stored images to a batch of pixels without TensorFlow: decoded, augmented and normalized into the batch's memory.
 
 Equal to `tensorflow.image` bit for bit, but for originals that are scaled when they are read and for augmentations that
-scale: these differ by one level at most (`picture_resize`, `transforms.contract.augment`).
+scale: these differ by one level at most (`image_resize`, `transforms.contract.augment`).
 
->>> reader = PictureReader("image", description, "uint8")  # doctest: +SKIP
->>> reader.pictures(encoded)[""].shape  # doctest: +SKIP
+>>> reader = ImageReader("image", description, "uint8")  # doctest: +SKIP
+>>> reader.images(encoded)[""].shape  # doctest: +SKIP
 (256, 224, 224, 3)
 """
 
@@ -18,23 +18,23 @@ from recordmill.transforms.contract.augment import output_shape
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment import Augment, apply
 from recordmill.transforms.numpy.buffers import Array, Empty
-from recordmill.transforms.numpy.image_decode import Data, PictureError, decode, decode_original
+from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original
 from recordmill.transforms.numpy.image_resize import resize
 from recordmill.transforms.numpy.normalize import dtype_of, normalizer
 from recordmill.transforms.numpy.texts import mask
 
-SMALL = 16 << 10  # 16 KiB: raw pictures of fewer bytes are quicker joined and then read as one
+SMALL = 16 << 10  # 16 KiB: raw images of fewer bytes are quicker joined and then read as one
 
 
 class MovingBoxes:
-    """The boxes of pictures, which move with their pixels: the lists of one feature, or of several."""
+    """The boxes of images, which move with their pixels: the lists of one feature, or of several."""
 
     def __init__(self, lists: Sequence[Ragged]) -> None:
         """Takes lists of float32 [boxes, 4], which are written to."""
         self._lists = lists
 
     def of(self, row: int) -> Array | None:
-        """A row's boxes, of all lists: float32 [n, 4]; None where there are no lists."""
+        """Gives a row's boxes, of all lists: float32 [n, 4]; None where there are no lists."""
         return np.concatenate(self._rows(row)) if self._lists else None
 
     def put(self, row: int, boxes: Array | None) -> None:
@@ -48,8 +48,8 @@ class MovingBoxes:
         return [values[splits[row] : splits[row + 1]] for values, splits in self._lists]
 
 
-class PictureReader:
-    """Reads the pictures of one feature of a batch."""
+class ImageReader:
+    """Reads the images of one feature of a batch."""
 
     def __init__(
         self,
@@ -60,18 +60,18 @@ class PictureReader:
         boxes: Sequence[Ragged] = (),
         empty: Empty = np.empty,
     ) -> None:
-        """Takes how a feature's pictures are read.
+        """Takes the feature and its options.
 
         Args:
             name: the feature's, for errors.
             description: the feature's.
             dtype: `uint8` as the pixels are; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: as described.
-            augment: what is done to the pixels before they are normalized.
+            augment: changes of the pixels before they are normalized.
             boxes: lists of boxes, float32 [boxes, 4], that move with the pixels; they are written to.
-            empty: where the results lie.
+            empty: gives the memory of the results.
 
         Raises:
-            DatasetError: bfloat16 is asked for, and ml_dtypes is not installed.
+            DatasetError: bfloat16 needs ml_dtypes, which is not installed.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._boxes = MovingBoxes(boxes)
@@ -82,34 +82,34 @@ class PictureReader:
         # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
         self._scratch = None if None in (*self._stored, *self._shape) else np.empty(self._stored, np.uint8)
 
-    def pictures(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
-        """Reads one picture a row.
+    def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
+        """Reads one image a row.
 
         Args:
-            encoded: what was stored; empty for no picture, of a feature that is `optional`.
+            encoded: stored bytes; empty for a missing image of a feature that is `optional`.
             turns: their orientations, 1..8, where originals are stored.
 
         Returns:
-            The part "", [rows, height, width, channels]; zeros for no picture. Where pictures have their own sizes,
+            The part "", [rows, height, width, channels]; zeros for a missing one. Where images have their own sizes,
             height and width are the largest of these (0 of none), with zeros below and to the right. Where the
             description gives no common size, the part `shape` too, int64 [rows, 2]: each one's height and width.
 
         Raises:
-            RowError: bytes that are not what was stored.
+            RowError: bytes that do not fit the description.
         """
         turns = [1] * len(encoded) if turns is None else turns
         batch, sides = self._of_any_size(encoded, turns) if None in self._shape else self._of_one_size(encoded, turns)
         return {"": batch, "shape": sides} if None in self._stored else {"": batch}
 
     def sequences(self, encoded: Ragged, length: int | None) -> Array:
-        """Reads any number of pictures a row: [rows, length, height, width, channels], zeros after a row's last.
+        """Reads any number of images a row: [rows, length, height, width, channels], zeros after a row's last.
 
         Args:
-            encoded: lists of what was stored.
-            length: how many are read of each row; None for the most that one has.
+            encoded: lists of stored bytes.
+            length: the images to read of each row; None for the longest row's.
 
         Raises:
-            RowError: bytes that are not what was stored.
+            RowError: bytes that do not fit the description.
         """
         width = int(encoded.lengths().max(initial=0)) if length is None else length
         there = mask(encoded, width)
@@ -128,7 +128,7 @@ class PictureReader:
         return batch, there[:, np.newaxis] * np.array(self._shape[:2], np.int64)
 
     def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
-        """Reads raw pictures all at once, where they are small and all there; tells whether it did."""
+        """Reads raw images all at once, where they are small and none is missing; returns whether it did."""
         size = math.prod(batch.shape[1:])
         if self._description["encoding"] != "raw" or self._augment is not None or size > SMALL:
             return False
@@ -161,14 +161,14 @@ class PictureReader:
         return not len(data) and bool(self._description.get("optional"))
 
     def _pixels(self, row: int, data: Data, turn: int, out: Array | None = None) -> Array:
-        """Decodes and augments one picture: uint8 [height, width, channels], which is `out` where that is given."""
+        """Decodes and augments one image: uint8 [height, width, channels], which is `out` where that is given."""
         augment = self._augment
         try:
             pixels = self._decoded(data, turn, out if augment is None and out is not None else self._scratch)
-        except PictureError as error:
-            raise RowError(row, f"the picture '{self._name}' cannot be decoded: {error}") from error
+        except DecodeError as error:
+            raise RowError(row, f"the image '{self._name}' cannot be decoded: {error}") from error
         if None not in self._stored and pixels.shape != self._stored:
-            message = f"the picture '{self._name}' has the shape {list(pixels.shape)}, not {list(self._stored)}"
+            message = f"the image '{self._name}' has the shape {list(pixels.shape)}, not {list(self._stored)}"
             raise RowError(row, message)
         if augment is None:
             return pixels
@@ -185,5 +185,5 @@ class PictureReader:
         if encoding != "raw":
             return decode(data, self._stored[2], out)
         if len(data) != math.prod(self._stored):
-            raise PictureError(f"it is of {len(data):,} bytes, not {math.prod(self._stored):,}")
+            raise DecodeError(f"it is of {len(data):,} bytes, not {math.prod(self._stored):,}")
         return np.frombuffer(data, np.uint8).reshape(self._stored)

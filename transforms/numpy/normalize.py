@@ -1,4 +1,4 @@
-"""Pixels as models take them: as they are, or `(pixel - offset) * scale` in float32 or bfloat16.
+"""Normalization of pixels: as they are, or `(pixel - offset) * scale` in float32 or bfloat16.
 
 The bits are those of `tensorflow.image`: float32 in every step, and bfloat16 is the float32 result rounded to even.
 
@@ -28,7 +28,7 @@ def dtype_of(name: str) -> "np.dtype[Any]":
     """Gives the dtype of a name, `bfloat16` too.
 
     Raises:
-        DatasetError: bfloat16 is asked for, and ml_dtypes is not installed.
+        DatasetError: bfloat16 needs ml_dtypes, which is not installed.
     """
     if name != "bfloat16":
         return np.dtype(name)
@@ -40,9 +40,9 @@ def dtype_of(name: str) -> "np.dtype[Any]":
 
 
 def normalizer(description: Mapping[str, Any], dtype: "np.dtype[Any]") -> Normalize:
-    """Gives what writes a picture's pixels as numbers of a dtype, by `offset` and `scale` of its description.
+    """Gives a function that writes an image's pixels as numbers of a dtype, by `offset` and `scale` of its description.
 
-    What it is given may be its own result already, where that is uint8.
+    Its argument may be its result already, where that is uint8.
     """
     if dtype == np.uint8:
         return _as_they_are
@@ -58,7 +58,7 @@ def _as_they_are(pixels: Array, out: Array) -> None:
 def _float32(offset: list[float], scale: list[float]) -> Normalize:
     @lru_cache(maxsize=8)
     def rows(width: int) -> tuple[Array, Array]:
-        """The channels' numbers for a row of pixels: with three numbers alone NumPy takes several times as long."""
+        """Repeats the channels' numbers for a row of pixels: with three numbers NumPy takes several times as long."""
         first, second = (np.tile(np.array(numbers, np.float32), (width, 1)) for numbers in (offset, scale))
         return first, second
 
@@ -72,7 +72,7 @@ def _float32(offset: list[float], scale: list[float]) -> Normalize:
 
 
 def _rounded(to_float: Normalize, dtype: "np.dtype[Any]", channels: int) -> Normalize:
-    """By a table of every pixel: rounding each number takes twice as long, and holds Python's lock."""
+    """Rounds by a table of every pixel: rounding each number takes twice as long, and holds Python's lock."""
     levels = np.arange(256, dtype=np.uint8)
     numbers = np.empty((1, 256, channels), np.float32)
     to_float(np.stack([levels] * channels, -1)[np.newaxis], numbers)
@@ -85,7 +85,7 @@ def _rounded(to_float: Normalize, dtype: "np.dtype[Any]", channels: int) -> Norm
         if cv2 is None:
             bits[...] = table[0][pixels, np.arange(channels)]
         elif bits.flags.c_contiguous:
-            one = (-1, *bits.shape[-2:])  # of several pictures one below the other
+            one = (-1, *bits.shape[-2:])  # several images, one below the other
             cv2.LUT(pixels.reshape(one), table, bits.reshape(one))
         else:
             bits[...] = cv2.LUT(pixels, table).reshape(bits.shape)

@@ -1,8 +1,8 @@
-"""What is done to the pixels of one picture, by OpenCV where it is installed, else by NumPy.
+"""Operations on the pixels of one image, by OpenCV where it is installed, else by NumPy.
 
 Every function takes uint8 [height, width, c], c of 1 or 3, whatever its strides, and gives uint8 of the new shape; into
 `out` where that is given: an array of that shape whose rows of pixels are whole, such as a slice of a batch. `flip`,
-`recolor` and `copied` may be given the picture's own memory. OpenCV and NumPy give the same pixels, but for `resize`:
+`recolor` and `copied` may be given the image's own memory. OpenCV and NumPy give the same pixels, but for `resize`:
 they differ by at most 1 of 255 levels.
 
 >>> flip(np.array([[[1], [2]]], np.uint8), horizontal=True, vertical=False)[..., 0]
@@ -23,7 +23,7 @@ try:
 except ImportError:
     cv2 = None
 else:
-    cv2.setNumThreads(1)  # the reader has threads of its own, each with its own picture
+    cv2.setNumThreads(1)  # the reader has threads, each with its own image
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 TIE = 2.0**-12  # a quarter of the maps' unit, so that no sum lies between two levels, which OpenCV rounds in two ways
@@ -52,7 +52,7 @@ def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) ->
 
 
 def nearest_places(before: int, after: int) -> npt.NDArray[np.int64]:
-    """Which of `before` pixels lies at the centre of each of `after`: in whole numbers."""
+    """Gives the pixel of `before` at the centre of each of `after`, in whole numbers."""
     return (2 * np.arange(after, dtype=np.int64) + 1) * before // (2 * after)
 
 
@@ -78,7 +78,7 @@ def turn(pixels: Pixels, quarters: int, out: Pixels | None = None) -> Pixels:
 
 
 def recolor(pixels: Pixels, numbers: Sequence[float], out: Pixels | None = None) -> Pixels:
-    """Maps the colours by the numbers that `transforms.contract.color_matrix.color_numbers` gives of a picture."""
+    """Maps the colours by the numbers that `transforms.contract.color_matrix.color_numbers` gives of an image."""
     out = _memory(out, pixels.shape)
     offset = numbers[1] and numbers[1] * mean_grey(_sums(pixels), pixels.shape[0] * pixels.shape[1])
     if pixels.shape[2] == 1:
@@ -101,29 +101,29 @@ def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
     return out
 
 
-def blend(picture: npt.NDArray[Any], other: npt.NDArray[Any], share: float) -> None:
-    """Makes `share` of a picture and 1 - `share` of another, in the first one's memory.
+def blend(image: npt.NDArray[Any], other: npt.NDArray[Any], share: float) -> None:
+    """Makes `share` of an image and 1 - `share` of another, in the first one's memory.
 
     Both are of one shape, contiguous, of uint8, which is rounded half up, or of floats, which are reckoned in float32.
     Shares are whole numbers of 1/1024.
     """
-    if picture.dtype == np.uint8 and cv2 is not None:
-        flat, others = picture.reshape(len(picture), -1), other.reshape(len(picture), -1)
+    if image.dtype == np.uint8 and cv2 is not None:
+        flat, others = image.reshape(len(image), -1), other.reshape(len(image), -1)
         cv2.addWeighted(flat, share, others, 1 - share, TIE, dst=flat)
         return
-    mixed = picture.astype(np.float32) * np.float32(share) + other.astype(np.float32) * np.float32(1 - share)
-    picture[...] = mixed + np.float32(0.5) if picture.dtype == np.uint8 else mixed
+    mixed = image.astype(np.float32) * np.float32(share) + other.astype(np.float32) * np.float32(1 - share)
+    image[...] = mixed + np.float32(0.5) if image.dtype == np.uint8 else mixed
 
 
 def _sums(pixels: Pixels) -> list[int]:
-    """The sum of each channel; OpenCV's, in float64, are exact for any picture that fits into memory."""
+    """Sums each channel; OpenCV's sums, in float64, are exact for any image that fits into memory."""
     if cv2 is not None:
         return [int(each) for each in cv2.sumElems(pixels)[: pixels.shape[2]]]
     return [int(each) for each in pixels.sum((0, 1), dtype=np.int64)]
 
 
 def _neighbours(before: int, after: int) -> tuple[Any, Any, npt.NDArray[np.float32]]:
-    """For each of `after` pixels the two of `before` between which its centre lies, and how near the second is."""
+    """Gives for each of `after` pixels the two of `before` around its centre, and the second one's share."""
     centres = (np.arange(after) + 0.5) * (before / after) - 0.5
     first = np.floor(centres).astype(np.int64)
     share = (centres - first).astype(np.float32)
@@ -131,9 +131,9 @@ def _neighbours(before: int, after: int) -> tuple[Any, Any, npt.NDArray[np.float
 
 
 def _memory(out: Pixels | None, shape: tuple[int, ...]) -> Pixels:
-    """New memory where none is given; OpenCV would leave memory of another shape as it is, and say nothing."""
+    """Gives the result's memory; OpenCV would silently leave memory of another shape unchanged."""
     if out is None:
         return np.empty(shape, np.uint8)
     if out.shape != shape:
-        raise ValueError(f"the picture's result has the shape {shape}, the memory for it {out.shape}")
+        raise ValueError(f"the image's result has the shape {shape}, the memory for it {out.shape}")
     return out

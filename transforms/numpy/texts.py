@@ -19,21 +19,21 @@ from recordmill.transforms.numpy.buffers import Array, Empty
 
 Description = Mapping[str, Any]
 ID = np.dtype("<i4")
-"""Of ids in packed rows."""
+"""The dtype of ids in packed rows."""
 WIDE = 128  # values a row: above, rows are copied one by one; below, all at once by a mask
 
 
 def texts(
     name: str, description: Description, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
 ) -> dict[str, Any]:
-    """Gives a text's ids in the form that is asked for.
+    """Gives a text's ids in the form of the options.
 
     Args:
         name: the feature's, for errors.
         description: the feature's.
-        stored: its parts: int64 lists, and what else it stores.
+        stored: its parts: int64 lists, and others.
         options: the form, the length, and whether padded ids have the part `mask`.
-        empty: where the arrays lie.
+        empty: gives the arrays' memory.
 
     Returns:
         By part. Padded: int64 [rows, length]; `mask`, bool of that shape, True where there is an id of the text.
@@ -64,8 +64,8 @@ def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Arra
     Args:
         rows: lists of values, which may have a shape of their own.
         length: None for the longest list's; 0 of no rows.
-        padding: what follows a list's end.
-        empty: where the result lies.
+        padding: the value after a list's end.
+        empty: gives the result's memory.
     """
     width = int(rows.lengths().max(initial=0)) if length is None else length
     kept = cut(rows, width)
@@ -73,7 +73,7 @@ def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Arra
 
 
 def mask(rows: Ragged, length: int) -> Array:
-    """Tells where padded lists have a value: bool [rows, length]."""
+    """Marks the values of padded lists: bool [rows, length]."""
     return np.arange(length) < rows.lengths()[:, np.newaxis]
 
 
@@ -109,7 +109,7 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
 
 
 def unpacked(name: str, encoded: Bytes) -> Ragged:
-    """The ids of rows that the build packed, int32 in bytes. Raises: RowError."""
+    """Gives the ids of rows that the build packed, int32 in bytes. Raises: RowError."""
     sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
     wrong = np.flatnonzero(sizes % ID.itemsize)
     if len(wrong):
@@ -119,7 +119,7 @@ def unpacked(name: str, encoded: Bytes) -> Ragged:
 
 
 def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:
-    """Pads rows that hold several texts each, and tells the texts apart.
+    """Pads rows that hold several texts each, with the number and the positions of each text.
 
     Args:
         name: the feature's, for errors.
@@ -127,7 +127,7 @@ def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: in
         lengths: how many ids each text of a row has; int64.
         width: the length of the result's rows.
         padding: the id after a row's end.
-        empty: where the arrays lie.
+        empty: gives the arrays' memory.
 
     Returns:
         [rows, width] each: "" the ids, int64; `segments`, int32: 1, 2, … by the text in the row, 0 where it pads;
@@ -176,7 +176,7 @@ def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
 
 
 def _splits(lengths: Array) -> Array:
-    """Where lists of these lengths begin, and the last one's end: int64 [lists + 1]."""
+    """Gives the splits of lists of these lengths: int64 [lists + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 

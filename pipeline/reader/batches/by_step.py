@@ -1,4 +1,4 @@
-"""The batch of each step, in NumPy: what a model is fed, as a function of the step alone."""
+"""The batch of each step, in NumPy, as a function of the step alone."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.reader.batches.rows import Chosen, Rows
-from recordmill.pipeline.reader.metrics.stages import Tally
+from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options.request import Request
 from recordmill.pipeline.reader.order.permutation import Integers
 
@@ -18,21 +18,21 @@ Batch: TypeAlias = Any
 class Batches(Protocol):
     """Makes batches; may be called from several threads, and pickles to other processes."""
 
-    tally: Tally
-    """What the batches took, and how many records were left out."""
+    counters: Counters
+    """Seconds by stage, and the number of records left out."""
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         """Gives the batches of steps, counted from epoch 0; None where all records of one were left out."""
 
     def close(self) -> None:
-        """Lets go of files and memory."""
+        """Closes files and frees memory."""
 
 
 class SplitBatches:
     """The batches of a split."""
 
     def __init__(self, rows: Rows) -> None:
-        self.rows, self.tally = rows, rows.tally
+        self.rows, self.counters = rows, rows.counters
 
     def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
         """Gives the batches of steps."""
@@ -46,12 +46,12 @@ class SplitBatches:
         return structured(self.rows, chosen.keep(kept), ready, None if weights is None else weights[kept])
 
     def close(self) -> None:
-        """Lets go of files and memory."""
+        """Closes files and frees memory."""
         self.rows.close()
 
 
 def choose(rows: Rows, step: int) -> tuple[Chosen, npt.NDArray[np.float32] | None]:
-    """The records of a step, and with `pad` the rows' weights: what fills a batch up is the split's first record."""
+    """Gives the records of a step, and with `pad` the rows' weights; the split's first record fills a batch up."""
     request = rows.request
     epoch, in_epoch = divmod(step, request.steps.of_epoch)
     positions = request.steps.positions(in_epoch)
@@ -63,7 +63,7 @@ def choose(rows: Rows, step: int) -> tuple[Chosen, npt.NDArray[np.float32] | Non
 
 
 def structured(rows: Rows, chosen: Chosen, ready: dict[str, Any], weights: Any) -> Batch:
-    """Takes the label out of the features, and mixes the batch's rows where that was asked for."""
+    """Takes the label out of the features, and applies the batch's mixtures."""
     request = rows.request
     label = None if request.label is None else ready.pop(request.label)
     for mixture, draws in zip(request.mixtures, rows.mixed(chosen), strict=True):
@@ -72,6 +72,6 @@ def structured(rows: Rows, chosen: Chosen, ready: dict[str, Any], weights: Any) 
 
 
 def in_structure(request: Request, features: Any, label: Any, weights: Any) -> Batch:
-    """What a batch consists of, for values, tensors and specs alike."""
+    """Puts the parts of a batch together: values, tensors or specs."""
     parts = [features, *([label] if request.label is not None else []), *([weights] if request.given.pad else [])]
     return tuple(parts) if len(parts) > 1 else features

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.metrics.stages import SKIPPED, Tally
+from recordmill.pipeline.reader.metrics import SKIPPED, Counters
 from recordmill.pipeline.reader.options.request import Request, images_of
 from recordmill.pipeline.reader.order.orders import (
     Ahead,
@@ -37,7 +37,7 @@ from recordmill.transforms.numpy.features import finish
 
 LOG = logging.getLogger("recordmill")
 AUGMENT, MIXTURES = 101, 1001
-"""What random numbers are for, beside the permutations of `order`."""
+"""Purposes of random numbers, beside those of the permutations of `order`."""
 LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`
 
 
@@ -46,30 +46,30 @@ class DamagedRecordError(DatasetError):
 
 
 class Chosen(NamedTuple):
-    """The records of a batch, by where they come in an epoch and where they lie."""
+    """The records of a batch, by their positions in an epoch and their numbers in the shards."""
 
     epoch: int
     positions: Integers
-    """Of the epoch: int64 [rows]."""
+    """Positions in the epoch: int64 [rows]."""
     numbers: Integers
-    """In the shards: int64 [rows]."""
+    """Numbers in the shards: int64 [rows]."""
 
     @staticmethod
     def joined(batches: Sequence["Chosen"]) -> "Chosen":
-        """The records of several batches, of one epoch or more; it is only read."""
+        """Joins the records of several batches, of one epoch or more; only for reading."""
         parts = [(chosen.positions, chosen.numbers) for chosen in batches]
         return Chosen(batches[0].epoch, *map(np.concatenate, zip(*parts, strict=True)))
 
     def keep(self, rows: Any) -> "Chosen":
-        """The rows that a mask or indices choose."""
+        """Gives the rows that a mask or indices choose."""
         return Chosen(self.epoch, self.positions[rows], self.numbers[rows])
 
 
 class Rows:
     """The records of a request. Pickles, and opens its files in the process that reads."""
 
-    def __init__(self, request: Request, labels: Integers | None = None, tally: Tally | None = None) -> None:
-        """Takes what is to be read, the labels of its records if they are known already, and what counts."""
+    def __init__(self, request: Request, labels: Integers | None = None, counters: Counters | None = None) -> None:
+        """Takes a request, the labels of its records if they are known already, and the counters."""
         self.request = request
         self._labels = labels
         self.memory = BatchMemory()
@@ -79,17 +79,17 @@ class Rows:
         self._stage = "decoding" if images_of(request.features) else "finishing"
         self._order: Order | None = None
         self._lock = threading.Lock()
-        self.tally = tally or Tally()
+        self.counters = counters or Counters()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Rows, (self.request, self._labels, self.tally)
+        return Rows, (self.request, self._labels, self.counters)
 
     def choose(self, epoch: int, positions: Integers) -> Chosen:
-        """The records at positions of an epoch."""
+        """Gives the records at positions of an epoch."""
         return Chosen(epoch, positions, self._selected.records(self.order.records(epoch, positions)))
 
     def read(self, batches: Sequence[Chosen]) -> list[tuple[dict[str, Any], Integers]]:
-        """Gives the model-ready arrays of each batch, by the parts' names, and the places of the rows that are in them.
+        """Gives each batch's model-ready arrays by the parts' names, and the positions of the rows that they hold.
 
         The records of all batches are read and parsed together: of small records, that takes a third of the time.
 
@@ -98,7 +98,7 @@ class Rows:
         """
         try:
             columns = self._columns(Chosen.joined(batches)) if len(batches) > 1 else None
-        except RowError:  # each batch alone then says which record it is
+        except RowError:  # found below, batch by batch
             columns = None
         ends = np.cumsum([0, *(len(chosen.positions) for chosen in batches)]).tolist()
         parts = zip(batches, ends, ends[1:], strict=False)
@@ -108,17 +108,17 @@ class Rows:
         if columns is not None:
             try:
                 return self._finished(chosen, columns), np.arange(len(chosen.positions))
-            except RowError:  # its row is found below
+            except RowError:  # found below, row by row
                 pass
         return self.without_damaged(chosen, lambda good: self._finished(good, self._columns(good)))
 
     def payloads(self, chosen: Chosen) -> Bytes:
-        """The serialized examples. Raises: RowError."""
-        with self.tally.timed("reading"):
+        """Reads the serialized examples. Raises: RowError."""
+        with self.counters.timed("reading"):
             return self.records.read(chosen.numbers)
 
     def without_damaged(self, chosen: Chosen, make: Callable[[Chosen], Any]) -> tuple[Any, Integers]:
-        """Makes something of records, without those that raise RowError where these may be skipped."""
+        """Calls `make` with records, without those that raise RowError where these may be skipped."""
         rows = np.arange(len(chosen.positions))
         while True:
             try:
@@ -128,9 +128,9 @@ class Rows:
                 rows = np.delete(rows, error.row)
 
     def parameters(self, chosen: Chosen) -> dict[str, npt.NDArray[np.float64]]:
-        """What is drawn for the pictures of each row, float64 [rows, numbers] of each feature that is augmented.
+        """Draws the parameters of each augmented feature's images: float64 [rows, numbers].
 
-        Features share their random numbers, so that a picture and its mask move together.
+        Features share their random numbers, so that an image and its mask move together.
         """
         changes = self.request.augment
         if not changes:
@@ -139,7 +139,7 @@ class Rows:
         return {name: parameters(some, drawn[:, : lanes(some)]) for name, some in changes.items()}
 
     def mixed(self, chosen: Chosen) -> tuple[npt.NDArray[np.float64], ...]:
-        """The random numbers of each of the batch's mixtures: float64 [rows, lanes]."""
+        """Draws the random numbers of each of the batch's mixtures: float64 [rows, lanes]."""
         mixtures = enumerate(self.request.mixtures)
         return tuple(self._draws(chosen, MIXTURES + place, mixture.lanes) for place, mixture in mixtures)
 
@@ -148,13 +148,13 @@ class Rows:
         return uniform(combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
 
     def close(self) -> None:
-        """Lets go of files and memory."""
+        """Closes files and frees memory."""
         self.records.close()
         self.memory.close()
 
     @property
     def order(self) -> Order:
-        """The order of the records, worked out once it is asked for: `balance` reads all labels."""
+        """The order of the records, made at its first use: `balance` reads all labels."""
         if self._order is None:
             with self._lock:
                 if self._order is None:
@@ -178,7 +178,7 @@ class Rows:
         return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
 
     def _blocks(self) -> Integers | None:
-        """The records with which blocks begin, for files that are read by ranges; None to read records alone.
+        """Gives the records with which blocks begin, for files that are read by ranges; None to read records alone.
 
         Blocks serve where neighbours are read at about the same time, and where all of them are kept.
         """
@@ -219,11 +219,11 @@ class Rows:
         if self.request.given.on_error == "raise" or not may_skip:
             raise DamagedRecordError(f"{said}; on_error='skip' leaves such records out") from error
         LOG.warning("%s; it is left out", said)
-        self.tally.add({SKIPPED: 1})
+        self.counters.add({SKIPPED: 1})
 
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
         payloads = self.payloads(chosen)
-        with self.tally.timed("parsing"):
+        with self.counters.timed("parsing"):
             return wire.parse(payloads, self._stored)
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
@@ -232,12 +232,12 @@ class Rows:
             name: Augment(request.augment[name], values, name in request.masks)
             for name, values in self.parameters(chosen).items()
         }
-        with self.tally.timed(self._stage):
+        with self.counters.timed(self._stage):
             return finish(request.features, columns, request.given.finish, augment=augment, memory=self.memory)
 
 
 def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:
-    """The columns of some rows."""
+    """Gives the columns of some rows."""
     return {name: _part(column, start, end) for name, column in columns.items()}
 
 

@@ -1,4 +1,4 @@
-"""A split as what an input reads."""
+"""The source of an input that reads one split."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.batches.by_step import SplitBatches, in_structure
 from recordmill.pipeline.reader.batches.rows import Rows
-from recordmill.pipeline.reader.metrics.stages import Tally
+from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options.element_spec import ArraySpec, feature_specs
 from recordmill.pipeline.reader.options.request import Request, images_of
 
@@ -31,31 +31,31 @@ class SplitSource:
         self._labels: Any = None
 
     def order_facts(self) -> dict[str, Any]:
-        """What the order of the batches follows from."""
+        """Gives the facts that determine the order of the batches."""
         return self.request.order_facts()
 
     def consumed(self, step: int) -> int:
-        """The records that all hosts have read when a step begins."""
+        """Counts the records that all hosts have read when a step begins."""
         return self.request.steps.consumed(step)
 
     def open(self) -> SplitBatches:
-        """Makes what makes the batches."""
+        """Opens the records, and gives the maker of batches."""
         return SplitBatches(self.rows())
 
-    def rows(self, tally: Tally | None = None) -> Rows:
-        """Opens the records; all labels are read once, where the order follows from them."""
-        rows = Rows(self.request, self._labels, tally)
+    def rows(self, counters: Counters | None = None) -> Rows:
+        """Opens the records, and reads all labels once where the order follows from them."""
+        rows = Rows(self.request, self._labels, counters)
         if self.request.given.balance:
             self._labels = rows.labels
         return rows
 
     def starting_at(self, step: int) -> "SplitSource":
-        """The same from another step on."""
+        """Gives the same source, beginning at another step."""
         return SplitSource(replace(self.request, given=replace(self.request.given, start_step=step)))
 
 
 def element_spec(request: Request) -> Any:
-    """The structure of a batch."""
+    """Gives the structure of a batch."""
     specs = feature_specs(
         request.features, request.given.finish, request.rows, request.image_shape, with_key=request.given.with_key
     )
@@ -69,6 +69,6 @@ def element_spec(request: Request) -> Any:
 
 
 def _steps_together(request: Request) -> int:
-    """How many steps are made at once: more than one only of small records."""
+    """Gives the steps to make at once: more than one for small records only."""
     of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
     return 1 if images_of(request.features) else max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))

@@ -1,4 +1,4 @@
-"""What the batches of an input look like: names, shapes and dtypes, known before anything is read."""
+"""Names, shapes and dtypes of an input's batches, known before anything is read."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ Shape = tuple[int | None, ...]
 
 
 class ArraySpec(NamedTuple):
-    """One array of a batch; of `ragged` ones the second dimension differs from row to row."""
+    """One array of a batch; in `ragged` ones the second dimension differs from row to row."""
 
     shape: Shape
     """The first is the rows; None where it differs from batch to batch."""
@@ -20,7 +20,7 @@ class ArraySpec(NamedTuple):
 
 
 ImageShape = Callable[[str, Any], Shape]
-"""From a feature and its pictures' shape, [height, width, channels], to the shape after augmentation."""
+"""Gives the shape after augmentation, by a feature and its images' shape, [height, width, channels]."""
 
 
 def feature_specs(
@@ -48,7 +48,7 @@ class _Feature(NamedTuple):
 
 
 Parts = dict[str, ArraySpec]
-"""Of one row, by part."""
+"""The arrays of one row, by part."""
 
 
 def _image(feature: _Feature) -> Parts:
@@ -61,8 +61,8 @@ def _image(feature: _Feature) -> Parts:
 
 
 def _image_sequence(feature: _Feature) -> Parts:
-    pictures = _image(feature)[""]
-    return _list(feature, pictures.shape, pictures.dtype)
+    images = _image(feature)[""]
+    return _list(feature, images.shape, images.dtype)
 
 
 def _list(feature: _Feature, values: Shape, dtype: str) -> Parts:

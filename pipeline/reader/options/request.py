@@ -24,7 +24,7 @@ class Request:
     dataset: str
     version: str
     shards: tuple[ShardFile, ...]
-    """Of all splits that are read, in the order of their records."""
+    """The shards of all splits that are read, in the order of their records."""
     ranges: tuple[tuple[int, int], ...]
     """The records to read, (first, end) in the numbers of all shards' records."""
     features: dict[str, Json]
@@ -51,12 +51,12 @@ class Request:
 
     @property
     def rows(self) -> int | None:
-        """The rows of a batch; None where that differs."""
+        """The rows of a batch; None where their number differs."""
         constant = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
         return self.given.batch_size if constant else None
 
     def image_shape(self, feature: str, shape: Shape) -> Shape:
-        """The shape of a feature's images, [height, width, channels], when they are augmented."""
+        """Gives the shape of a feature's images after augmentation, by [height, width, channels] before."""
         return output_shape(self.augment.get(feature, ()), shape)
 
     def order_facts(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Counts the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -134,7 +134,7 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Json], manifest: Man
 
 
 def images_of(features: Mapping[str, Json]) -> list[str]:
-    """The features that are images."""
+    """Gives the features that are images."""
     return [name for name, description in features.items() if description["kind"] in IMAGES]
 
 
@@ -196,7 +196,7 @@ def _list(given: Any) -> Sequence[Any]:
 def _shards(
     folder: str, manifest: Manifest, expression: str
 ) -> tuple[tuple[ShardFile, ...], tuple[tuple[int, int], ...]]:
-    """The shards of the splits that an expression names, each once, and the ranges of their records."""
+    """Gives the shards of the splits that an expression names, each once, and the ranges of their records."""
     wanted = ranges(expression, {name: split.records for name, split in manifest.splits.items()})
     starts: dict[str, int] = {}
     shards: list[ShardFile] = []

@@ -1,1 +1,1 @@
-"""Which record comes at which position of which epoch."""
+"""The order of records: steps, positions and permutations."""

@@ -1,4 +1,4 @@
-"""Which record comes when: orders of a split as functions of (seed, epoch, position).
+"""Orders of a split's records, as functions of (seed, epoch, position).
 
 An order gives the records at any positions of any epoch at once; nothing is read and no buffer is kept.
 
@@ -14,9 +14,9 @@ import numpy as np
 from recordmill.pipeline.reader.order.permutation import Integers, Permutation, combine
 
 RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS = range(1, 7)
-"""What a permutation is for: so that those of one seed have nothing in common."""
-BLOCK_BYTES = 1 << 20  # 1 MiB: what one request of a remote file is worth
-GROUP_BYTES = 64 << 20  # 64 MiB: what a group of blocks may weigh in memory
+"""Purposes of permutations, so that those of one seed have nothing in common."""
+BLOCK_BYTES = 1 << 20  # 1 MiB: worth one request of a remote file
+GROUP_BYTES = 64 << 20  # 64 MiB: the most memory of a group of blocks
 CHUNK = 4096  # positions worked out at once: 0.6 µs each, 3.3 for 256 alone
 
 
@@ -24,7 +24,7 @@ class Order(Protocol):
     """A sequence of records for each epoch."""
 
     size: int
-    """How many positions an epoch has."""
+    """The number of positions of an epoch."""
 
     def records(self, epoch: int, positions: Integers) -> Integers:
         """Gives the records at positions 0..size-1, int64 [rows]."""
@@ -37,7 +37,7 @@ class InOrder:
         self.size = size
 
     def records(self, epoch: int, positions: Integers) -> Integers:
-        """The positions themselves."""
+        """Gives the positions themselves."""
         return positions
 
 
@@ -56,7 +56,7 @@ class GlobalShuffle:
 class BlockShuffle:
     """A permutation of blocks of neighbours, then of the records within each group of blocks.
 
-    What is read together lies together: whole blocks, one group at a time. The shards are in the order of a hash
+    Records read together lie together: whole blocks, one group at a time. The shards are in the order of a hash
     already, so that neighbours have nothing in common. The records that fill no block come with the last group.
     """
 
@@ -84,7 +84,7 @@ class BlockShuffle:
 
 
 def block_shuffle(size: int, seed: int, total_bytes: int) -> BlockShuffle:
-    """Makes the shuffle whose blocks are worth a request and whose groups are bounded.
+    """Makes a shuffle whose blocks are worth a request and whose groups fit into memory.
 
     Args:
         size: the number of records.
@@ -97,7 +97,7 @@ def block_shuffle(size: int, seed: int, total_bytes: int) -> BlockShuffle:
 
 
 class Balanced:
-    """Every class as often as any other: the classes take turns, each shuffled, and begins anew when it is used up.
+    """Every class as often as any other: shuffled classes take turns, and a class that is used up begins anew.
 
     An epoch has as many positions as there are records. The order of the classes within each turn is shuffled too.
     """
@@ -167,7 +167,7 @@ class Bucketed:
 
 
 class Ahead:
-    """Another order, worked out a chunk of positions at a time and kept until the next chunk is asked for."""
+    """Another order, computed a chunk of positions at a time; the last few chunks are kept."""
 
     def __init__(self, order: Order, chunk: int = CHUNK) -> None:
         self.size = order.size

@@ -1,4 +1,4 @@
-"""From steps to positions: what each host's batch of each step is, and how many steps there are.
+"""The steps of an epoch, and each host's positions in them.
 
 A step is a batch on every host. Steps are counted from the first of epoch 0, on and on: step 250 of 100 an epoch is
 the 51st batch of epoch 2. All hosts together read `global_batch` records a step, each a part of its own.
@@ -20,7 +20,7 @@ from recordmill.pipeline.reader.order.permutation import Integers
 
 @dataclass(frozen=True)
 class Steps:
-    """How the positions of an epoch are cut into steps."""
+    """The steps that an epoch's positions are cut into."""
 
     records: int
     """Positions of an epoch."""
@@ -29,7 +29,7 @@ class Steps:
     host_index: int = 0
     host_count: int = 1
     drop_remainder: bool = True
-    """Whether the records at an epoch's end that fill no global batch are left out."""
+    """Leaves out the records at an epoch's end that fill no global batch."""
 
     @property
     def global_batch(self) -> int:
@@ -43,12 +43,12 @@ class Steps:
         return full if self.drop_remainder else -(-self.records // self.global_batch)
 
     def positions(self, step: int) -> Integers:
-        """This host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
+        """Gives this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
         start = step * self.global_batch + self.host_index * self.batch_size
         return np.arange(start, max(start, min(start + self.batch_size, self.records)), dtype=np.int64)
 
     def consumed(self, step: int) -> int:
-        """The records that all hosts together have read when a step, counted from epoch 0, begins."""
+        """Counts the records that all hosts together have read when a step, counted from epoch 0, begins."""
         if not self.of_epoch:
             return 0
         epoch, in_epoch = divmod(step, self.of_epoch)
@@ -57,7 +57,7 @@ class Steps:
 
 
 class Passes:
-    """Which steps each iteration over an input gives: one epoch, the next one each time, or all that were asked for."""
+    """The steps of each iteration over an input: one epoch, the next one each time, or all `epochs`."""
 
     def __init__(self, of_epoch: int, epochs: int | None, start: int) -> None:
         """Takes the steps of an epoch, `epochs` as in `training_input`, and the first step."""
@@ -65,7 +65,7 @@ class Passes:
         self._next = start
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration gives this epoch, and no step before the first one."""
+        """Makes the next iteration give this epoch, and no step before the first one."""
         self._next = max(self._start, epoch * self._of_epoch)
 
     def begin(self) -> range:
@@ -81,7 +81,7 @@ class Passes:
 
     @property
     def steps(self) -> int | None:
-        """How many steps an iteration gives that begins an epoch; None without end."""
+        """The steps of an iteration that begins an epoch; None without end."""
         if self._epochs is None:
             return self._of_epoch
         if self._epochs == FOR_EVER:

@@ -1,7 +1,7 @@
 """Walks the small records of a batch side by side: a few array operations for a feature of all records.
 
-Examples that one program wrote have the same features in the same order, and how many bytes a feature takes says all
-that stands before its values: tags, lengths in lengths, the name. So that is made once for each size, and compared.
+Examples that one program wrote have the same features in the same order, and a feature's size in bytes determines its
+head, all that stands before its values: tags, lengths in lengths, the name. So a head is made once a size, and compared.
 Where a record is laid out differently the walk ends, and the records are scanned one by one (`single`).
 
 >>> walk([record, record], {b"label": INTS})  # doctest: +SKIP
@@ -24,16 +24,16 @@ _LAYOUTS = 1 << 10  # features of which heads are kept
 
 
 class Spans(NamedTuple):
-    """Where the rows' values lie in the joined records: packed numbers, or one value of bytes."""
+    """The ranges of the rows' values in the joined records: packed numbers, or one value of bytes."""
 
     starts: Int64s
     ends: Int64s
     present: npt.NDArray[np.bool_]
-    """Whether the row has a list with a field in it."""
+    """True where the row has a list with a field in it."""
 
 
 class _Differ(Exception):
-    """The records are not all laid out alike."""
+    """The records differ in their layout."""
 
 
 def walk(records: Sequence[bytes | memoryview], kinds: Mapping[bytes, int]) -> tuple[bytes, dict[bytes, Spans]] | None:
@@ -73,7 +73,7 @@ def _walk(joined: bytes, sizes: Int64s, features: Sequence[tuple[bytes, "_Heads"
 
 
 class _Heads:
-    """What stands before the content of fields, by their sizes; made when a size first comes.
+    """The heads of fields, the bytes before their content, by the fields' sizes; each made at its first use.
 
     Threads may share it: they make the same.
     """
@@ -90,7 +90,7 @@ class _Heads:
         """The least size of a feature with a list that has a field; 0 where its values are not wanted."""
 
     def passed(self, joined: bytes, places: Int64s, sizes: Int64s) -> Int64s:
-        """The places after the heads of fields of these sizes. Raises: _Differ if there is no such head."""
+        """Gives the offsets after the heads of fields of these sizes. Raises: _Differ where another head stands."""
         lengths = self._lengths.take(sizes)
         if not lengths.all():
             self._learn(sizes[lengths == 0])
@@ -122,7 +122,7 @@ class _Heads:
 
 
 def _head(tag: int, size: int) -> tuple[bytes, int]:
-    """The tag and the length of a field that takes so many bytes in all, and that length."""
+    """Gives the tag and the length of a field that takes `size` bytes in all, and that length."""
     if 2 <= size < 2 + 128:
         return bytes([tag, size - 2]), size - 2
     if 3 + 128 <= size < LIMIT:
@@ -131,13 +131,13 @@ def _head(tag: int, size: int) -> tuple[bytes, int]:
 
 
 def _windows(joined: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A value at every byte."""
+    """Gives a value at every byte."""
     width = np.dtype(dtype).itemsize
     return np.ndarray((max(0, len(joined) - width + 1),), dtype, joined, strides=(1,))
 
 
 def _totals() -> Int64s:
-    """Of a field whose length is in two given bytes how many bytes it takes, its tag among them; 0 for longer ones."""
+    """Gives the bytes of a field, its tag included, by the two bytes that hold its length; 0 for longer ones."""
     low, high = np.arange(1 << 16) & 255, np.arange(1 << 16) >> 8
     long = np.where((high > 0) & (high < 128), 3 + (low & 127) + (high << 7), 0)
     return np.where(low < 128, 2 + low, np.where(long < LIMIT, long, 0))

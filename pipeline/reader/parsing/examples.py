@@ -1,8 +1,7 @@
-"""Serialized `tf.train.Example`s of a batch as columns, without the protocol buffers' library.
+"""Serialized `tf.train.Example`s of a batch as columns.
 
-Small records are walked side by side, large ones one by one; both ways give the same columns and the same errors. What
-is not asked for is passed over. As `tf.io.parse_example` has it, a list that is not there is empty, and a value that
-is not there an error.
+Small records are walked side by side, large ones one by one; both ways give the same columns and the same errors. Other
+features are passed over. As in `tf.io.parse_example`, an absent list is empty, and an absent value an error.
 
 >>> parse([example.SerializeToString()], {"label": Stored("int64"), "ids": Stored("int64", None)})  # doctest: +SKIP
 {'label': array([3]), 'ids': Ragged(values=array([5, 9, 2]), splits=array([0, 3]))}
@@ -37,11 +36,11 @@ class _Values(NamedTuple):
     data: Sequence[bytes | memoryview]
     """Values of bytes, or packed numbers in any pieces."""
     counts: Int64s
-    """Of each row: how many values of bytes, or how many bytes the numbers take."""
+    """The number of each row's values of bytes, or of the bytes that its numbers take."""
 
 
 def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, Column]:
-    """Gives what records hold, by the parts' names.
+    """Parses records into columns, by the parts' names.
 
     Args:
         records: serialized Examples, in any legal form.
@@ -67,7 +66,7 @@ def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) ->
 
 
 def _walked(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, _Values] | None:
-    """The values of small records of one layout; None for others."""
+    """Gives the values of small records of one layout; None for others."""
     if len(records) < FEW or sum(map(len, records)) > SMALL * len(records):
         return None
     if any(stored.dtype == "bytes" and stored.shape != () for stored in parts.values()):
@@ -94,7 +93,7 @@ def _slices(joined: _Buffer, spans: Spans) -> list[_Buffer]:
 
 
 def _gathered(joined: bytes, starts: Int64s, sizes: Int64s) -> bytes:
-    """The bytes of all spans, picked one by one, which for a few each is faster than a slice of every row."""
+    """Picks the bytes of all spans one by one, which for a few each is faster than a slice of every row."""
     before = np.cumsum(sizes) - sizes
     places = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
     return np.frombuffer(joined, np.uint8)[places].tobytes()

@@ -20,7 +20,7 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 class Malformed(ValueError):
-    """What was given is not what it should be by the format."""
+    """The data breaks the format."""
 
 
 def decode(data: bytes, sizes: Int64s) -> tuple[Int64s, Int64s]:
@@ -61,7 +61,7 @@ def _short(padded: npt.NDArray[np.uint8], first: Int64s) -> tuple[Int64s, Int64s
     words = np.ndarray((len(padded) - PADDING,), "<u4", padded, strides=(1,)).copy().take(first)
     ends = ~words
     ends &= np.uint32(0x80808080)  # the top bit of each byte that ends an integer
-    words &= ends ^ (ends - np.uint32(1))  # keeps what is not above the lowest of them
+    words &= ends ^ (ends - np.uint32(1))  # keeps the bits up to the lowest of them
     values = words & np.uint32(0x7F)
     for byte in (1, 2, 3):
         words >>= np.uint32(1)

@@ -2,7 +2,7 @@
 
 Maps are let go, the least recently used first, when there are many, because each holds a file descriptor.
 
-Limit: a file that is cut short while it is mapped ends the process with SIGBUS when the part that is gone is read. A
+Limit: a file that is cut short while it is mapped ends the process with SIGBUS when its missing part is read. A
 version never changes a file; replace a damaged one by a rename, not in place.
 
 >>> files = LocalShards([ShardFile("/data/a.tfrecord", "/data/a.index", 2, 120, "…")])  # doctest: +SKIP
@@ -31,12 +31,12 @@ MOST_OPEN = 16_000  # shards; their two maps each are half of what Linux gives a
 COPIED = 2 << 10  # 2 KiB: a copy of less takes less time than a view of a map; a large one also takes fresh memory
 
 Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
-"""A record with what stands before and after its data; an array shows a map's or a block's own memory."""
+"""A record with its header and footer; an array shows a map's or a block's own memory."""
 
 
 @dataclass(frozen=True)
 class ShardFile:
-    """A TFRecord file and its index: absolute paths or URLs, and what the manifest says of them."""
+    """A TFRecord file and its index: absolute paths or URLs, and the manifest's facts about them."""
 
     file: str
     index: str
@@ -45,7 +45,7 @@ class ShardFile:
     sha256: str
 
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """The file's path and bytes, and the index's: a uint64 for each record's offset, and the file's size."""
+        """Gives the file's path and bytes, and the index's: a uint64 for each record's offset, and the file's size."""
         return (self.file, self.bytes), (self.index, 8 * (self.records + 1))
 
 
@@ -60,20 +60,20 @@ class Shards(Protocol):
         """
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
-        """Reads records, each by its shard and its number there; of an index of nonsense, what it leads to, or less.
+        """Reads records by shard and number; where an index is damaged, the bytes that it leads to, or fewer.
 
         Raises:
             DatasetError: a shard or its index is not there, or not of its size.
         """
 
     def check(self) -> None:
-        """Looks that every file is there and of its size. Raises: DatasetError for the first that is not."""
+        """Checks that every file is there and of its size. Raises: DatasetError for the first that is not."""
 
     def sha256(self, shard: int) -> str:
-        """The digest of a shard's bytes, in hex. Raises: DatasetError if it cannot be read."""
+        """Gives the digest of a shard's bytes, in hex. Raises: DatasetError if it cannot be read."""
 
     def close(self) -> None:
-        """Lets go of all that is open; what is read later is opened again."""
+        """Closes all files; a later read opens them again."""
 
 
 class LocalShards:
@@ -126,14 +126,14 @@ def check_size(path: str, found: int, expected: int) -> None:
 
 
 def unreadable(path: str, error: Exception) -> DatasetError:
-    """The error for a file that is missing or cannot be read."""
+    """Gives the error for a file that is missing or cannot be read."""
     if isinstance(error, FileNotFoundError):
         return DatasetError(f"{path} is missing: {ADVICE}")
     return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {ADVICE}")
 
 
 def _most_open() -> int:
-    """How many shards may be open: their two maps each are half of the process' file descriptors."""
+    """Gives the most shards to keep open: their two maps each take half of the process' file descriptors."""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MOST_OPEN if allowed == resource.RLIM_INFINITY else max(1, min(allowed // 4, MOST_OPEN))
 

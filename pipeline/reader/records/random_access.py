@@ -1,7 +1,7 @@
 """Random access to the records of a split: by number, checked, from mapped files or an object store.
 
 A record's number counts over the shards in their order, from 0. The index beside each shard says where its records lie,
-so nothing is searched, and what stands in a damaged file is never taken for a size. The framing is that of
+so nothing is searched, and no byte of a damaged file is taken for a size. The framing is that of
 TensorFlow's `record_reader.cc`: length (uint64), its masked CRC-32C, data, the data's masked CRC-32C.
 
 >>> records = Records([ShardFile("/data/a.tfrecord", "/data/a.index", 1000, 63_000, "…")])  # doctest: +SKIP
@@ -30,13 +30,13 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 class Place(NamedTuple):
-    """Where a record lies."""
+    """The place of a record."""
 
     file: str
     record: int
     """Its number in the shard, from 0."""
     offset: int
-    """Of its first byte, which is its length's, in the file."""
+    """The byte of the file at which its header begins."""
 
     def __str__(self) -> str:
         """Names the place in a message."""
@@ -51,12 +51,12 @@ class Records:
 
     Args:
         shards: in the order of the records, local files or URLs alike; shards of 0 records too.
-        blocks: for URLs: where records that lie together are asked for at about the same time, the numbers of the
+        blocks: for URLs, where neighbouring records are read at about the same time: the numbers of the
             records with which each such block begins, rising. A block is then read whole, once, and kept for a while.
             None: each record is read alone, which is right for records of random places.
 
     Raises:
-        DatasetError: a path is a URL, and what reads it is not installed.
+        DatasetError: a path is a URL, and the package that reads it is not installed.
     """
 
     def __init__(self, shards: Sequence[ShardFile], blocks: Numbers | None = None) -> None:
@@ -82,7 +82,7 @@ class Records:
         self.close()
 
     def close(self) -> None:
-        """Lets go of all maps and indexes."""
+        """Closes all maps and indexes."""
         self._files.close()
 
     def read(self, numbers: Numbers) -> list[bytes | memoryview]:
@@ -163,7 +163,7 @@ class Records:
                 threads.shutdown(cancel_futures=True)  # after an error no other shard is read
 
     def _locate(self, numbers: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The shard of each record, and the record's number in it."""
+        """Gives the shard of each record, and the record's number in it."""
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             wrong = numbers.min() if numbers.min() < 0 else numbers.max()
             raise IndexError(f"there is no record {wrong}: the records are 0 to {len(self) - 1}")
@@ -171,7 +171,7 @@ class Records:
         return shards, numbers - self._firsts[shards]
 
     def _cuts(self) -> list[Numbers] | None:
-        """Of each shard the records with which blocks begin, by their numbers in the shard: 0, and more."""
+        """Gives the records of each shard with which blocks begin, by their numbers in the shard: 0, and more."""
         if self._blocks is None:
             return None
         bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)
@@ -193,7 +193,7 @@ class Records:
 
 
 def _damage(frame: Frame) -> str | None:
-    """What is wrong with a record."""
+    """Describes the damage of a record; None where it is whole."""
     head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
     found = int.from_bytes(head[:8], "little")
     if found != len(data):

@@ -1,6 +1,6 @@
-"""Ranges of remote files that were read lately, for records that are asked for piece by piece.
+"""A cache of ranges of remote files, for records that are read piece by piece.
 
-Threads share it. What one of them reads the others wait for, so that nothing is read twice at a time.
+Threads share it: while one reads a range, the others wait for it.
 
 >>> blocks = RecentBlocks(read=lambda ranges: [bytes(one.end - one.start) for one in ranges])
 >>> [len(data) for data in blocks.get([Range("s3://data/a.tfrecord", 0, 3)])]
@@ -25,20 +25,20 @@ class Range(NamedTuple):
 
 
 class RecentBlocks:
-    """Keeps the ranges that were asked for last, as many as a number of bytes allows."""
+    """Keeps the ranges that were used last, up to a number of bytes."""
 
     def __init__(self, read: Callable[[Sequence[Range]], list[bytes]], kept: int = KEPT) -> None:
-        """Takes what reads ranges, all at once, and how many bytes to keep."""
+        """Takes a function that reads ranges, all at once, and the bytes to keep."""
         self._read, self._kept = read, kept
         self._blocks: OrderedDict[Range, Future[bytes]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def get(self, wanted: Sequence[Range]) -> list[bytes]:
-        """Gives the bytes of ranges, each another one.
+        """Gives the bytes of ranges, which all differ.
 
         Raises:
-            Exception: what `read` raises, for all that waited for it; the next call reads again.
+            Exception: whatever `read` raises, in all threads that waited for it; the next call reads again.
         """
         with self._lock:
             missing = [one for one in wanted if one not in self._blocks]
@@ -52,7 +52,7 @@ class RecentBlocks:
         return [block.result() for block in found]
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Drops all ranges."""
         with self._lock:
             self._blocks.clear()
             self._bytes = 0

@@ -1,8 +1,8 @@
 """A folder or a file at a URL, such as `s3://bucket/out/emoji`: the part of `pathlib.Path` that a dataset needs.
 
-It asks the store each time and keeps nothing, so that a version published meanwhile is seen. fsspec, which knows the
+It asks the store each time and keeps nothing, so that it sees a version published meanwhile. fsspec, which knows the
 stores, is loaded when one is asked; with `pathlib`'s own names, a local folder and a remote one are read by one code.
-(A package for this, universal-pathlib, says of a file that may not be read that it is not there.)
+(The package universal-pathlib reports a file that may not be read as absent.)
 
 >>> (RemotePath("s3://bucket/out/emoji") / "LATEST").read_bytes()  # doctest: +SKIP
 b'{"version": …'
@@ -31,7 +31,7 @@ class RemotePath:
         return self.url
 
     def __truediv__(self, inner: str) -> "RemotePath":
-        """The address of what lies in this folder."""
+        """Gives the address of a file or folder in this folder."""
         return RemotePath(f"{self.url}/{inner}")
 
     @property
@@ -45,10 +45,10 @@ class RemotePath:
         return RemotePath(self.url.rpartition("/")[0])
 
     def is_file(self) -> bool:
-        """Whether there is such an object. Raises: DatasetError if the store cannot be asked."""
+        """Whether the object exists. Raises: DatasetError if the store cannot be asked."""
         try:
             return self._type() == "file"
-        except PermissionError:  # what S3 says of an object that is not there to those who may not list a bucket
+        except PermissionError:  # S3's answer for an absent object to a user who may not list the bucket
             return False
 
     def is_dir(self) -> bool:
@@ -66,7 +66,7 @@ class RemotePath:
             raise unreadable(self.url, error) from None
 
     def glob(self, pattern: str) -> Iterator["RemotePath"]:
-        """Gives what lies below and fits a pattern. Raises: DatasetError if the store cannot be asked."""
+        """Gives the addresses below that match a pattern. Raises: DatasetError if the store cannot be asked."""
         store = file_system(self.url)
         try:
             found = store.glob(f"{self.url}/{pattern}")
@@ -86,10 +86,10 @@ class RemotePath:
 
 
 def file_system(url: str) -> Any:
-    """Gives fsspec's file system for a URL. Raises: DatasetError if what it needs is not installed."""
+    """Gives fsspec's file system for a URL. Raises: DatasetError if its package is not installed."""
     scheme = url.partition("://")[0]
     try:
-        # Without a cache of listings, which would not see what is published after the first look.
+        # A cache of listings would hide a version that is published later.
         return importlib.import_module("fsspec.core").url_to_fs(url, use_listings_cache=False)[0]
     except (ImportError, ValueError) as error:
         extra = _EXTRAS.get(scheme)
@@ -100,7 +100,7 @@ def file_system(url: str) -> Any:
 
 
 def unreadable(url: str, error: Exception) -> DatasetError:
-    """The error for an object that is missing or cannot be read; raise it `from None`: a store's own tells secrets."""
+    """Gives the error for an object that cannot be read; raise it `from None`: a store's own has secrets."""
     if isinstance(error, FileNotFoundError):
         return DatasetError(f"{url} is missing: {MISSING}")
     reason = redacted(str(getattr(error, "strerror", None) or error), url)

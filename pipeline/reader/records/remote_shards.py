@@ -1,7 +1,7 @@
 """Shards on an object store, read by ranges through fsspec.
 
-The records that a call asks for are read in as few requests as their places allow, all at once; or by the blocks that
-they lie in, which are kept for a while. An index is read whole when it is first needed, and kept.
+The records of a call are read in as few requests as their offsets allow, all at once; or by their blocks, which stay in
+memory for a while. An index is read whole when it is first needed, and kept.
 
 >>> RemoteShards([ShardFile("s3://data/a.tfrecord", "s3://data/a.index", 2, 120, "…")])  # doctest: +SKIP
 """
@@ -18,8 +18,8 @@ from recordmill.pipeline.reader.records.local_shards import COPIED, Frame, Shard
 from recordmill.pipeline.reader.records.remote_blocks import Range, RecentBlocks
 from recordmill.pipeline.reader.records.remote_path import MISSING, file_system, unreadable
 
-CONNECTIONS = 32  # at once, where a store is asked for one thing of each file
-GAP = 64 << 10  # 64 KiB: to read so much along takes less time than another request
+CONNECTIONS = 32  # at once, for one request a file
+GAP = 64 << 10  # 64 KiB: reading this much more takes less time than another request
 
 
 class RemoteShards:
@@ -30,7 +30,7 @@ class RemoteShards:
     """
 
     def __init__(self, shards: Sequence[ShardFile], cuts: Sequence[npt.NDArray[np.int64]] | None = None) -> None:
-        """Takes of each shard the records with which blocks begin, rising from 0; None to read records alone."""
+        """Takes the records of each shard with which blocks begin, rising from 0; None to read records alone."""
         self._shards, self._cuts = shards, cuts
         self._indexes: dict[int, memoryview] = {}
         self._blocks = RecentBlocks(read_ranges)
@@ -61,7 +61,7 @@ class RemoteShards:
         return frames
 
     def check(self) -> None:
-        """See `Shards`. Reads all indexes: the shards' records will be asked for in any order."""
+        """See `Shards`. Reads all indexes, as records will be read in any order."""
         files = [file for shard in self._shards for file in shard.sizes()]
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             for (path, expected), found in zip(files, threads.map(_size, files), strict=True):
@@ -83,7 +83,7 @@ class RemoteShards:
         self._blocks.clear()
 
     def _range(self, shard: int, first: int, end: int) -> Range:
-        """Where records lie, by the index."""
+        """Gives the range of records, by the index."""
         index = self._indexes[shard]
         return Range(self._shards[shard].file, index[first], index[end])
 
@@ -91,7 +91,7 @@ class RemoteShards:
         return span.start < span.end <= self._shards[shard].bytes
 
     def _block(self, cuts: npt.NDArray[np.int64], shard: int, record: int, span: Range) -> Range:
-        """The block that a record lies in; of an index of nonsense, the record alone."""
+        """Gives the block of a record; where the index is damaged, the record alone."""
         number = int(np.searchsorted(cuts, record, side="right"))
         end = cuts[number] if number < len(cuts) else self._shards[shard].records
         block = self._range(shard, int(cuts[number - 1]), int(end))
@@ -126,10 +126,10 @@ def read_ranges(ranges: Sequence[Range], *, whole: bool = True) -> list[bytes]:
 
 
 def together(spans: Sequence[Range]) -> tuple[list[Range], dict[Range, bytes]]:
-    """Reads spans, and in one request those that lie near each other.
+    """Reads spans, those near each other in one request.
 
     Returns:
-        of each span the range that holds it, and the ranges' bytes.
+        for each span the range that holds it, and the ranges' bytes.
     """
     order = sorted(range(len(spans)), key=spans.__getitem__)
     merged, member = merge([spans[place] for place in order])

@@ -33,7 +33,7 @@ def _untuned() -> tf.data.Options:
 
 
 def _in_one_thread(source: Source) -> Source:
-    """Lets TensorFlow's thread make the batches itself where one thread would: two would fight for Python's lock."""
+    """Lets TensorFlow's thread make the batches where one thread would: two would compete for Python's lock."""
     if source.threads > 1 or source.workers:
         return source
     alone = copy(source)
@@ -54,7 +54,7 @@ def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
 
 
 def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
-    """Applies a function to each `ArraySpec` of a structure, and what lies in the same place of other structures."""
+    """Applies a function to each `ArraySpec` of a structure, and to the values at its place in other structures."""
     if isinstance(spec, ArraySpec):
         return function(spec, *values)
     if isinstance(spec, dict):
@@ -82,7 +82,7 @@ def _has_ragged(spec: Any) -> bool:
 
 
 def _pairs(batch: Any) -> Any:
-    """`Ragged` as a plain tuple, which tf.data takes for a structure."""
+    """Makes each `Ragged` a plain tuple, which tf.data takes for a structure."""
     if isinstance(batch, dict):
         return {name: _pairs(value) for name, value in batch.items()}
     if isinstance(batch, tuple):
@@ -91,5 +91,5 @@ def _pairs(batch: Any) -> Any:
 
 
 def _is_whole(source: Source) -> bool:
-    """Whether all iterations give as many batches: the first of a resumed input may be the rest of an epoch."""
+    """Whether all iterations have the same length: a resumed input's first may be the rest of an epoch."""
     return source.keeps_batches and (source.epochs is not None or source.start_step % max(1, source.of_epoch) == 0)

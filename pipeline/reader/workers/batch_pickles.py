@@ -1,4 +1,4 @@
-"""Objects that go between processes: what is made of them here, and how a batch leaves its large arrays where they lie.
+"""Pickles for other processes: tasks, and batches whose large arrays stay in shared memory.
 
 Pickle's protocol 5 (PEP 574) takes the arrays of any structure out of its stream. A batch then is a few bytes, and the
 places of its arrays in the shared memory.
@@ -14,11 +14,11 @@ import numpy as np
 from recordmill.pipeline.dataset.manifest import DatasetError
 
 Outside = Callable[[pickle.PickleBuffer], bool | None]
-"""Takes the memory of an array; true where the array shall be pickled with the rest."""
+"""Takes the memory of an array; gives True to pickle the array with the rest."""
 
 
 def pickled_task(task: Any) -> bytes:
-    """Pickles what worker processes are to do.
+    """Pickles the task of worker processes.
 
     Raises:
         DatasetError: a function or a class of it cannot be imported by another process.
@@ -32,7 +32,7 @@ def pickled_task(task: Any) -> bytes:
 
 
 def pickled_batch(batch: Any, outside: Outside) -> bytes:
-    """Pickles a batch, but for the arrays that `outside` takes."""
+    """Pickles a batch without the arrays that `outside` takes."""
     stream = io.BytesIO()
     _BatchPickler(stream, protocol=5, buffer_callback=outside).dump(batch)
     return stream.getvalue()

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.metrics.stages import tally_of
+from recordmill.pipeline.reader.metrics import counters_of
 from recordmill.pipeline.reader.workers.batch_pickles import pickled_task
 from recordmill.pipeline.reader.workers.shared_memory import SharedMemory, new_file
 from recordmill.pipeline.reader.workers.worker import Answer
@@ -50,13 +50,13 @@ def in_processes(
     The processes end with the iterator, or when it is dropped.
 
     Args:
-        make: gives the batch, or batches, that it is asked for. It is pickled; its `tally`, if there is one, sums what
+        make: gives the batch, or batches, of a step. It is pickled; its `counters`, if it has any, sum what
             all workers count.
-        steps: taken one by one as room is made.
-        workers: how many processes; at most two batches each are under way.
+        steps: taken one by one as batches are given out.
+        workers: the number of processes; at most two batches each are under way.
 
     Raises:
-        DatasetError: what makes the batches cannot be sent to other processes, or a process died.
+        DatasetError: `make` cannot be sent to other processes, or a process died.
         Exception: whatever `make` raised, with its own type and message.
     """
     task = pickled_task(make)
@@ -76,13 +76,13 @@ def _in_turn(
     make: Callable[[Asked], Made], steps: Iterator[Asked], pool: list["_Worker"]
 ) -> Generator[tuple[Asked, Made], None, None]:
     """Asks the workers in turn, so that the batches come in the steps' order."""
-    tally = tally_of(make)
+    counters = counters_of(make)
     asked: deque[tuple[Asked, _Worker]] = deque()
 
     def oldest() -> tuple[Asked, Made]:
         step, worker = asked.popleft()
         batch, counts = worker.batch()
-        tally.add(counts)
+        counters.add(counts)
         return step, batch
 
     for step, worker in zip(steps, cycle(pool), strict=False):
@@ -111,18 +111,18 @@ class _Worker:
         self._pipe = Connection(mine.detach())
 
     def begin(self, task: bytes) -> None:
-        """Says what makes the batches."""
-        with suppress(ConnectionError):  # it has died: `batch` tells, after those batches that it made
+        """Sends the task."""
+        with suppress(ConnectionError):  # it has died, which `batch` raises after the batches that it made
             self._pipe.send_bytes(task)
 
     def ask(self, step: Any) -> None:
-        """Asks for a batch, and says which memory may be used again."""
+        """Requests a batch, and releases memory that the worker may use again."""
         dropped = [self._dropped.popleft() for _ in range(len(self._dropped))]
         with suppress(ConnectionError):
             self._pipe.send((step, dropped))
 
     def batch(self) -> tuple[Any, dict[str, float]]:
-        """Waits for the oldest batch that was asked for; with it, what the worker has counted since the last one."""
+        """Waits for the oldest batch that was requested, and gives it with the worker's counts since the last one."""
         try:
             answer: Answer = self._pipe.recv()
         except (EOFError, ConnectionError):
@@ -131,10 +131,10 @@ class _Worker:
         batch = pickle.loads(answer.pickled, buffers=views)  # noqa: S301 - our own process'
         if answer.failed:
             raise batch
-        return batch, answer.tally
+        return batch, answer.counters
 
     def close(self) -> None:
-        """Ends the process; arrays that are looked at stay."""
+        """Ends the process; arrays in use stay."""
         self._pipe.close()
         self._process.kill()
         self._process.wait()

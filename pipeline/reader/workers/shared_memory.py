@@ -37,7 +37,7 @@ class SharedMemory:
         self._map = mmap.mmap(file, ADDRESSES)
         self._start = _address(self._map)
         self._end = 0
-        # Where blocks lie that were given back, by their size. As in `BatchMemory`, there may be no lock.
+        # Offsets of blocks that were given back, by their size. As in `BatchMemory`, there may be no lock.
         self._free: defaultdict[int, list[int]] = defaultdict(list)
 
     def take(self, size: int) -> memoryview:
@@ -56,12 +56,12 @@ class SharedMemory:
         return block
 
     def offset(self, buffer: Any) -> int | None:
-        """Where a buffer begins in this memory; None where it lies elsewhere."""
+        """Gives the offset of a buffer in this memory; None where it lies elsewhere."""
         offset = _address(buffer) - self._start
         return offset if 0 <= offset < ADDRESSES else None
 
     def array(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
-        """Shows a piece of the memory: uint8 [size]."""
+        """Gives a view of the memory: uint8 [size]."""
         return np.frombuffer(self._map, np.uint8, size, offset)
 
     def _give_back(self, offset: int, size: int) -> None:

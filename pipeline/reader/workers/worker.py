@@ -1,7 +1,7 @@
-"""What a worker process does: it makes the batch of each step that it is asked for, until its pipe is closed.
+"""The loop of a worker process: it makes the batch of each requested step, until its pipe is closed.
 
-Arrays that the parent looks at are held here, so that their memory is not used again; each request says which of them
-the parent has dropped.
+Arrays that the parent uses are held here, so that their memory is not used again; each request names those that the
+parent has dropped.
 """
 
 import pickle
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.metrics.stages import tally_of
+from recordmill.pipeline.reader.metrics import counters_of
 from recordmill.pipeline.reader.workers.batch_pickles import pickled_batch
 from recordmill.pipeline.reader.workers.shared_memory import SharedMemory
 from recordmill.transforms.numpy.buffers import SMALL, Array, BatchMemory
@@ -33,8 +33,8 @@ class Answer(NamedTuple):
     pickled: bytes
     pieces: list[Piece]
     failed: bool
-    tally: dict[str, float]
-    """What the worker has counted since its last answer; see `Tally`."""
+    counters: dict[str, float]
+    """The worker's counts since its last answer; see `Counters`."""
 
 
 class Maker:
@@ -60,7 +60,7 @@ class Maker:
             pickled = pickled_batch(self._batches(step), lambda buffer: self._left_outside(buffer, pieces))
         except Exception as error:
             pickled, pieces, failed = _pickled_error(error), [], True
-        return Answer(pickled, pieces, failed, tally_of(self._batches).taken())
+        return Answer(pickled, pieces, failed, counters_of(self._batches).take())
 
     def _left_outside(self, buffer: pickle.PickleBuffer, pieces: list[Piece]) -> bool:
         """Leaves a large array out of the stream, and holds it."""
@@ -86,7 +86,7 @@ class Maker:
 
 
 def _pickled_error(error: Exception) -> bytes:
-    """Pickles an exception; one that could not be made again by the parent, as what it says."""
+    """Pickles an exception; one that the parent could not unpickle, as its message alone."""
     said = "In a worker process:\n" + "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

@@ -1,1 +1,0 @@
-"""Seconds by stage, throughput, and advice on what limits an input."""
