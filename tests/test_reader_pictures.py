@@ -302,11 +302,11 @@ def test_pictures_that_an_augmentation_brings_to_one_size_may_be_missing() -> No
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (saved(SMOOTH)[:300], "picture 'x' cannot be decoded: .* cut off or damaged"),
-        (saved(PIXELS[:9]), r"picture 'x' has the shape \[9, 27, 3\], not \[18, 27, 3\]"),
-        (saved(SMOOTH), r"picture 'x' has the shape \[47, 66, 3\], not \[18, 27, 3\]"),
-        (b"GIF89a", "picture 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b'GIF89a'"),
-        (b"", "picture 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b''"),
+        (saved(SMOOTH)[:300], "image 'x' cannot be decoded: .* cut off or damaged"),
+        (saved(PIXELS[:9]), r"image 'x' has the shape \[9, 27, 3\], not \[18, 27, 3\]"),
+        (saved(SMOOTH), r"image 'x' has the shape \[47, 66, 3\], not \[18, 27, 3\]"),
+        (b"GIF89a", "image 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b'GIF89a'"),
+        (b"", "image 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b''"),
     ],
     ids=["cut", "smaller", "larger", "no picture", "nothing"],
 )

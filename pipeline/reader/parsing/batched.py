@@ -1,7 +1,7 @@
 """Walks the small records of a batch side by side: a few array operations for a feature of all records.
 
 Examples that one program wrote have the same features in the same order, and a feature's size in bytes determines its
-head, all that stands before its values: tags, lengths in lengths, the name. So a head is made once a size, and compared.
+head, all that stands before its values: tags, lengths in lengths, the name. So it is made once a size, and compared.
 Where a record is laid out differently the walk ends, and the records are scanned one by one (`single`).
 
 >>> walk([record, record], {b"label": INTS})  # doctest: +SKIP
