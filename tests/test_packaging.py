@@ -4,6 +4,7 @@ import ast
 import os
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -192,8 +193,54 @@ def test_the_lock_file_holds_every_requirement() -> None:
         assert requirement.specifier.contains(version), f"requirements.lock has {requirement.name} {version}: make lock"
 
 
-def test_the_lock_file_names_no_registry() -> None:
-    assert "://" not in (ROOT / "requirements.lock").read_text()
+LOCKS = [
+    "requirements.lock", ".ci/uv.lock", "examples/frameworks/requirements.lock", "benchmarks/reader/requirements.lock",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_has_hashes_and_names_no_registry(name: str) -> None:
+    lines = [line.strip() for line in (ROOT / name).read_text().splitlines() if not line.strip().startswith("#")]
+    assert [line for line in lines if "://" in line] == []
+    pinned = [number for number, line in enumerate(lines) if "==" in line and not line.startswith("--hash")]
+    assert pinned
+    assert [lines[number] for number in pinned if not lines[number + 1].startswith("--hash=sha256:")] == []
+
+
+def test_the_lock_file_is_of_every_python_version() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "google-apitools==0.5.31 ; python_full_version < '3.13'" in lock
+    assert "google-apitools==0.5.35 ; python_full_version >= '3.13'" in lock
+
+
+def shim(file: Path, *words: str) -> None:
+    """Writes a command that runs another, with its arguments."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    file.chmod(0o755)
+
+
+def test_make_takes_the_newest_interpreter_that_runs(tmp_path: Path) -> None:
+    shim(tmp_path / "bin/python3.13", "false")  # as a shim of pyenv's whose version is not chosen
+    shim(tmp_path / "bin/python3.12", sys.executable)
+    shim(tmp_path / "bin/python3.11", "false")
+    shim(tmp_path / ".pyenv/versions/3.13.1/bin/python", sys.executable)
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": str(tmp_path)}
+
+    def listed(*arguments: str) -> list[str]:
+        command = [str(ROOT / ".ci/pythons"), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert listed() == [sys.executable]
+    assert listed("--all") == [sys.executable, sys.executable]
+
+
+def test_python_versions_are_the_same_everywhere() -> None:
+    classified = re.findall(r"Python :: (3\.\d+)", str(packaging()["classifiers"]))
+    assert classified == ["3.11", "3.12", "3.13"]
+    assert " ".join(reversed(classified)) in (ROOT / ".ci/pythons").read_text()
+    text = "CPython 3.11, 3.12 and 3.13"
+    assert text in (ROOT / "docs/install.md").read_text()
 
 
 def test_the_page_has_a_row_for_each_extra() -> None:
