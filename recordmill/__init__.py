@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.build.driver import Published, RunOptions, build
+    from recordmill.pipeline.build.driver import Published, build
     from recordmill.pipeline.build.images.transcode import decodable
+    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.batches.rows import DamagedRecordError
     from recordmill.pipeline.reader.dataset import Dataset, open_dataset
@@ -53,8 +54,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "pipeline.build.driver": ("Published", "RunOptions", "build"),
+    "pipeline.build.driver": ("Published", "build"),
     "pipeline.build.images.transcode": ("decodable",),
+    "pipeline.build.run_options": ("RunOptions",),
     "pipeline.errors": ("DatasetError", "UserError"),
     "pipeline.reader.batches.rows": ("DamagedRecordError",),
     "pipeline.reader.dataset": ("Dataset", "open_dataset"),

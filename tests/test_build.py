@@ -34,7 +34,7 @@ features:
   weight: {{kind: number}}
   label: {{kind: category{classes}}}
 label: label
-rejects: {{max_share: 1, payload: {payload}}}
+rejects: {{max_share: 1}}
 """
 PHOTO = {"photo": Image(kind="image", size=(8, 8))}
 GOOD = 40
@@ -74,8 +74,8 @@ def _write(folder: Path, lines: list[str | bytes]) -> None:
     (folder / "rows.jsonl").write_bytes(b"".join(line + b"\n" for line in data))
 
 
-def _spec(folder: Path, classes: str = "", payload: str = "false", photos: bool = False) -> Spec:
-    spec = parse_spec(SPEC.format(folder=folder, classes=classes, payload=payload))
+def _spec(folder: Path, classes: str = "", photos: bool = False) -> Spec:
+    spec = parse_spec(SPEC.format(folder=folder, classes=classes))
     return spec.model_copy(update={"features": PHOTO | spec.features}) if photos else spec
 
 
@@ -121,15 +121,6 @@ def test_an_unknown_label_is_a_reject_and_never_a_class(folder: Path) -> None:
     dataset = open_dataset(folder / "out")
     assert dataset.classes == ["dog", "cat"]
     assert sum(sum(dataset.label_counts(split).values()) for split in dataset.splits) == GOOD
-
-
-def test_the_lines_of_rejects_are_published_where_that_is_asked(folder: Path) -> None:
-    _write(folder, [*_good(), *(line for line, _, _ in BAD)])
-    _build(folder, spec=_spec(folder, payload="true", photos=True))
-    (file,) = (folder / "out/versions").glob("*/rejects/*.jsonl")
-    payloads = [json.loads(line)["payload"] for line in file.read_text().splitlines()]
-    lines = [line.decode("utf-8", "backslashreplace") if isinstance(line, bytes) else line for line, _, _ in BAD]
-    assert payloads == lines
 
 
 def test_classes_come_from_all_splits(folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_more_are_not(tmp_path: Path, limit: float, bad: int) -> None:
 
 
 def test_by_default_one_in_a_hundred_is_taken_and_a_file_may_have_any() -> None:
-    assert parse_spec(SPEC).rejects == Rejects(max_share=0.01, max_share_per_file=None, payload=False)
+    assert parse_spec(SPEC).rejects == Rejects(max_share=0.01, max_share_per_file=None)
 
 
 def test_the_message_tells_the_three_most_frequent_reasons_with_their_first_example_and_what_to_do(
@@ -155,13 +155,13 @@ def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], rea
     return None
 
 
-def test_a_limit_is_no_part_of_a_builds_key_and_the_payload_is(tmp_path: Path) -> None:
+def test_a_limit_is_no_part_of_a_builds_key(tmp_path: Path) -> None:
     files: Any = None
     keys = [
         _build_key(parse_spec(f"{SPEC}rejects: {rejects}\n"), "inputs", None, files)
-        for rejects in ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}", "{payload: true}")
+        for rejects in ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}")
     ]
-    assert keys[0] == keys[1] == keys[2] != keys[3]
+    assert keys[0] == keys[1] == keys[2]
 
 
 @pytest.mark.parametrize(("bad", "outcome"), [(4, nullcontext()), (5, pytest.raises(TooManyRejectsError))])

@@ -19,7 +19,6 @@ from recordmill.pipeline.build.images.memory_gate import MemoryGate, retry_alone
 from recordmill.pipeline.build.images.read import Pictures, PixelMeter, retry_alone_when_out_of_memory
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan import make_plan, planned_build
-from recordmill.pipeline.build.reject_payloads import MAX_CHARACTERS, pick_lines, with_payloads
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.worker.build_shard import Batch, ShardBuilder
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
@@ -262,43 +261,6 @@ def test_a_text_is_unreadable_only_where_its_file_is(
     else:
         [text] = read_texts(BeamFiles(), [path])
         assert text == found if isinstance(found, bytes) else found in text.message
-
-
-@pytest.mark.parametrize(
-    ("data", "any_break", "expected"),
-    [
-        (b"a\nb\nc", False, {1: b"a", 3: b"c"}),
-        (b"a\r\nb\rc\n\nd", True, {1: b"a", 3: b"c"}),
-        (b"a\r\nb\rc\nd", False, {1: b"a\r", 3: b"d"}),
-        (b"a\n", True, {1: b"a"}),
-        (b"", True, {}),
-    ],
-)
-def test_lines_are_picked_by_their_numbers(data: bytes, any_break: bool, expected: dict[int, bytes]) -> None:
-    assert pick_lines(io.BytesIO(data), [1, 3], any_break=any_break) == expected
-
-
-def test_lines_are_picked_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = b"one\r\ntwo\r\n" + b"x" * 50 + b"\rfour"
-    for size in range(1, len(data)):
-        monkeypatch.setattr("recordmill.pipeline.build.reject_payloads.BLOCK_BYTES", size)
-        found = pick_lines(io.BytesIO(data), [2, 3, 4, 9], any_break=True)
-        assert found == {2: b"two", 3: b"x" * 50, 4: b"four"}
-
-
-def test_a_payload_is_the_line_cut_and_without_pictures(tmp_path: Path) -> None:
-    long = '{"n": "' + "é" * 20_000 + '"}'
-    lines = ['{"n": 1}', "\N{BELL}broken \N{SNOWMAN}", long, '{"n": "data:image/png;base64,aGlkZGVu+/="}', "caf\udce9"]
-    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode("utf-8", "surrogateescape"))
-    spec = parse_spec(
-        f"name: a\nsource: {{format: jsonl, path: {tmp_path}/a.jsonl}}\nfeatures: {{n: {{kind: number}}}}\n"
-    )
-    plan = make_plan(spec, BeamFiles())
-    rejects = [{"source": 0, "file": "a.jsonl", "line": line} for line in (2, 3, 4, 5)]
-    found = [one["payload"] for one in with_payloads(plan, BeamFiles(), rejects)]
-    assert found[0] == "\N{BELL}broken \N{SNOWMAN}"
-    assert found[1] == long[:MAX_CHARACTERS]
-    assert found[2:] == ['{"n": "data:image/png;base64,…"}', r"caf\xe9"]
 
 
 def test_rows_rejected_after_the_analysis_are_counted() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowSchema
+from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.dataset.key_hash import shard_count
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.sources.base import Chunk, Files, Plan
@@ -25,7 +26,6 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.version import VERSION
 from recordmill.transforms.contract.stored import IMAGES
 
-CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 BATCH_BYTES = 64 << 10  # 64 KiB: below it a packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
 SHARD_BYTES = 128 << 20  # 128 MiB: what tf.data reads well, and a worker builds in a minute
@@ -42,7 +42,7 @@ PACKAGES = (
     "tensorflow-transform",
 )
 
-NO_PART_OF_THE_KEY = {"rejects": {"max_share", "max_share_per_file"}}
+NO_PART_OF_THE_KEY = {"rejects"}
 """What decides no byte: a build that was stopped by a limit goes on where it was when the limit is raised."""
 
 

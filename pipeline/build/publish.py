@@ -1,7 +1,6 @@
 """Puts a version together in the build's folder, describes it, and makes it visible and live."""
 
 import hashlib
-import json
 import os
 import shutil
 from collections import Counter
@@ -114,8 +113,7 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
     if results.rejects:
         path = assembled / REJECTS_FILE
         path.parent.mkdir()
-        lines = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in results.published_rejects())
-        data = lines.encode("utf-8", "backslashreplace")
+        data = results.rejects_jsonl
         path.write_bytes(data)
         digest = hashlib.sha256(data).hexdigest()
         files.append({"file": REJECTS_FILE, "bytes": len(data), "records": len(results.rejects), "sha256": digest})

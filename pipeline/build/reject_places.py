@@ -56,7 +56,7 @@ class RejectPlaces:
         return Place(chunk.source, file, None if line is None or base is None else base + line)
 
     def published(self, reject: Reject) -> dict[str, Any]:
-        """A reject as the published JSONL holds it, without a payload."""
+        """A reject as the published JSONL holds it."""
         place, message = self.of(reject.chunk, reject.position), reject.message
         if reject.first_chunk is not None and reject.first_position is not None:
             message += f": {self.of(reject.first_chunk, reject.first_position).words()}, which stays"

@@ -1,8 +1,9 @@
 """What a finished job reported, read and reconciled: the ground that a version is published on."""
 
+import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,6 @@ from recordmill.pipeline.build.duplicates.counts import count_all
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.reconcile import check_analysis, check_shards, check_sources, expected_rows
 from recordmill.pipeline.build.reject_limits import RejectLimits
-from recordmill.pipeline.build.reject_payloads import with_payloads
 from recordmill.pipeline.build.reject_places import RejectPlaces
 from recordmill.pipeline.dataset.atomic_files import read_report
 from recordmill.pipeline.dataset.text_lengths import Lengths, add_up
@@ -84,10 +84,12 @@ class Results:
         train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
         return sum(train) if self.work.sees_rows() else 0
 
-    def published_rejects(self) -> Iterator[Report]:
-        """The rejects as the published JSONL holds them."""
-        found = map(self._places().published, self.rejects)
-        return with_payloads(self.plan, self.work.files, found) if self.plan.spec.rejects.payload else found
+    @cached_property
+    def rejects_jsonl(self) -> bytes:
+        """The published file of rejects: one JSON object a line."""
+        places = self._places()
+        lines = "".join(json.dumps(places.published(reject), ensure_ascii=False) + "\n" for reject in self.rejects)
+        return lines.encode("utf-8", "backslashreplace")
 
     def first_reject(self) -> str:
         """Where the first reject lies, and what is wrong."""

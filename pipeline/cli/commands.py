@@ -146,7 +146,7 @@ def init(
 @app.command(
     "retry",
     context_settings=WITH_BEAM_OPTIONS,
-    help="Build again if rows that the live version rejected are good now; takes what `build` takes.",
+    help="Build again, and publish if other rows are rejected than before; takes the options of `build`.",
 )
 @app.command(
     "build",
@@ -165,10 +165,11 @@ def build(
 ) -> None:
     """Runs `build` and `retry`, which take the same options."""
     parsed, again = read_spec(spec), context.command.name == "retry"
+    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.cli.session import BuildSession
 
-    session = BuildSession(output, quiet)
-    session.run(parsed, runner, processes, tuple(context.args), work, isolated=isolated, retry=again)
+    options = RunOptions(runner, processes, tuple(context.args), work=work, again=again, isolated=isolated)
+    BuildSession(output, quiet).run(parsed, options)
 
 
 @app.command()

@@ -1,11 +1,10 @@
-"""A build at the command line: the screen, the noise, the signals and the words for what went wrong.
+"""A build at the command line: its screen, signals and error messages.
 
-What TensorFlow, absl and Beam print goes to a file without a name. Where something unexpected happened a log is left of
-where it did: the frames and the exceptions' types (`cli.safe_tracebacks`), since what they say may hold values of rows.
+The output of TensorFlow, absl and Beam goes to a file without a name. After an unexpected error a log holds the frames
+and the exceptions' types (`cli.safe_tracebacks`), but no messages, which may hold values of rows.
 """
 
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
-from recordmill.pipeline.build.watchdog import LOOK_SECONDS, Watch
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.cli.display import Display, print_published
 from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.cli.screen import Screen
@@ -26,7 +26,6 @@ from recordmill.pipeline.terminal_text import say
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
-    from recordmill.pipeline.build.driver import RunOptions
     from recordmill.pipeline.build.plan import BuildPlan
 
 TENSORFLOW = {
@@ -34,11 +33,10 @@ TENSORFLOW = {
     "TF_NUM_INTRAOP_THREADS": "1",  # our own threads use the cores: pictures cost 8 % less CPU than with TensorFlow's
     "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest picture
 }
-BEAMS_WORD = re.compile(r" \[while running '.*'\]$")
-WORKERS_WORD = re.compile(r"^pipeline\.[\w.]*Error: (.*)")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command begins anew"
-NOISE_BYTES = 16 << 20  # 16 MiB: the last of what was printed, which is looked through for tracebacks
+DEATH_SECONDS = 1.0  # after a failure, the time in which the status of a worker that died is read
+NOISE_BYTES = 16 << 20  # 16 MiB: the end of the output, which is searched for tracebacks
 
 
 class BuildSession:
@@ -54,6 +52,7 @@ class BuildSession:
         self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
         self._watch = Watch(lambda error: self._end(1, str(error), *(self._kept() or [NOTHING_KEPT])))
+        self._processes = 1
         self._publishing = False
         self._ending = threading.Lock()
         self._noise = self._divert_noise()
@@ -65,59 +64,33 @@ class BuildSession:
             os.environ.setdefault(name, value)  # worker processes inherit them
         sys.stdout.flush()
         descriptor, name = tempfile.mkstemp(prefix="recordmill-")
-        os.remove(name)  # what frameworks print may hold values of rows and secrets
+        os.remove(name)  # the output of frameworks may hold values of rows and secrets
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         return descriptor
 
-    def run(
-        self,
-        spec: Spec,
-        runner: str,
-        processes: int,
-        beam_options: tuple[str, ...],
-        work: str | None = None,
-        retry: bool = False,
-        isolated: bool = False,
-    ) -> NoReturn:
-        """Builds, shows how far it is, says what was published, and ends the process.
-
-        With `retry` it builds only if rows that the live version rejected are good now.
+    def run(self, spec: Spec, options: RunOptions) -> NoReturn:
+        """Builds, shows the progress, reports what was published, and ends the process.
 
         The process is ended at once: the frameworks' own threads and atexit hooks take seconds, and have nothing to
         save.
         """
+        self._processes = options.processes
         with self._watch:
             try:
                 with self._display:
                     # Beam and TensorFlow: the display is up before they load
-                    from recordmill.pipeline.build.driver import Listener, RunOptions, build
+                    from recordmill.pipeline.build.driver import build
 
-                    options = RunOptions(runner, processes, beam_options, work=work, again=retry, isolated=isolated)
-                    if retry:
-                        self._look_again(spec, options)
-                    listener = Listener(self._begin, self._display.note, self._publish)
-                    published = build(spec, self._output, options, listener)
+                    published = build(
+                        spec, self._output, options, Listener(self._begin, self._display.note, self._publish)
+                    )
             except UserError as error:
                 self._end(1, str(error), *self._kept())
             except Exception as error:
                 self._fail(error)
             print_published(self._console, published.folder, published.manifest, published.is_new, self._seconds())
             self._end(0)
-
-    def _look_again(self, spec: Spec, options: "RunOptions") -> None:
-        from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
-        from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
-        from recordmill.pipeline.build.retry import NothingMendedError, look_again
-
-        use_options(make_runner(options.runner, options.processes, options.beam_options)[1])
-        found = look_again(spec, self._output, BeamFiles(), worker_threads(True, 1), options.isolated)
-        if not found.rejects:
-            self._end(0, f"{found.version} has no rejects: there is nothing to retry")
-        told = "\n".join(found.lines())
-        if not found.is_worth_a_build:
-            raise NothingMendedError(f"{told}\nnothing is mended, so nothing is built")
-        self._display.note(told)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
         from recordmill.pipeline.build.reject_limits import RejectLimits
@@ -129,7 +102,7 @@ class BuildSession:
         self._publishing = True
 
     def _kept(self) -> list[str]:
-        """What becomes of a build that has begun and failed."""
+        """Says that finished work is kept, if the build had begun."""
         if self._display.folder is None or not self._display.folder.exists():
             return []
         return [
@@ -142,22 +115,20 @@ class BuildSession:
 
     def _fail(self, error: Exception) -> NoReturn:
         cause = find_cause(error)
-        told = WORKERS_WORD.search(str(error).strip().splitlines()[-1]) if str(error).strip() else None
         if isinstance(cause, UserError):
-            self._end(1, BEAMS_WORD.sub("", str(cause)), *self._kept())
-        if told:  # of another process only the words come
-            self._end(1, BEAMS_WORD.sub("", told[1]), *self._kept())
-        time.sleep(2 * LOOK_SECONDS)  # where a worker died, the watch knows better
-        what = summary_of(error)
+            self._end(1, str(cause), *self._kept())
+        if self._processes > 1 and (dead := self._watch.dead_worker(DEATH_SECONDS)) is not None:
+            self._end(1, str(dead), *(self._kept() or [NOTHING_KEPT]))
+        message = summary_of(error)
         if isinstance(cause, OSError) and cause.errno:
-            what = f"{os.strerror(cause.errno)}: {cause.filename or self._output}"
+            message = f"{os.strerror(cause.errno)}: {cause.filename or self._output}"
         if isinstance(cause, MemoryError):
-            what = "memory ran out: use a larger machine, or fewer --processes"
+            message = "memory ran out: use a larger machine, or fewer --processes"
         kept = self._kept() or ["nothing was published"]
-        self._end(1, f"the build failed: {what}", *kept, *self._write_log(error))
+        self._end(1, f"the build failed: {message}", *kept, *self._write_log(error))
 
     def _write_log(self, error: Exception) -> list[str]:
-        """Leaves a file that says where it failed, without a value, for nobody but the user; says which."""
+        """Writes a log of the frames without values, readable by the user alone; returns the line that names it."""
         noise = os.pread(self._noise, NOISE_BYTES, max(0, os.fstat(self._noise).st_size - NOISE_BYTES))
         try:
             descriptor, log = tempfile.mkstemp(prefix="recordmill-", suffix=".log")  # its mode is 0600
@@ -176,8 +147,8 @@ class BuildSession:
 
     def _end(self, status: int, *lines: str) -> NoReturn:
         if threading.current_thread() is threading.main_thread():
-            ignore_signals()  # an end is told once
-        self._ending.acquire()  # the watch may be at it too, which ends the process
+            ignore_signals()  # one message is enough
+        self._ending.acquire()  # held for good: the watch may be ending the process too
         self._display.stop()
         kill_children()
         for message in lines:
@@ -187,20 +158,20 @@ class BuildSession:
 
 
 def ignore_signals() -> None:
-    """Lets what takes a moment come to its end."""
+    """Ignores Ctrl-C and SIGTERM from now on."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 def find_cause(error: BaseException) -> BaseException:
-    """The first error of a chain: what Beam wraps."""
+    """The first error of a chain, which Beam wraps."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def kill_children() -> None:
-    """Ends all processes that this one started."""
+    """Kills all processes that this one started."""
     for child in psutil.Process().children(recursive=True):
         try:
             child.kill()

@@ -72,14 +72,12 @@ ShardCounts = Annotated[
 
 
 class Rejects(Options):
-    """How many bad rows a build takes, and what is told of them."""
+    """The shares of bad rows that a build accepts."""
 
     max_share: float | None = Field(default=0.01, ge=0, le=1)
     """The share of all rows, 0 to 1, that may be rejected; a build with more ends, and publishes nothing. None: any."""
     max_share_per_file: float | None = Field(default=None, ge=0, le=1)
     """The same for each file of 20 rows or more. None: any."""
-    payload: bool = False
-    """Whether the published rejects hold what the rows hold: a secret in a bad line would stand there too."""
 
 
 class ContentKey(Options):

@@ -16,6 +16,7 @@ from apache_beam.runners.runner import PipelineRunner
 from recordmill.pipeline.build.analysis.inputs import keep_export, tensor_config
 from recordmill.pipeline.build.beam.pre_passes import install_user_code, make_analyzers, make_preprocessing
 from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
@@ -73,8 +74,9 @@ class ReadChunks(beam.DoFn):  # type: ignore[misc]
 
     def process(self, chunk: Chunk) -> Iterator[Any]:
         """Gives (group, packed rows), and the analysis' batches under their own tag."""
-        for element in self._reader.read(chunk):
-            yield beam.pvalue.TaggedOutput(ANALYSIS, element) if isinstance(element, pa.RecordBatch) else element
+        with leaving_error(self._context.path("scratch")):
+            for element in self._reader.read(chunk):
+                yield beam.pvalue.TaggedOutput(ANALYSIS, element) if isinstance(element, pa.RecordBatch) else element
 
 
 class BuildShards(beam.DoFn):  # type: ignore[misc]
@@ -90,7 +92,8 @@ class BuildShards(beam.DoFn):  # type: ignore[misc]
 
     def process(self, group: tuple[int, Iterable[Packed]], export: str) -> Iterator[tuple[int, int]]:
         """Builds one shard; gives its group and its number of records."""
-        if self._builder is None:
-            self._builder = ShardBuilder(self._context, export)
         number, packed = group
-        yield number, self._builder.build(number, packed)["records"]
+        with leaving_error(self._context.path("scratch")):
+            if self._builder is None:
+                self._builder = ShardBuilder(self._context, export)
+            yield number, self._builder.build(number, packed)["records"]

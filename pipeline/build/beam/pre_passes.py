@@ -15,6 +15,7 @@ from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessin
 from recordmill.pipeline.build.beam.analyzers import BeamAnalyzers
 from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
 from recordmill.pipeline.build.context.build_context import CLASSES, BuildContext, PlannedBuild
+from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.worker.content_pass import ContentReader, decide_duplicates
 from recordmill.pipeline.build.worker.pre_passes import (
@@ -91,7 +92,8 @@ class ReadFirst(beam.DoFn):  # type: ignore[misc]
 
     def process(self, chunk: Chunk) -> None:
         """Reads one chunk."""
-        self._reader.read(chunk)
+        with leaving_error(self._planned.path("scratch")):
+            self._reader.read(chunk)
 
 
 def _analyzed_columns(context: BuildContext) -> frozenset[str]:

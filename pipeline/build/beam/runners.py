@@ -3,8 +3,6 @@
 import io
 import logging
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from contextlib import redirect_stderr
 
@@ -13,7 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-from recordmill.pipeline.build.beam import worker_process
+from recordmill.pipeline.build.beam.worker_handler import WORKER_COMMAND
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.redaction import HIDDEN
 
@@ -44,13 +42,8 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
         return _other_runner(name), options, False
     direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
     direct.direct_num_workers = processes
-    return FnApiRunner(_worker_processes() if processes > 1 else None), options, True
-
-
-def _worker_processes() -> SubprocessSDKEnvironment:
-    """Our worker (`beam.worker_process`), by a shell's `exec`: its parent is this process, not the shell."""
-    command = [sys.executable, "-P", worker_process.__file__, str(os.getpid())]
-    return SubprocessSDKEnvironment.from_command_string(f"exec {shlex.join(command)}")
+    environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if processes > 1 else None
+    return FnApiRunner(environment), options, True
 
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}

@@ -2,10 +2,10 @@
 
     exec python -P worker_process.py DRIVER
 
-It is run as a file, with `-P`: neither the current folder nor this one, whose `statistics.py` is ours, may stand in for
-modules of Python's. DRIVER is the number of the process that started it. On Linux the kernel kills it when the thread
-that started it ends, which waits for it and so ends with the driver alone. Elsewhere a worker may outlive a driver that
-was killed; what it writes then goes nowhere (`pipeline.build.attempts`).
+It runs as a file, with `-P`: modules in the current folder or in this one must not replace those of Python. DRIVER is
+the number of the process that started it. On Linux the kernel kills it when the thread that started it ends; that
+thread waits for it, and so ends with the driver alone. Elsewhere a worker may outlive a driver that was killed, and
+then writes to paths that no longer exist (`pipeline.build.attempts`).
 """
 
 import ctypes
@@ -19,7 +19,7 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def die_with(driver: int) -> None:
-    """Asks the kernel to kill this process when its parent dies; ends it at once where that has happened already."""
+    """Asks the kernel to kill this process when its parent dies; ends it at once if the parent is dead already."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != driver:
@@ -27,9 +27,9 @@ def die_with(driver: int) -> None:
 
 
 def main() -> None:
-    """Works for the driver until it has no more to do."""
+    """Works for the driver until the driver has no more work."""
     die_with(int(sys.argv[1]))
-    sys.path.append(str(Path(__file__).parents[1]))  # our packages, where they are not installed
+    sys.path.append(str(Path(__file__).parents[4]))  # the folder of the package, if it is not installed
     importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)
     sys.stdout.flush()
     sys.stderr.flush()
