@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.pipeline.build.context.failures import leaving_error, left_error
 from recordmill.pipeline.build.context.reject_files import read_rejects, write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
 from recordmill.pipeline.dataset.atomic_files import attempt_name, read_report, write_atomically, write_report
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.rejects import Reject
 
 REPORT = {"records": 3, "reasons": {"ü": 1}, "mean": 0.1, "none": None}
@@ -62,3 +64,18 @@ def test_no_rejects_write_no_file(tmp_path: Path) -> None:
 
 def test_steps_are_named_so_that_they_sort() -> None:
     assert (chunk_step(12), shard_step(3)) == ("chunk-000012", "shard-000003")
+
+
+def test_a_workers_error_comes_to_the_driver(tmp_path: Path) -> None:
+    assert left_error(str(tmp_path)) is None
+    with pytest.raises(UserError, match="the source is gone"), leaving_error(str(tmp_path)):
+        raise UserError("the source is gone")
+    assert str(left_error(str(tmp_path))) == "the source is gone"
+    with pytest.raises(ValueError, match="7"), leaving_error(str(tmp_path)):
+        raise ValueError("7")  # its text may hold a value of a row
+    assert str(left_error(str(tmp_path))) == "the source is gone"
+
+
+def test_a_workers_error_is_itself_where_the_folder_is_gone(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the source is gone"), leaving_error(str(tmp_path / "gone")):
+        raise UserError("the source is gone")
