@@ -248,7 +248,9 @@ def test_another_datasets_folder_is_refused(folder: Path) -> None:
 
 def test_an_output_of_another_scheme_is_refused(folder: Path) -> None:
     _write(folder, _good())
-    with pytest.raises(OutputError, match="http://host/out is no path, nor a URL like gs://bucket/folder or s3://"):
+    with pytest.raises(
+        OutputError, match="http://host/out is neither a path nor a URL like gs://bucket/folder or s3://"
+    ):
         build(_spec(folder), "http://host/out")
 
 

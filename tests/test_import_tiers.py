@@ -33,7 +33,7 @@ READING = modules(
     "pipeline.version", "pipeline.dataset", "pipeline.versions", "pipeline.reader", "pipeline.verify",
     "transforms.contract", "transforms.numpy",
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.verify.parity",
-         "pipeline.verify.raw_rows", "pipeline.verify.repair", "pipeline.verify.with_sources"),
+         "pipeline.verify.repair", "pipeline.verify.with_sources"),
 )  # fmt: skip
 LIGHT = modules("pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.cli")
 GRAPHS = modules(

@@ -194,7 +194,7 @@ def test_a_lease_that_nobody_can_read_is_waited_for(store: Store, text: str) -> 
     told: list[str] = []
     with hold(store, NAME, on_wait=lambda holder: told.append(str(holder))) as lease:
         lease.check()
-    assert told == ["somebody unknown"]
+    assert told == ["an unknown process"]
 
 
 def test_who_comes_back_after_a_long_silence_is_fenced(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_a_shard_is_not_built_with_a_damaged_graph(folder: Path, once: tuple[Pat
     flip(folder / SHARD)
     flip(folder / "transform_fn/saved_model.pb")
     report = mend(folder, once[2])
-    assert report.unrepaired[0].startswith("transform_fn/saved_model.pb: a build alone makes it: build again")
+    assert report.unrepaired[0].startswith("transform_fn/saved_model.pb: only a build makes it: build again")
     assert "the graph is not loaded: transform_fn/saved_model.pb: the SHA-256 is" in report.unrepaired[1]
 
 
@@ -201,7 +201,7 @@ def test_without_a_spec_a_shard_stays_as_it_is(tmp_path: Path) -> None:
     flip(folder / "serving/saved_model.pb")
     report = mend(folder, None)
     assert report.unrepaired == (
-        "serving/saved_model.pb: a build alone makes it: build again, or copy it from elsewhere",
+        "serving/saved_model.pb: only a build makes it: build again, or copy it from elsewhere",
         "small-train.tfrecord-00001-of-00004 is made of its sources: give --spec dataset.yaml",
     )
     assert not report.is_whole
@@ -221,7 +221,7 @@ def test_a_copied_version_is_repaired_where_it_was_published(tmp_path: Path) -> 
     folder = published.write_version(tmp_path)
     folder = folder.rename(tmp_path / "copy")
     (folder / "small-test.index-00000-of-00002").unlink()
-    assert "is no version in a dataset's folder" in mend(folder, None).unrepaired[0]
+    assert "is not a version in a dataset's folder" in mend(folder, None).unrepaired[0]
 
 
 @pytest.mark.slow

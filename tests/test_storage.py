@@ -334,7 +334,7 @@ Place = Callable[[Path], object]
         (lambda out: (out / "photos").mkdir(), "holds no dataset but photos: give a new folder or an empty one"),
         (lambda out: [(out / name).touch() for name in "edcba"], "holds no dataset but a, b, c, …: give"),
         (lambda out: (out / "versions").touch(), "cannot be written: Not a directory: .*/out/versions$"),
-        (lambda out: (out / "LATEST").mkdir(), "out/LATEST is no file, as a pointer should be: move it"),
+        (lambda out: (out / "LATEST").mkdir(), "out/LATEST is not a file: move it"),
         (
             lambda out: (out / "LATEST").write_text("{"),
             "LATEST is broken .*: `recordmill rollback .*/out VERSION` makes",

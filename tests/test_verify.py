@@ -171,15 +171,15 @@ DAMAGES: dict[str, tuple[Change, int | None, str]] = {
     "cut inside a header": (cut(7, 5), 7, "the file ends inside its header, after 5 of 12 bytes"),
     "cut inside data": (cut(7, 30), 7, "the file ends inside it: [0-9,]+ of its [0-9,]+ bytes are missing"),
     "bytes at the end": (append, -1, "the checksum of its length is wrong"),
-    "a swapped pair": (change_records(swap), 4, "its key 'row/[0-9]+' belongs before the record before it"),
-    "a doubled record": (change_records(double), 6, "its key 'row/[0-9]+' stands there a second time"),
+    "a swapped pair": (change_records(swap), 4, "its key 'row/[0-9]+' belongs before the previous record"),
+    "a doubled record": (change_records(double), 6, "its key 'row/[0-9]+' occurs twice in the shard"),
     "a record of another shard": (from_another_shard, -2, "belongs in shard 2 of the split 'train'"),
     "a record of another split": (from_another_split, 0, "belongs in the split 'test'"),
     "a record that is gone": (change_records(list.pop), None, "200 rows were written, the splits hold 199"),
     "another type": (change_row(2, price=7), 2, "feature 'price' is a list of int64, expected float32"),
     "another shape": (change_row(2, label=[1, 0]), 2, "feature 'label' holds 2 values, expected 1"),
-    "a feature too few": (change_row(2, note=None), 2, "its features are not those of the manifest, by 'note'"),
-    "a feature too many": (change_row(2, more=1), 2, "its features are not those of the manifest, by 'more'"),
+    "a feature too few": (change_row(2, note=None), 2, "its features are not those of the manifest: 'note'"),
+    "a feature too many": (change_row(2, more=1), 2, "its features are not those of the manifest: 'more'"),
     "no Example": (change_records(scribble), 2, "it is no tf.train.Example"),
     "a label that is no class": (change_row(2, label=2), 2, "feature 'label' holds the id 2; ids are 0 to 1"),
     "a word that is none": (change_row(2, text=[9]), 2, "feature 'text' holds the id 9; ids are 0 to 4"),
@@ -198,13 +198,13 @@ DAMAGES: dict[str, tuple[Change, int | None, str]] = {
     "a cut index": (lambda folder: os.truncate(folder / INDEX, 64), None, f"{INDEX}: the file holds 64 bytes, exp"),
     "other words": (change_file(TEXT_WORDS, b"a\n"), None, "1 words, for 'text' with 5 ids, of which 2 are no words"),
     "other splits for TFDS": (change_file("dataset_info.json", b'{"splits": []}'), None, "the split 'train' has other"),
-    "other features for TFDS": (change_file("features.json", TFDS), None, "the features are not those .* by 'label'"),
+    "other features for TFDS": (change_file("features.json", TFDS), None, "the features are not those .*: 'label'"),
     "no JSON": (change_file("features.json", b"{"), None, "features.json: the file is not what Recordmill writes"),
-    "Python in the graph": (write_graph("PyFunc"), None, f"{MODEL}: the operation 'PyFunc', 2 times, is none of"),
+    "Python in the graph": (write_graph("PyFunc"), None, f"{MODEL}: the operation 'PyFunc', 2 times, is not one"),
     "reading in the graph": (write_graph("ReadFile"), None, f"{MODEL}: the operation 'ReadFile', 2 times"),
     "writing in the graph": (write_graph("WriteFile"), None, f"{MODEL}: the operation 'WriteFile', 2 times"),
     "saving in the graph": (write_graph("SaveV2"), None, f"{MODEL}: the operation 'SaveV2', 2 times"),
-    "no graph": (change_file(MODEL, b"\xff\xff"), None, f"{MODEL}: the file is no SavedModel"),
+    "no graph": (change_file(MODEL, b"\xff\xff"), None, f"{MODEL}: the file is not a SavedModel"),
 }
 
 
@@ -389,7 +389,7 @@ def _node(name: str, operation: str) -> bytes:
 )
 def test_a_graph_writes_files_only_where_it_is_saved(graph: bytes, refused: bool, folder: Path) -> None:
     change_file(MODEL, graph)(folder)
-    expected = [f"{MODEL}: the operation 'SaveV2', 1 times, is none of those that a published graph may hold"]
+    expected = [f"{MODEL}: the operation 'SaveV2', 1 times, is not one that a published graph may hold"]
     assert said(folder) == (expected if refused else [])
 
 

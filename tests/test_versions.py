@@ -223,7 +223,7 @@ def test_a_grace(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "d", "-1d", "1w", "1.5h", "²d", "soon"])
 def test_a_grace_that_is_none(text: str) -> None:
-    with pytest.raises(UserError, match=f"^the grace '{text}' is no time: give a whole number and s, m, h or d"):
+    with pytest.raises(UserError, match=f"^the grace '{text}' is not a duration: give a whole number and s, m, h or d"):
         seconds_of(text)
 
 

@@ -275,7 +275,7 @@ def verify(
     parsed = None if spec is None else read_spec(spec)
     report = check(folder, version, quick=quick)
     if repair or parsed is not None:
-        from recordmill.pipeline.cli.quiet import quiet
+        from recordmill.pipeline.cli.screen import quiet
 
         with quiet():  # Beam and TensorFlow print, while they load too
             from recordmill.pipeline.verify.with_sources import with_sources

@@ -7,7 +7,10 @@ Markup such as `[bold]` and codes such as `:smile:` are shown as they are; termi
 [red] \x1b[31m
 """
 
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -55,3 +58,24 @@ def count(number: int, noun: str) -> str:
     ('1 shard', '1,200 shards')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Discards standard output and error of the whole process, those of libraries and children too."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+        for descriptor in (*kept, nowhere):
+            os.close(descriptor)

@@ -69,4 +69,4 @@ def print_pruned(done: Pruned, *, dry_run: bool) -> None:
 
 def print_wait(holder: Holder) -> None:
     """Prints whose next beat is waited for."""
-    print_line(f"waiting for a sign of life of {holder}, at most a minute")
+    print_line(f"waiting for the next beat of {holder}, at most a minute")

@@ -90,7 +90,7 @@ def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
 def _tfds_features(data: bytes, manifest: Manifest) -> Iterator[str]:
     names = set(json.loads(data)["featuresDict"]["features"])
     if odd := names ^ stored_features(manifest.features, with_key=True).keys():
-        yield f"the features are not those of {MANIFEST_FILE}, by {', '.join(map(repr, sorted(odd)[:5]))}"
+        yield f"the features are not those of {MANIFEST_FILE}: {', '.join(map(repr, sorted(odd)[:5]))}"
 
 
 def _vocabulary(files: VersionFiles, path: str, manifest: Manifest) -> Iterator[str]:

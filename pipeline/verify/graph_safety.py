@@ -132,13 +132,13 @@ def check_operations(files: VersionFiles, graph: str) -> Findings:
         found.add(path, str(error))
         return found
     except Malformed:
-        found.add(path, "the file is no SavedModel")
+        found.add(path, "the file is not a SavedModel")
         return found
     savers = {node.function for node in model.nodes if node.op in SAVING and _only_saves(model, data, node.function)}
     refused = [node for node in model.nodes if node.op not in ALLOWED]
     foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
     for op, count in sorted(foreign.items()):
-        found.add(path, f"the operation {op!r}, {count} times, is none of those that a published graph may hold")
+        found.add(path, f"the operation {op!r}, {count} times, is not one that a published graph may hold")
     for asset in model.assets:
         try:
             check_inner(asset)

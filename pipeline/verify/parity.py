@@ -7,25 +7,30 @@ they are read may differ by one level in the NumPy engine.
 64
 """
 
+import hashlib
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
+from recordmill.pipeline.build.images.read import kept, pictures_of
 from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.key_hash import hash_key, shard_of
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.reader.parsing.examples import parse
 from recordmill.pipeline.reader.records.random_access import Records, ShardFile
+from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.verify.graph_safety import check_graph
-from recordmill.pipeline.verify.raw_rows import RawRows, sample_rows
 from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.transforms.contract.finish_options import SERVED
@@ -33,9 +38,11 @@ from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import KEY, Stored, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
+from recordmill.transforms.tensorflow.image import ImageError
 from recordmill.transforms.tensorflow.serving import LENGTHS
 
 NOT_CHECKED = "training = serving: "
+CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any size
 
 
 class StoredRow(NamedTuple):
@@ -48,6 +55,27 @@ class StoredRow(NamedTuple):
     offset: int
     """Its byte offset there."""
     data: bytes
+
+
+class RawRows(NamedTuple):
+    """Rows in the form that the serving model takes."""
+
+    keys: list[bytes]
+    columns: dict[str, list[Any]]
+    """By feature: each row's value or list of values; an image's value is its bytes."""
+
+    def keep(self, rows: Sequence[int]) -> "RawRows":
+        """Keeps the rows at these positions."""
+        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        return RawRows([self.keys[row] for row in rows], columns)
+
+    def tensor(self, name: str, spec: tf.TypeSpec) -> Any:
+        """A feature's values, of shape [rows] or ragged [rows, None]."""
+        values = self.columns[name]
+        if not isinstance(spec, tf.RaggedTensorSpec):
+            return tf.constant(values, spec.dtype, shape=[len(values)])
+        flat = list(chain.from_iterable(values))
+        return tf.RaggedTensor.from_row_lengths(tf.constant(flat, spec.dtype, shape=[len(flat)]), [*map(len, values)])
 
 
 def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: PlannedBuild, count: int) -> Findings:
@@ -191,3 +219,42 @@ def _same(served: npt.NDArray[Any], read: Any, tolerance: float) -> npt.NDArray[
     else:
         equal = np.ascontiguousarray(served).view(np.uint8) == np.ascontiguousarray(values).view(np.uint8)
     return np.asarray(equal.reshape(len(served), -1).all(axis=1))
+
+
+def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | None:
+    """Gives rows with their images: those with the smallest sample hash in the chunks that a hash chooses.
+
+    Args:
+        plan: of the build; its chunks are read.
+        work: with `inline`, so that images inside rows stay there.
+        count: the largest number of rows.
+
+    Returns:
+        the rows without those that a build would reject; fewer if there are no more, None if there are none.
+    """
+    chosen = sorted(plan.chunks, key=lambda chunk: hashlib.sha256(b"%d" % chunk.index).digest())[:CHUNKS]
+    least: pa.Table | None = None
+    for rows in (rows for chunk in chosen for rows in _read_chunk(work, chunk)):
+        both = rows if least is None else pa.concat_tables([least, rows])
+        least = both.sort_by([("@sample", "ascending"), ("@key", "ascending")]).slice(0, count).combine_chunks()
+    return None if least is None or not least.num_rows else _with_images(work, least)
+
+
+def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
+    images, source = pictures_of(work), work.sources[chunk.source]
+    for block in source.read(chunk, work.files, work.schema.columns, work.schema.source_key):
+        yield key_rows(block, chunk, work.schema, work.layout, images.read)[0]
+
+
+def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
+    columns = {name: rows[name].to_pylist() for name in work.schema.features}
+    loader, sources, good = pictures_of(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
+    for name, options in work.images().items():
+        for row, references in enumerate(columns[name]):
+            try:
+                data = [loader.load(sources[row], image, options).data for image in kept(references, options)]
+            except ImageError:
+                good.discard(row)  # a reject, or unreadable now: nothing to compare
+                continue
+            columns[name][row] = data if isinstance(references, list) else b"".join(data)
+    return RawRows(rows["@key"].to_pylist(), columns).keep(sorted(good))

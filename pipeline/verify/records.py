@@ -87,7 +87,7 @@ class RecordChecks:
         if sorted(names) == self._names:
             return None
         odd = set(names) ^ set(self._names) or {name for name in names if names.count(name) > 1}
-        return f"its features are not those of the manifest, by {', '.join(shown(name) for name in sorted(odd)[:5])}"
+        return f"its features are not those of the manifest: {', '.join(shown(name) for name in sorted(odd)[:5])}"
 
     def _parsed(self, batch: Records) -> tuple[Records, dict[str, Any]]:
         """Keeps the records with values of the features' types and shapes; also gives these."""
@@ -136,7 +136,7 @@ class RecordChecks:
             return
         for row, this in enumerate(zip(positions.tolist(), keys, strict=True)):
             if this <= last:
-                fault = "stands there a second time" if this == last else "belongs before the record before it"
+                fault = "occurs twice in the shard" if this == last else "belongs before the previous record"
                 self._report_row(batch, row, f"its key {shown(keys[row])} {fault}")
             last = this
         self._last = last

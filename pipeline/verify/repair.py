@@ -65,7 +65,7 @@ def repair(folder: Path, manifest: Manifest, found: Findings, spec: Spec | None)
     """
     files = {path: number for number in shard_numbers(manifest) for path in _files(manifest, number)}
     others = sorted(file for file in found.counts if file not in files and file in manifest.files)
-    reasons = [f"{file}: a build alone makes it: build again, or copy it from elsewhere" for file in others]
+    reasons = [f"{file}: only a build makes it: build again, or copy it from elsewhere" for file in others]
     damaged = sorted({files[file] for file in found.counts if file in files})
     shards = [number for number in damaged if _shard(manifest, number).file in found.counts]
     repaired: list[str] = []
@@ -94,7 +94,9 @@ def _files(manifest: Manifest, shard: ShardNumber) -> tuple[str, str]:
 def _held(folder: Path, manifest: Manifest) -> Iterator[Lease]:
     """Keeps other processes from removing the version, and from building the same, meanwhile."""
     if folder.parent.name != VERSIONS_FOLDER:
-        raise RepairError(f"{folder} is no version in a dataset's folder: a version is repaired where it was published")
+        raise RepairError(
+            f"{folder} is not a version in a dataset's folder: a version is repaired where it was published"
+        )
     store = open_store(str(folder.parents[1]))
     with leases.hold(store, manifest.version, _busy) as lease, leases.hold(store, manifest.build_key[:16], _busy):
         latest = latest_file.read(store)  # after the lease is taken: a prune marks first, and then reads the leases

@@ -120,4 +120,6 @@ def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[Checked]:
             for checked in pool.map(partial(check_shards, files, manifest), turns):
                 yield from checked
         except BrokenExecutor:
-            raise DatasetError("a process that checked shards was killed, for lack of memory?: try again") from None
+            raise DatasetError(
+                "a process that checked shards was killed, perhaps for lack of memory: try again"
+            ) from None

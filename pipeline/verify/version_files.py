@@ -9,8 +9,9 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.dataset.safe_paths import check_place, locate, open_file
@@ -27,7 +28,7 @@ class VersionFiles:
         self.folder = folder
 
     @contextmanager
-    def open(self, path: str) -> Iterator[tuple[BinaryIO, int]]:
+    def open(self, path: str) -> Iterator[tuple[BufferedReader, int]]:
         """Opens a file for reading; gives it with its size in bytes.
 
         Raises:
@@ -51,11 +52,11 @@ class VersionFiles:
             except OSError as error:
                 raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
 
-    def _open_remote(self, url: str) -> tuple[BinaryIO, int]:
+    def _open_remote(self, url: str) -> tuple[BufferedReader, int]:
         store = file_system(url)
         try:
             size = int(store.info(url)["size"])
-            return cast(BinaryIO, store.open(url, "rb", block_size=BLOCK, cache_type="readahead")), size
+            return cast(BufferedReader, store.open(url, "rb", block_size=BLOCK, cache_type="readahead")), size
         except Exception as error:  # a store's library raises errors of its own beside OSError
             raise unreadable(url, error) from None
 
@@ -86,18 +87,11 @@ def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str) -> Find
             if size != bytes_:
                 found.add(path, f"the file holds {size:,} bytes, expected {bytes_:,}")
             else:
-                check_digest(found, path, _sha256(file), sha256)
+                check_digest(found, path, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
             found.checked.update(files=1, bytes=size)
     except DatasetError as error:
         found.add(path, str(error))
     return found
-
-
-def _sha256(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(BLOCK):
-        digest.update(block)
-    return digest.hexdigest()
 
 
 def check_digest(found: Findings, path: str, digest: str, expected: str) -> None:

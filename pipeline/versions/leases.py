@@ -56,7 +56,7 @@ class Holder:
 
     def __str__(self) -> str:
         since = f", since {self.since}" if self.since else ""
-        return f"process {self.process} on {self.host}{since}" if self.host else "somebody unknown"
+        return f"process {self.process} on {self.host}{since}" if self.host else "an unknown process"
 
     def is_here(self) -> bool:
         """Whether it is a process of this host and boot, so that its death can be seen."""

@@ -96,7 +96,7 @@ def seconds_of(grace: str) -> float:
     """
     number, unit = (grace[:-1], grace[-1:]) if grace[-1:] in UNITS else (grace, "s")
     if not number.isascii() or not number.isdecimal():
-        raise UserError(f"the grace '{grace}' is no time: give a whole number and s, m, h or d, such as 12h")
+        raise UserError(f"the grace '{grace}' is not a duration: give a whole number and s, m, h or d, such as 12h")
     return int(number) * UNITS[unit]
 
 

@@ -58,7 +58,7 @@ def check_output(output: str) -> None:
         some = ", ".join(shown[:SHOWN]) + (", …" if len(shown) > SHOWN else "")
         raise OutputError(f"the output {output} holds no dataset but {some}: give a new folder or an empty one")
     if LATEST_FILE in entries and not store.exists(LATEST_FILE):
-        raise OutputError(f"{store.url}/{LATEST_FILE} is no file, as a pointer should be: move it away")
+        raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
     latest_file.read(store)
 
 

@@ -30,11 +30,11 @@ class BucketStore(Store):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """As `Store.locked`: there are no locks."""
+        """Object stores have no locks."""
         yield
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """As `Store.stage`: writes a claim, which must not be there yet, then uploads every file."""
+        """Writes a claim, which must not be there yet, then uploads every file."""
         mine = self.write_if(f"{folder}/{CLAIM_FILE}", claim, None)
         if self.children(folder) != [CLAIM_FILE]:  # published, with its own claim removed
             self.delete(f"{folder}/{CLAIM_FILE}", mine)
@@ -45,11 +45,11 @@ class BucketStore(Store):
             list(threads.map(self._upload, map(str, files), names))
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
-        """As `Store.reveal`: writes the one object that makes it a version."""
+        """Writes the one object that makes it a version."""
         self._write(f"{folder}/{name}", data)
 
     def remove(self, folder: str, first: str) -> None:
-        """As `Store.remove`; the claim goes last, so that a removal that was cut off is found again."""
+        """Removes the claim last, so that a removal that was cut off is found again."""
         self.delete(f"{folder}/{first}")
         claim = f"{folder}/{CLAIM_FILE}"
         with ThreadPoolExecutor(UPLOADS) as threads:
@@ -57,7 +57,7 @@ class BucketStore(Store):
         self.delete(claim)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """As `Store.strays`: a write that is cut off leaves nothing."""
+        """Finds nothing: a write that is cut off leaves nothing."""
         return {}
 
     def _settle(self, name: str, data: bytes) -> str:

@@ -13,7 +13,7 @@ _PROJECT = "recordmill"  # the library requires one, and uses it only to make bu
 
 
 class GcsStore(BucketStore):
-    """As `pipeline.versions.stores.base.Store`."""
+    """A folder of a bucket of Google Cloud Storage."""
 
     scheme = "gs"
 
@@ -31,7 +31,7 @@ class GcsStore(BucketStore):
         return self._bucket.blob(self._prefix + name)
 
     def read(self, name: str) -> Content | None:
-        """As `Store.read`; a download does not return its generation, so this asks for it first."""
+        """Asks for the generation first, because a download does not return it."""
         with refusals(self.url, "read"):
             blob = self._blob(name)
             while True:
@@ -45,7 +45,7 @@ class GcsStore(BucketStore):
                     return None
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """As `Store.write_if`; generation 0 means that there is no object."""
+        """Writes on a condition; generation 0 means that there is no object."""
         blob = self._blob(name)
         with refusals(self.url, "written"):
             try:
@@ -55,12 +55,10 @@ class GcsStore(BucketStore):
         return str(blob.generation)
 
     def exists(self, name: str) -> bool:
-        """As `Store.exists`."""
         with refusals(self.url, "read"):
             return bool(self._blob(name).exists())
 
     def children(self, folder: str) -> list[str]:
-        """As `Store.children`."""
         prefix = f"{self._prefix}{folder}/" if folder else self._prefix
         with refusals(self.url, "read"):
             blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter="/")
@@ -69,13 +67,11 @@ class GcsStore(BucketStore):
         return sorted({name[len(prefix) :] for name in (*objects, *folders)} - {""})
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """As `Store.sizes`."""
         with refusals(self.url, "read"):
             blobs = self._bucket.client.list_blobs(self._bucket, prefix=f"{self._prefix}{folder}/")
             return {blob.name[len(self._prefix) :]: int(blob.size) for blob in blobs}
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """As `Store.delete`."""
         with refusals(self.url, "written"):
             try:
                 self._blob(name).delete(if_generation_match=None if tag is None else int(tag))

@@ -54,7 +54,7 @@ class LocalStore(Store):
         self._lock = _locks.setdefault(self.url, _Lock())
 
     def read(self, name: str) -> Content | None:
-        """As `Store.read`; the tag is the content's digest."""
+        """Reads an object; its tag is the content's digest."""
         with self._refusals("read"):
             try:
                 with open_file(locate(self.url, name)) as file:
@@ -64,7 +64,7 @@ class LocalStore(Store):
             return Content(data, hashlib.sha256(data).hexdigest())
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """As `Store.write_if`: compared and replaced under the lock."""
+        """Compares and replaces under the lock."""
         with self._refusals("written"):
             if tag is None:
                 os.makedirs(self._root, exist_ok=True)
@@ -79,11 +79,9 @@ class LocalStore(Store):
         return hashlib.sha256(data).hexdigest()
 
     def exists(self, name: str) -> bool:
-        """As `Store.exists`."""
         return (self._root / name).is_file()
 
     def children(self, folder: str) -> list[str]:
-        """As `Store.children`."""
         with self._refusals("read"):
             try:
                 return sorted(os.listdir(self._root / folder))
@@ -91,7 +89,7 @@ class LocalStore(Store):
                 return []
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """As `Store.sizes`; leaves out files deleted meanwhile."""
+        """Leaves out files that are deleted meanwhile."""
         sizes = {}
         for path in _files(self._root / folder):
             with suppress(FileNotFoundError):
@@ -99,7 +97,7 @@ class LocalStore(Store):
         return sizes
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """As `Store.delete`; also deletes a hidden folder that this leaves empty."""
+        """Also deletes a hidden folder that this leaves empty."""
         path = self._root / name
         if not path.exists():
             return
@@ -112,7 +110,7 @@ class LocalStore(Store):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """As `Store.locked`; also between threads, and reentrant."""
+        """Locks between processes and threads; reentrant."""
         with self._lock.mutex:
             if not self._lock.depth:
                 with self._refusals("written"):
@@ -128,7 +126,7 @@ class LocalStore(Store):
                     os.close(self._lock.file)
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """As `Store.stage`: fsyncs the files where they are."""
+        """Fsyncs the files where they are."""
         if (self._root / folder).exists():
             raise Conflict(folder)
         with self._refusals("written"):
@@ -136,7 +134,7 @@ class LocalStore(Store):
             sync_tree(assembled)
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
-        """As `Store.reveal`: by one rename."""
+        """Shows the folder by one rename."""
         target = self._root / folder
         with self._refusals("written"), self.locked():
             if not os.path.isdir(assembled):  # revealed before
@@ -153,7 +151,7 @@ class LocalStore(Store):
             sync(target.parent)
 
     def remove(self, folder: str, first: str) -> None:
-        """As `Store.remove`: renames the folder away, then deletes it."""
+        """Renames the folder away, then deletes it."""
         path, away = self._root / folder, self._root / REMOVING_FOLDER / attempt_name(Path(folder).name)
         with self._refusals("written"):
             while os.path.lexists(path):  # another removal may take `.removing` away in between
@@ -165,7 +163,7 @@ class LocalStore(Store):
             _remove_empty(path.parent)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """As `Store.strays`: temporary files, which nobody writes under this lock, and folders renamed away."""
+        """Lists temporary files, which nobody writes under this lock, and folders renamed away."""
         with self._refusals("written"), self.locked() if remove else nullcontext():
             strays = [path for pattern in _STRAYS for path in self._root.glob(pattern) if not path.parent.is_symlink()]
             sizes = {path.relative_to(self._root).as_posix(): folder_bytes(path) for path in strays}

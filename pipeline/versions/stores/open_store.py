@@ -39,7 +39,9 @@ def open_store(output: str) -> Store:
     scheme, _, rest = output.partition("://")
     bucket, _, folder = rest.rstrip("/").partition("/")
     if scheme not in _STORES or not bucket:
-        raise OutputError(f"the output {output} is no path, nor a URL like gs://bucket/folder or s3://bucket/folder")
+        raise OutputError(
+            f"the output {output} is neither a path nor a URL like gs://bucket/folder or s3://bucket/folder"
+        )
     return _STORES[scheme](bucket, folder)
 
 

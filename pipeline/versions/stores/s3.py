@@ -15,7 +15,7 @@ _CONFLICTS = ("409", "412", "ConditionalRequestConflict", "PreconditionFailed")
 
 
 class S3Store(BucketStore):
-    """As `pipeline.versions.stores.base.Store`."""
+    """A folder of a bucket of S3."""
 
     scheme = "s3"
 
@@ -33,7 +33,6 @@ class S3Store(BucketStore):
         return {"Bucket": self.url.split("/")[2], "Key": self._prefix + name}
 
     def read(self, name: str) -> Content | None:
-        """As `Store.read`."""
         with refusals(self.url, "read"):
             try:
                 answer = self._client.get_object(**self._key(name))
@@ -44,7 +43,6 @@ class S3Store(BucketStore):
                 raise
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
-        """As `Store.write_if`."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         with refusals(self.url, "written"):
             try:
@@ -55,7 +53,6 @@ class S3Store(BucketStore):
             return self._settle(name, data)
 
     def exists(self, name: str) -> bool:
-        """As `Store.exists`."""
         with refusals(self.url, "read"):
             try:
                 self._client.head_object(**self._key(name))
@@ -66,7 +63,6 @@ class S3Store(BucketStore):
             return True
 
     def children(self, folder: str) -> list[str]:
-        """As `Store.children`."""
         prefix = f"{self._prefix}{folder}/" if folder else self._prefix
         names = set()
         for page in self._pages(prefix, Delimiter="/"):
@@ -75,12 +71,10 @@ class S3Store(BucketStore):
         return sorted({name[len(prefix) :] for name in names} - {""})
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """As `Store.sizes`."""
         entries = (entry for page in self._pages(f"{self._prefix}{folder}/") for entry in page.get("Contents", []))
         return {entry["Key"][len(self._prefix) :]: int(entry["Size"]) for entry in entries}
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        """As `Store.delete`."""
         with refusals(self.url, "written"):
             try:
                 self._client.delete_object(**self._key(name), **({} if tag is None else {"IfMatch": tag}))
