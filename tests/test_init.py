@@ -255,10 +255,10 @@ def test_large_data_is_sampled(tmp_path: Path) -> None:
     assert "validation" in spec.splits
 
 
-@pytest.mark.parametrize("huge", [0, 7_000])
+@pytest.mark.parametrize("huge", [0, 3_000])
 @pytest.mark.parametrize("form", ["a.csv", "a.csv.gz", "a.jsonl", "a.txt"])
 def test_a_huge_row_costs_no_others(form: str, huge: int, tmp_path: Path) -> None:
-    texts = [f"some words {n}" if n != huge else "word " * 600_000 for n in range(20_000)]
+    texts = [f"some words {n}" if n != huge else "word " * 300_000 for n in range(10_000)]
     lines = [f'"{text}"' if "csv" in form else json.dumps({"text": text}) if "json" in form else text for text in texts]
     data = "\n".join(["text", *lines] if "csv" in form else lines).encode()
     write(tmp_path / form, gzip.compress(data) if form.endswith("gz") else data)
@@ -357,7 +357,7 @@ def test_what_tells_of_data_is_not_taken_for_it(tmp_path: Path) -> None:
     write(tmp_path / "data/rows.csv", "a,b\n1,2\n")
     spec, text = guessed(tmp_path)
     assert spec.source[0].path == "data/rows.csv"
-    assert "# left out: 5 files (0.pdf, 1.pdf, 2.pdf, …)" in text
+    assert "# left out: 5 files (0.pdf, 1.pdf, 2.pdf and 2 more)" in text
 
 
 def test_several_json_texts_are_documents(tmp_path: Path) -> None:

@@ -75,15 +75,15 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     label = _find_label(guesses)
     if label and guesses[label].reading.missing <= (1 - FITS) * guesses[label].reading.rows:
         guesses[label] = _as_label(guesses[label])
-    names = feature_names(guesses)
-    guesses = {column: _with_names(one, names) for column, one in guesses.items()}
-    features = {names[column]: one for column, one in guesses.items() if one.kind}
+    names = feature_names(sorted(guesses, key=lambda column: not guesses[column].kind))
+    guesses = {column: _with_names(item, names) for column, item in guesses.items()}
+    features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
-        is_empty = not any(one.reading.rows for one in guesses.values())
-        reasons = "; ".join(f"{column}: {one.why['kind']}" for column, one in guesses.items())
+        is_empty = not any(item.reading.rows for item in guesses.values())
+        reasons = "; ".join(f"{column}: {item.why['kind']}" for column, item in guesses.items())
         message = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
         raise UnknownDataError(f"{found.sources[0]['path']} {message}")
-    left = {names[column]: one for column, one in guesses.items() if not one.kind}
+    left = {names[column]: item for column, item in guesses.items() if not item.kind}
     label_choice = _label(label, names, features)
     return Draft(
         found, sample, _key(found, key), _splits(found, guesses, split), _split_by(split), features, left, label_choice
@@ -123,9 +123,9 @@ def _guesses(sample: Sample) -> dict[str, Guess]:
             guesses[name] = left_out(name, why, Reading())
     for attempt in (guess_image, _guess_other):
         for name in sample.names:
-            is_inside = any(name.startswith(f"{other}.") and one.kind for other, one in guesses.items())
+            is_inside = any(name.startswith(f"{other}.") and item.kind for other, item in guesses.items())
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
-                image = next((other for other, one in guesses.items() if one.kind == "image"), None)
+                image = next((other for other, item in guesses.items() if item.kind == "image"), None)
                 found = guess_boxes(sample, name, image) if image and attempt is _guess_other else None
                 found = found or attempt(sample, name)
                 if found:
@@ -162,20 +162,20 @@ def _key(found: Found, key: Named) -> Choice:
 
 def _find_label(guesses: Mapping[str, Guess]) -> str | None:
     """The column that a model learns to predict, by its name; a list only where it is of the row, not of a part."""
-    found = [name for name, one in guesses.items() if one.kind in LABEL_KINDS]
+    found = [name for name, item in guesses.items() if item.kind in LABEL_KINDS]
     own = [name for name in found if plain_name(name) == name or guesses[name].kind != "categories"]
     known = {plain_name(name).lower(): name for name in reversed(own)}
     return next((known[label] for label in LABELS if label in known), None)
 
 
-def _as_label(one: Guess) -> Guess:
+def _as_label(item: Guess) -> Guess:
     """A feature as the label, which cannot be optional."""
-    if "optional" not in one.options:
-        return one
-    options = {option: value for option, value in one.options.items() if option != "optional"}
-    lacking = share_of(one.reading.missing, one.reading.rows, one.reading.of)
-    kind = f"{one.why['kind']}; not in {lacking}, which would be rejects, since a label cannot be optional"
-    return replace(one, options=options, why={**one.why, "kind": kind})
+    if "optional" not in item.options:
+        return item
+    options = {option: value for option, value in item.options.items() if option != "optional"}
+    lacking = share_of(item.reading.missing, item.reading.rows, item.reading.of)
+    kind = f"{item.why['kind']}; not in {lacking}, which would be rejects, since a label cannot be optional"
+    return replace(item, options=options, why={**item.why, "kind": kind})
 
 
 def _label(column: str | None, names: Mapping[str, str], features: Mapping[str, Guess]) -> Choice:
@@ -202,7 +202,7 @@ def _splits(found: Found, guesses: Mapping[str, Guess], split: Named) -> Choice:
     if found.split_names:
         return {name: SHARES[name] for name in found.split_names}, "each source is one split"
     if split is None:
-        most = max((one.reading for one in guesses.values()), key=lambda reading: reading.rows)
+        most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
         if most.is_all and most.rows < FEW_ROWS:
             return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
         return SHARES, BY_HASH
@@ -228,10 +228,10 @@ def _split_by(split: Named) -> Choice:
     }, f"holds {', '.join(sorted(split[1].distinct))}"
 
 
-def _with_names(one: Guess, names: Mapping[str, str]) -> Guess:
+def _with_names(item: Guess, names: Mapping[str, str]) -> Guess:
     """A guess whose reference to another column is one to its feature."""
 
     def named(options: Mapping[str, Any]) -> dict[str, Any]:
         return {option: names[value] if option == "image" else value for option, value in options.items()}
 
-    return replace(one, options=named(one.options), doubts=[(named(options), why) for options, why in one.doubts])
+    return replace(item, options=named(item.options), doubts=[(named(options), why) for options, why in item.doubts])

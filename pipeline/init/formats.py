@@ -21,43 +21,27 @@ FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endin
 """The format of a file by the ending of its name: a source's, or `json`."""
 ROWS = "write its rows as Parquet or JSON Lines, and give these"
 SHEETS = "save each sheet as CSV (UTF-8), and give these"
-UNPACK = "unpack it, and give the folder"
 TO_PARQUET = (
     'make Parquet of it: python -c "import sys, pyarrow.ipc as f, pyarrow.parquet as p; '
     "p.write_table(f.{}(sys.argv[1]).read_all(), 'rows.parquet')\" {{0}}"
 )
-AUDIO = ("an audio file", "audio is not read")
-VIDEO = ("a video", "extract its frames (ffmpeg -i {0} -r 1 FOLDER/%06d.jpg), and give the folder")
 PDF, ZIP = b"%PDF", b"PK\3\4"
 MAGIC = {
     ZIP: ("a ZIP archive", "unpack it (unzip {0} -d FOLDER), and give the folder"),
-    b"7z\xbc\xaf": ("a 7z archive", UNPACK),
-    b"Rar!": ("a RAR archive", UNPACK),
+    b"7z\xbc\xaf": ("a 7z archive", "unpack it, and give the folder"),
     b"\xfd7zXZ": ("compressed by xz", "unpack it (xz -dk {0}), and give the result"),
     PDF: ("a PDF", "extract its text (pdftotext {0} FOLDER/name.txt), and give the folder"),
-    b"\x93NUMPY": ("a NumPy array", ROWS),
     b"ARROW1": ("an Arrow file", TO_PARQUET.format("open_file")),
     b"\xff\xff\xff\xff": ("an Arrow stream", TO_PARQUET.format("open_stream")),
-    b"ORC": ("an ORC file", ROWS),
-    b"Obj\1": ("an Avro file", ROWS),
     b"SQLite format 3": ("an SQLite database", "write it as CSV: sqlite3 -header -csv {0} 'select * from T' > t.csv"),
+    b"\x1aE\xdf\xa3": ("a video", "extract its frames (ffmpeg -i {0} -r 1 FOLDER/%06d.jpg), and give the folder"),
+    b"\x93NUMPY": ("a NumPy array", ROWS),
     b"\x89HDF": ("an HDF5 file", ROWS),
     b"\x80\4": ("a Python pickle", ROWS),
     b"\x80\5": ("a Python pickle", ROWS),
-    b"\xd0\xcf\x11\xe0": ("an old Office document", "save it as CSV or text, and give that"),
-    b"ID3": AUDIO,
-    b"OggS": AUDIO,
-    b"fLaC": AUDIO,
-    b"RIFF": AUDIO,
-    b"\x1aE\xdf\xa3": VIDEO,
-}  # fmt: skip
-"""The files that no source reads, by their first bytes: their name, and the remedy."""
-ZIPPED = {
-    ".xlsx": ("an Excel workbook", SHEETS),
-    ".ods": ("a spreadsheet", SHEETS),
-    ".docx": ("a Word document", "save it as text, and give that"),
-    ".npz": ("NumPy arrays", ROWS),
 }
+"""The files that no source reads, by their first bytes: their name, and the remedy."""
+ZIPPED = {".xlsx": ("an Excel workbook", SHEETS), ".ods": ("a spreadsheet", SHEETS), ".npz": ("NumPy arrays", ROWS)}
 
 
 class UnknownDataError(UserError):
@@ -107,12 +91,9 @@ def _foreign(path: str, head: bytes) -> tuple[str, str] | None:
     ending = posixpath.splitext(path)[1].lower()
     if head.startswith(ZIP) and ending in ZIPPED:
         return ZIPPED[ending]
-    if head[4:8] == b"ftyp" and not is_image(path):
-        return VIDEO
-    is_text = b"\0" not in head and not head.startswith(PDF)  # text may begin with any letters
-    return (
-        None if is_text or is_image(path) else next((MAGIC[magic] for magic in MAGIC if head.startswith(magic)), None)
-    )
+    if is_image(path) or (b"\0" not in head and not head.startswith(PDF)):  # text may begin with any letters
+        return None
+    return next((MAGIC[magic] for magic in MAGIC if head.startswith(magic)), None)
 
 
 def _format_by_content(path: str, head: bytes) -> str:

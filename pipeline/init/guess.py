@@ -76,9 +76,9 @@ def guess(sample: Sample, name: str) -> Guess | None:
     texts = sample.read(name, ColumnType.TEXT)
     if sample.sources[0].format == "text" or texts.fit >= FITS:
         return _strings(sample, name, texts)
-    found = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
-    if found or any(other.startswith(f"{name}.") for other in sample.names):
-        return found
+    result = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
+    if result or any(other.startswith(f"{name}.") for other in sample.names):
+        return result
     readings = [sample.read(name, kind, many=many) for kind in ColumnType for many in (False, True)]
     most = max(readings, key=lambda reading: reading.rows)
     is_empty = any(reading.rows and not reading.distinct and not reading.rejected for reading in readings)
@@ -99,9 +99,9 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
     is_prose = 4 * _spaced(filled) >= len(filled)
-    found = _cells(sample, name, filled)
-    if found:
-        return found
+    result = _cells(sample, name, filled)
+    if result:
+        return result
     if _is_category(name, names) and not (is_prose and plain_name(name).lower() in TEXTS):
         return _constant(name, names) or feature(name, "category", distinct(names), names)
     if is_prose or _is_foreign(filled):
@@ -136,15 +136,15 @@ def _lists(sample: Sample, name: str, separator: str = ",") -> Guess | None:
 
 def _list(name: str, kind: ColumnType, lists: Reading, options: Mapping[str, Any]) -> Guess:
     if kind is ColumnType.NUMBER:
-        found = feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists, **options)
+        result = feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists, **options)
     elif kind is ColumnType.CATEGORY and (_repeats(lists) or len(lists.values) < FEW_ROWS):
-        found = feature(name, "categories", f"lists of names, {distinct(lists)}", lists, **options)
+        result = feature(name, "categories", f"lists of names, {distinct(lists)}", lists, **options)
     else:
-        found = feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=True, **options)
+        result = feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=True, **options)
     lengths = {len(value) for value in lists.values}
     reason = f"in {lists.of}: fixes the shape, and rejects lists of any other length"
     is_fixed = len(lengths) == 1 and len(lists.values) >= FEW_ROWS
-    return replace(found, doubts=[({"length": lengths.pop()}, reason)] if is_fixed else ())
+    return replace(result, doubts=[({"length": lengths.pop()}, reason)] if is_fixed else ())
 
 
 def _are_numeric(texts: list[str]) -> bool:
@@ -173,9 +173,9 @@ def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
     what = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
     tokens = "words" if of_words else "characters"
     tokenizer = {} if of_words else {"tokenizer": tokens}
-    found = feature(name, "text", what, texts, **tokenizer, max_length=length)
+    result = feature(name, "text", what, texts, **tokenizer, max_length=length)
     why = {"tokenizer": "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"}
-    return replace(found, why={**found.why, **why, "max_length": f"enough {tokens} for {enough}"})
+    return replace(result, why={**result.why, **why, "max_length": f"enough {tokens} for {enough}"})
 
 
 def _is_category(name: str, names: Reading) -> bool:
@@ -221,10 +221,10 @@ def _numbers(sample: Sample, name: str) -> Guess | None:
         return feature(name, "category", distinct(names), names)
     if is_whole and ID.fullmatch(plain_name(name)):
         return feature(name, "raw", "whole numbers that identify something, by the column's name", whole, type="int64")
-    found = feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
+    result = feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
     if is_whole and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole))):
-        found = replace(found, doubts=[({"kind": "category"}, f"if they are codes: {distinct(whole)}")])
-    return _constant(name, numbers) or found
+        result = replace(result, doubts=[({"kind": "category"}, f"if they are codes: {distinct(whole)}")])
+    return _constant(name, numbers) or result
 
 
 def _range(numbers: Reading) -> str:

@@ -54,11 +54,16 @@ def read_headers(sample: Sample, name: str, *, many: bool, others: Columns | Non
     ]
     roots = [source.image_root(sample.files) for source in sample.sources]
 
+    def size(number: int, reference: bytes) -> Size | str:
+        if (number, reference) not in sample.headers:
+            sample.headers[number, reference] = _size(sample.files, roots[number], reference)
+        return sample.headers[number, reference]
+
     def sizes(row: tuple[Any, ...]) -> list[Size | str]:
-        return [_size(sample.files, roots[row[0]], one) for one in (row[1] if many else [row[1]]) if one]
+        return [size(row[0], item) for item in (row[1] if many else [row[1]]) if item]
 
     with ThreadPoolExecutor(READERS) as pool:
-        return [(found, list(row[2:])) for row, found in zip(rows, pool.map(sizes, rows), strict=True)]
+        return [(result, list(row[2:])) for row, result in zip(rows, pool.map(sizes, rows), strict=True)]
 
 
 def _size(files: Files, root: str, reference: bytes) -> Size | str:
@@ -77,18 +82,18 @@ def _head(files: Files, root: str, reference: bytes) -> bytes:
     Raises:
         ImageError: `unreadable`.
     """
-    found = parse(reference)
-    if found.data is not None:
-        return found.data
-    full = join(root, found.path)
+    where = parse(reference)
+    if where.data is not None:
+        return where.data
+    full = join(root, where.path)
     try:
         with files.open(full) as file:
-            file.seek(found.offset)
-            head = file.read(found.length or HEAD_BYTES)
+            file.seek(where.offset)
+            head = file.read(where.length or HEAD_BYTES)
             try:
                 read_header(head)
             except ImageError:
-                head += file.read() if found.length is None else b""
+                head += file.read() if where.length is None else b""
             return head
     except OSError as error:
         why = why_absent(error, full, files)
@@ -111,9 +116,9 @@ def guess_image(sample: Sample, name: str) -> Guess | None:
     size, why = _common_size(sizes)
     what = f"{'lists of ' if many else ''}images, by their {'paths' if texts.fit >= FITS else 'bytes'}"
     rows = sample.read(name, ColumnType.IMAGE, many=many)
-    found = feature(name, "image_sequence" if many else "image", what, rows, size=size, fit="pad")
+    result = feature(name, "image_sequence" if many else "image", what, rows, size=size, fit="pad")
     fit = "the whole image; `crop` cuts it, `stretch` distorts it"
-    return replace(found, why={**found.why, "size": why, "fit": fit})
+    return replace(result, why={**result.why, "size": why, "fit": fit})
 
 
 def _are_many(sample: Sample, name: str) -> bool | None:
@@ -126,8 +131,8 @@ def _are_many(sample: Sample, name: str) -> bool | None:
     for many in (False, True):
         is_number = sample.read(name, ColumnType.NUMBER, many=many).fit >= FITS
         if not is_number and sample.read(name, ColumnType.IMAGE, many=many).fit >= FITS:
-            results = [one for row, _ in read_headers(sample, name, many=many) for one in row]
-            if 2 * sum(isinstance(one, tuple) for one in results) > len(results):
+            results = [item for row, _ in read_headers(sample, name, many=many) for item in row]
+            if 2 * sum(isinstance(item, tuple) for item in results) > len(results):
                 return many
     return None
 
@@ -144,15 +149,15 @@ def _is_named(value: str) -> bool:
     return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
 
 
-def _common_size(found: Sequence[Size]) -> tuple[list[int], str]:
+def _common_size(sizes: Sequence[Size]) -> tuple[list[int], str]:
     """Height and width, and why: the images' own size where most have it and it is small."""
-    if not found:
+    if not sizes:
         return [USUAL_SIDE, USUAL_SIDE], "height, width: a usual size; no image's header could be read"
-    (width, height), count = max(Counter(found).items(), key=lambda item: (item[1], item[0]))
-    images = counted(len(found), "image")
-    if 2 * count >= len(found) and max(width, height) <= SMALL_SIDE:
-        return [height, width], f"height, width of {share_of(count, len(found), images)}"
-    ordered = sorted(found, key=lambda size: (size[0] * size[1], size))
+    (width, height), count = max(Counter(sizes).items(), key=lambda item: (item[1], item[0]))
+    images = counted(len(sizes), "image")
+    if 2 * count >= len(sizes) and max(width, height) <= SMALL_SIDE:
+        return [height, width], f"height, width of {share_of(count, len(sizes), images)}"
+    ordered = sorted(sizes, key=lambda size: (size[0] * size[1], size))
     ends = [f"{size[0]} x {size[1]}" for size in dict.fromkeys((ordered[0], ordered[-1]))]
     return [USUAL_SIDE, USUAL_SIDE], f"height, width: a usual size; {images}: {' to '.join(ends)}"
 
@@ -188,7 +193,7 @@ def guess_boxes(sample: Sample, name: str, image: str) -> Guess | None:
         unit = "all numbers are from 0 to 1" if is_relative else "pixels"
         return replace(guesses[0], why={**guesses[0].why, "order": counts[0], "unit": unit})
     reason = f"boxes of which {len(orders)} orders fit: see which one is meant, and take its line"
-    doubts = [(found.options, count) for found, count in zip(guesses, counts, strict=True)]
+    doubts = [(result.options, count) for result, count in zip(guesses, counts, strict=True)]
     return replace(left_out(name, reason, numbers), doubts=doubts) if guesses else None
 
 
@@ -210,10 +215,10 @@ def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> s
     values = [value.strip() for reading in readings for value in reading.distinct if _is_named(value)]
     paths = [posixpath.normpath(value) for value in values if value[:5].lower() != DATA_URL][:LOOKED_AT]
     below = f"{escape(sample.sources[0].root(sample.files))}/**"
-    found = [file.path for file in listed if is_image(file.path)] if paths else []
-    found = found or [file.path for file in (files.match(below) if paths else ()) if is_image(file.path)]
+    images = [file.path for file in listed if is_image(file.path)] if paths else []
+    images = images or [file.path for file in (files.match(below) if paths else ()) if is_image(file.path)]
     by_name: dict[str, list[str]] = {}
-    for image in found:
+    for image in images:
         by_name.setdefault(posixpath.basename(image), []).append(image)
     pairs = [(image, path) for path in paths for image in by_name.get(posixpath.basename(path), ())]
     folders = Counter(image[: -len(path) - 1] for image, path in pairs if image.endswith(f"/{path}"))

@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.compression import codec
 from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob
 from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING
 from recordmill.pipeline.sources.image_folder.metadata import NAMES, metadata_files
-from recordmill.pipeline.sources.paths import is_image, is_utf8
+from recordmill.pipeline.sources.paths import is_image, listed
 from recordmill.pipeline.spec.split_by import SYNONYMS
 
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
@@ -230,6 +230,5 @@ def counted(count: int, what: str) -> str:
 
 def _named(paths: Sequence[str]) -> str:
     """A count and the first few names; nothing where there are none."""
-    shown = [path if is_utf8(path) and path.isprintable() else ascii(path) for path in sorted(paths)[:SHOWN]]
-    names = ", ".join(shown)
-    return names if len(paths) < 2 else f"{len(paths):,} files ({names}{', …' if len(paths) > SHOWN else ''})"
+    names = listed(sorted(paths), SHOWN) if paths else ""
+    return names if len(paths) < 2 else f"{len(paths):,} files ({names})"

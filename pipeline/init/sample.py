@@ -190,6 +190,8 @@ class Sample:
         self.files = SampledFiles(files, sources, listed)
         self._always: Columns = {}
         self._read: dict[tuple[str, Column], Reading] = {}
+        self.headers: dict[tuple[int, bytes], tuple[int, int] | str] = {}
+        """By source and reference of an image: its size, or the reason of its reject."""
         columns = [_columns(source, self.files) for source in self.sources]
         self.names_of = [names for names, _ in columns]
         """The columns of each source."""
