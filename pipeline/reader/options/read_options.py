@@ -14,6 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean
+from recordmill.pipeline.reader.order.steps import FOR_EVER
 from recordmill.transforms.contract.finish_options import FinishOptions
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 SHUFFLES = ("global", "blocks", "none")
 ON_ERROR = ("raise", "skip")
-FOR_EVER = -1
 THE_LABEL = "(the dataset's label)"
 """Stands for the label that the manifest names."""
 

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recordmill.pipeline.reader.options.read_options import FOR_EVER
 from recordmill.pipeline.reader.order.permutation import Integers
+
+FOR_EVER = -1
+"""The number of epochs of an input that does not end."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches.by_step import in_structure
 from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import Source
-from recordmill.pipeline.reader.options.read_options import FOR_EVER
 from recordmill.pipeline.reader.options.request import Request
+from recordmill.pipeline.reader.order.steps import FOR_EVER
 from recordmill.transforms.tensorflow.features import parse
 
 BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
