@@ -11,7 +11,7 @@ the last.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from recordmill.pipeline.verify.protobuf_fields import fields
+from recordmill.pipeline.reader.parsing.varints import LONGEST, Malformed
 
 _META_GRAPH = (2,)
 _NODES, _FUNCTIONS = (2, 1), (2, 2, 1)  # of a meta graph
@@ -66,7 +66,7 @@ def read_saved_model(data: bytes) -> SavedModel:
 def _node(node: memoryview, function: str | None) -> Node:
     """Reads a node; several names or operations are joined, so that none is overlooked."""
     parts: dict[int, list[memoryview]] = {_NAME: [], _OP: [], _INPUT: [], _ATTRIBUTE: []}
-    for tag, content in fields(node):
+    for tag, content in _fields(node):
         parts.setdefault(tag >> 3, []).append(content)
     name, op = (" ".join(map(_text, parts[part])) for part in (_NAME, _OP))
     inputs = tuple(_plain(_text(content)) for content in parts[_INPUT])
@@ -92,6 +92,39 @@ def _at(message: memoryview, path: tuple[int, ...]) -> Iterator[memoryview]:
     if not path:
         yield message
         return
-    for tag, content in fields(message):
+    for tag, content in _fields(message):
         if tag == path[0] << 3 | 2:
             yield from _at(content, path[1:])
+
+
+def _fields(data: memoryview) -> list[tuple[int, memoryview]]:
+    """Lists a message's fields in their order, each with its tag and content. Raises: Malformed."""
+    result, offset, end = [], 0, len(data)
+    while offset < end:
+        tag, start = _varint(data, offset)
+        match tag & 7:
+            case 0:
+                offset = _varint(data, start)[1]
+            case 1:
+                offset = start + 8
+            case 2:
+                size, start = _varint(data, start)
+                offset = start + size
+            case 5:
+                offset = start + 4
+            case other:  # groups, 3 and 4, are long out of use
+                raise Malformed(f"a field of type {other}")
+        if tag < 8 or offset > end:
+            raise Malformed(f"field {tag >> 3} ends {offset - end:,} bytes after its message")
+        result.append((tag, data[start:offset]))
+    return result
+
+
+def _varint(data: memoryview, offset: int) -> tuple[int, int]:
+    """Reads a number; also gives the offset after it."""
+    value = 0
+    for shift, byte in enumerate(data[offset : offset + LONGEST]):
+        value |= (byte & 127) << 7 * shift
+        if byte < 128:
+            return value & (1 << 64) - 1, offset + shift + 1
+    raise Malformed("it ends inside a number")
