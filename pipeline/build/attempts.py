@@ -1,14 +1,14 @@
-"""The folders that builds work in: one for each attempt, and what an attempt takes over from the one before.
+"""Attempts at a build: each works in a folder of its own, and takes over the finished work of an earlier one.
 
     OUT/.building/<build key>/run-<12 hex digits>/
 
-An attempt takes an earlier one's work by one rename of that folder to its own new name. Whoever still writes for the
-earlier attempt opens files by path, and fails. Then all that is not finished is removed, and these stay:
+An attempt takes an earlier one's work over by renaming that folder to a new name. A process that still writes for the
+earlier attempt opens files by path, and fails. The new attempt removes unfinished work, and keeps
 
-- what the first passes left of each chunk;
-- when every chunk was read: the analysis, and each shard whose report is there and whose files have their sizes.
+- the files of each chunk that the passes before the job read;
+- if every chunk was read: the analysis, and each shard that has its report and whose files have their sizes.
 
-Nothing is kept where a row was rejected for what is doubtful: a file that is there may have been away for a while.
+It keeps nothing if a rejected row is doubtful: a file that is there now may have been away for a while.
 
     run = begin(building_folder(output), plan.build_key, pieces, is_doubtful)
     if run.kept: print(run.kept)          # the analysis and 12 of 16 shards
@@ -34,12 +34,12 @@ from recordmill.pipeline.versions.build_folders import entries, remove_run, runs
 PLAN = "plan"
 Report = dict[str, Any]
 Piece = tuple[int, str, int]
-"""Of a chunk: its source, its file, its bytes."""
+"""A chunk's source, file and bytes."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What an attempt need not do again."""
+    """The finished work of an earlier attempt."""
 
     export: str
     """The folder of the analysis' export."""
@@ -48,20 +48,20 @@ class Kept:
     groups: frozenset[int]
     """The groups whose shards are still to be built."""
     chunks: frozenset[int]
-    """The chunks that hold rows of these."""
+    """The chunks that hold rows of these groups."""
 
     def __str__(self) -> str:
         return f"the analysis and {len(self.shards)} of {len(self.shards) + len(self.groups)} shards"
 
     @property
     def bytes(self) -> int:
-        """What the finished shards take, in bytes."""
+        """The size of the finished shards in bytes."""
         return sum(shard["bytes"] for shard in self.shards.values())
 
 
 @dataclass(frozen=True)
 class Run:
-    """An attempt's own folder, absolute, and what an earlier one left in it."""
+    """An attempt's own folder, absolute, and the finished work in it."""
 
     folder: str
     kept: Kept | None = None
@@ -71,7 +71,7 @@ class Run:
         return Path(self.folder, "reports", f"{PLAN}.json").is_file()
 
     def give_up(self) -> None:
-        """Removes what no other attempt can use: scratch, or where no step is finished, all."""
+        """Removes what no other attempt can use: scratch, or if no step is finished, the folder."""
         shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
         finished = [file for name in ("reports", "first") for file in Path(self.folder, name).rglob("*.*")]
         if {file.name for file in finished} <= {f"{PLAN}.json"}:
@@ -81,12 +81,12 @@ class Run:
 def begin(
     building: str, build_key: str, pieces: Sequence[Piece], is_doubtful: Callable[[Reject], bool] = lambda reject: False
 ) -> Run:
-    """Begins an attempt at a build, which no other process is at: with the finished work of an earlier one, or empty.
+    """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the build's lease.
 
     Args:
         building: the folder of all builds (`building_folder`).
         build_key: the build's key.
-        pieces: the chunks; work on others is of no use.
+        pieces: the chunks; work on other chunks is useless.
         is_doubtful: whether a row that was rejected may be a good one.
 
     Raises:
@@ -120,7 +120,7 @@ def clear(folder: Path, but: Collection[str] = ()) -> None:
 
 
 def _worth(run: Path, chunks: int) -> tuple[int, str]:
-    """How much of a run can be kept; the name decides where it is as much."""
+    """The number of shards to keep, -1 for no work at all; the name decides between equals."""
     kept = _kept(run, chunks)
     return -1 if kept is None else len(kept.shards), run.name
 
@@ -133,27 +133,27 @@ def _fits(run: Path, digest: str) -> bool:
 def _renamed(earlier: Path, folder: Path) -> bool:
     try:
         os.rename(earlier, folder)
-    except FileNotFoundError:  # another build has just swept it away
+    except FileNotFoundError:  # another build has just removed it
         return False
     return True
 
 
 def _kept(run: Path, chunks: int) -> Kept | None:
-    """What is finished; None where that is nothing."""
+    """The finished work; None if the analysis is not finished."""
     reports = str(run / "reports")
     analysis = read_report(reports, "analysis")
-    read = [report for place in range(chunks) if (report := read_report(reports, chunk_step(place)))]
+    read = [report for chunk in range(chunks) if (report := read_report(reports, chunk_step(chunk)))]
     if analysis is None or len(read) < chunks:
         return None
     expected = expected_rows(read)
     shards = {group: report for group in expected if (report := _finished(run, group))}
     groups = frozenset(expected.keys() - shards.keys())
-    wanted = frozenset(place for place, report in enumerate(read) if groups & set(map(int, report["groups"])))
+    wanted = frozenset(chunk for chunk, report in enumerate(read) if groups & set(map(int, report["groups"])))
     return Kept(str(run / "analysis" / analysis["export"]), shards, groups, wanted)
 
 
 def _finished(run: Path, group: int) -> Report | None:
-    """The report of a shard that is whole."""
+    """The report of a shard, if its files are whole."""
     report = read_report(str(run / "reports"), shard_step(group))
     if report is None:
         return None
@@ -164,7 +164,7 @@ def _finished(run: Path, group: int) -> Report | None:
 
 
 def _rejects(run: Path) -> Iterator[Reject]:
-    """The rows that the steps rejected which are finished."""
+    """The rejects of the finished steps."""
     for path in (run / "reports").glob("*.json"):
         name = (read_report(str(path.parent), path.stem) or {}).get("rejects")
         if isinstance(name, str):
@@ -172,7 +172,7 @@ def _rejects(run: Path) -> Iterator[Reject]:
 
 
 def _cleared(run: Path, chunks: int) -> Kept | None:
-    """Removes all that is not finished; gives what is."""
+    """Removes unfinished work; returns the finished."""
     kept = _kept(run, chunks)
     if kept is None:
         for name in set(FOLDERS) - {"first"}:

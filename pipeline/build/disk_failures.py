@@ -1,8 +1,4 @@
-"""What a disk that is full, or that refuses to be written, raises: told as one line, however it comes wrapped.
-
-Beam wraps errors of its workers, of other processes only their words come; TensorFlow and Arrow have types of their
-own. So the words of the operating system are looked for too.
-"""
+"""Turns the error of a disk that is full, or that refuses to be written, into one line, however it comes wrapped."""
 
 import errno
 import os
@@ -25,38 +21,44 @@ class DiskError(UserError):
 
 
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
-    """The error as one line for the user; None where a disk has no part in it.
+    """The error as one line for the user; None if no disk caused it.
 
     Args:
-        error: what a build raised.
-        folder: what was written, where the error names no file.
+        error: the exception that a build raised.
+        folder: the folder that was written, in case the error names no file.
     """
     chain = _chain(error)
     if any(isinstance(cause, UserError) for cause in chain):
         return None
     for cause in chain:
         for number, remedy in REMEDIES.items():
-            if _is_one(cause, number):
-                place = _file(cause, number) or folder
-                return DiskError(f"{os.strerror(number)}: {place}: {remedy}, then run the same command")
+            if _is_failure(cause, number):
+                path = _file(cause, number) or folder
+                return DiskError(f"{os.strerror(number)}: {path}: {remedy}, then run the same command")
     return None
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The innermost error first: what it was raised from, or while."""
+    """An error and those that it was raised from, or while handling; the innermost first."""
     chain: list[BaseException] = []
-    one: BaseException | None = error
-    while one is not None and one not in chain:
-        chain.append(one)
-        one = one.__cause__ or one.__context__
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
     return chain[::-1]
 
 
-def _is_one(error: BaseException, number: int) -> bool:
+def _is_failure(error: BaseException, number: int) -> bool:
+    """Whether an error is a failure of this number.
+
+    Not all have an attribute `errno`: Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's
+    `OpError` and Arrow's errors only the operating system's words, and `shutil.Error` a list of texts.
+    """
     return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
 
 
 def _file(error: BaseException, number: int) -> str | None:
+    """The file of a failure: an attribute, or of the texts that `_is_failure` reads, the quoted path."""
     if isinstance(error, OSError) and error.filename:
         return os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
     named = re.search(rf"{re.escape(os.strerror(number))}: (?:'[^'\n]+' -> )?'([^'\n]+)'", str(error))

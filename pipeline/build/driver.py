@@ -94,7 +94,7 @@ def build(
 
 
 def _published(output: str, plan: BuildPlan, options: RunOptions) -> Published | None:
-    """Makes the version of an equal earlier build live; None if there is none, or it is to be repeated."""
+    """Makes the version of an equal earlier build live; None if it does not exist or is to be repeated."""
     version = publishing.find_version(output, plan.build_key)
     if version is None or (options.again and version.rejects.get("files")):
         return None

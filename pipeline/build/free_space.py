@@ -1,7 +1,7 @@
-"""Whether the disk can hold what a build will write: asked before the work begins.
+"""Checks before the work begins that the disk can hold a build.
 
-It is an estimate from the inputs' sizes: the shards, and in scratch the packed rows of a local build. So a build is
-refused only where not a quarter of it is free; below the whole of it the user is told.
+The inputs' sizes give an estimate: the shards, and in scratch the packed rows of a local build. So a build is refused
+only if less than a quarter of it is free; if less than all of it is, the user gets a note.
 """
 
 import shutil
@@ -12,8 +12,8 @@ from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.errors import UserError
 
 SURELY = 0.25
-"""The part of the estimate that is written for sure: ids and numbers may take a quarter of their text."""
-REFERENCE_BYTES = 100  # a picture's row in scratch, packed
+"""The part of the estimate that is certain to be written: ids and numbers may take a quarter of their text."""
+REFERENCE_BYTES = 100  # an image's row in scratch, packed
 
 
 class NoSpaceError(UserError):
@@ -21,7 +21,7 @@ class NoSpaceError(UserError):
 
 
 def check_free_space(plan: BuildPlan, work: PlannedBuild, kept: int) -> str | None:
-    """Compares what a build will write with what its disk has.
+    """Compares the estimate with the free space.
 
     Args:
         plan: what will be written.
@@ -29,29 +29,29 @@ def check_free_space(plan: BuildPlan, work: PlannedBuild, kept: int) -> str | No
         kept: the bytes of the shards that are there already.
 
     Returns:
-        A note for the user where it may not fit; None where it should.
+        A note for the user if it may not fit; None if it should.
 
     Raises:
-        NoSpaceError: it surely does not fit.
+        NoSpaceError: it cannot fit.
     """
     shards, scratch = max(0, plan.expected_bytes - kept), scratch_bytes(plan, work)
     free = shutil.disk_usage(work.folder).free
-    told = (
+    needs = (
         f"about {size(shards + scratch)} in {Path(work.folder).parents[2]} ({size(shards)} of shards, {size(scratch)} "
         f"of scratch), and {size(free)} are free"
     )
     if free < SURELY * (shards + scratch):
-        raise NoSpaceError(f"the build needs {told}: free some space, or use an output on another disk")
-    return f"the build may need {told}" if free < shards + scratch else None
+        raise NoSpaceError(f"the build needs {needs}: free some space, or use an output on another disk")
+    return f"the build may need {needs}" if free < shards + scratch else None
 
 
 def scratch_bytes(plan: BuildPlan, work: PlannedBuild) -> int:
-    """About how many bytes of packed rows lie in scratch; none where the runner shuffles the rows themselves."""
+    """The estimated bytes of packed rows in scratch; 0 if the runner shuffles the rows themselves."""
     if work.inline:
         return 0
     return plan.rows * REFERENCE_BYTES if work.images() else plan.source_bytes
 
 
 def size(count: int) -> str:
-    """A number of bytes as people read it."""
+    """A number of bytes in MiB or GiB."""
     return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"

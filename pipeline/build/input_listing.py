@@ -1,6 +1,6 @@
-"""Whether the inputs are still what the plan saw: the sources are planned again, and their digests compared.
+"""Checks that the inputs are unchanged: plans the sources again and compares the digests.
 
-Only names, sizes and times of change decide, as in the build's key. What was listed is remembered, to say what changed.
+Only names, sizes and times of change count, as in the build's key. `Listings` remembers the files, to name the changes.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ SHOWN = 3
 
 
 class InputsChangedError(UserError):
-    """The inputs are not those that the build began with; the message names some that differ."""
+    """The inputs changed since the build began; the message names some."""
 
 
 class Listings:
-    """Files that remember what they listed first.
+    """Files that remember their first listings.
 
     >>> files = Listings(BeamFiles())     # doctest: +SKIP
     >>> plan = make_plan(spec, files)     # doctest: +SKIP
@@ -53,7 +53,7 @@ class Listings:
         return {file.path for found in self._listed.values() for file in found}
 
     def changes(self) -> list[str]:
-        """Lists again all that was listed; says of each file that differs how, in the order of the paths."""
+        """Lists everything again; returns a line for each file that differs, sorted by path."""
         return sorted(set(self._changes()))
 
     def _changes(self) -> Iterator[str]:
@@ -70,10 +70,10 @@ class Listings:
 
 
 def check_unchanged(plan: BuildPlan, files: Listings) -> None:
-    """Makes sure that a build of these inputs would still be the same.
+    """Checks that a build of these inputs would still be the same.
 
     Raises:
-        InputsChangedError: it would be another.
+        InputsChangedError: it would differ.
     """
     try:
         now = inputs_digest(plan.spec, files.files)
@@ -82,7 +82,7 @@ def check_unchanged(plan: BuildPlan, files: Listings) -> None:
     if now == plan.inputs_sha256:
         return
     changed = files.changes()
-    if now or changed:  # a source that cannot be planned, though nothing changed, is another trouble
+    if now or changed:  # otherwise the source cannot be planned for another reason
         more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         named = f" ({', '.join(changed[:SHOWN])}{more})" if changed else ""
         raise InputsChangedError(

@@ -1,4 +1,4 @@
-"""Before the graph is built: what the sources hold, how many shards there will be, and the build's key.
+"""Plans a build: lists the sources, chooses the number of shards, and computes the build's key.
 
 The key is a digest of everything that decides a byte of the result: the spec, our version and the versions of the
 packages that do the work, and the inputs' listing with sizes and times of change.
@@ -26,9 +26,9 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.version import VERSION
 from recordmill.transforms.contract.stored import IMAGES
 
-BATCH_BYTES = 64 << 10  # 64 KiB: below it a packed batch costs more than its rows
+BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
-SHARD_BYTES = 128 << 20  # 128 MiB: what tf.data reads well, and a worker builds in a minute
+SHARD_BYTES = 128 << 20  # 128 MiB: tf.data reads that well, and a worker builds it in a minute
 SAMPLE_IMAGES = 10_000
 GUESSED_FRAMES = 8
 PACKAGES = (
@@ -43,23 +43,23 @@ PACKAGES = (
 )
 
 NO_PART_OF_THE_KEY = {"rejects"}
-"""What decides no byte: a build that was stopped by a limit goes on where it was when the limit is raised."""
+"""Options left out of the build key: a build that a limit stopped goes on when the limit is raised."""
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What a build will do."""
+    """The chunks, the layout and the estimates of a build."""
 
     spec: Spec
     chunks: list[Chunk]
     rows: int
-    """About how many rows there are."""
+    """The number of rows, or an estimate."""
     rows_are_exact: bool
-    """Whether there are no more, and no fewer."""
+    """Whether `rows` is exact."""
     expected_bytes: int
-    """About how many bytes the shards will have."""
+    """The estimated size of the shards in bytes."""
     source_bytes: int
-    """The bytes that will be read, pictures included."""
+    """The bytes to read, including images."""
     layout: Layout
     build_key: str
     notes: list[str]
@@ -67,7 +67,7 @@ class BuildPlan:
     inputs_sha256: str
     pack_bytes: int
     user_code: UserCode | None = None
-    """The modules of the user's that the spec names."""
+    """The user's modules that the spec names."""
 
 
 def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> BuildPlan:
@@ -82,7 +82,7 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
     plans = _plan_sources(spec, files, chunk_bytes)
     layout = _layout(spec, plans)
     pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, layout.groups * BATCH_BYTES))
-    if pack_bytes > CHUNK_BYTES:  # many shards: larger chunks, so that a chunk's part of a shard is worth its cost
+    if pack_bytes > CHUNK_BYTES:  # many shards need larger chunks: each chunk's part of a shard has a cost
         plans = _plan_sources(spec, files, max(pack_bytes, chunk_bytes))
     inputs = _inputs_digest(plans)
     return BuildPlan(
@@ -112,7 +112,7 @@ def inputs_digest(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> s
 
 
 def user_code(spec: Spec) -> UserCode | None:
-    """The user's modules that the spec names, beside it; None where it names none."""
+    """The user's modules beside the spec that it names; None if it names no function."""
     references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
     references += [spec.preprocessing] if spec.preprocessing else []
     return UserCode.of(references, spec.folder) if references else None
@@ -166,7 +166,7 @@ def _models(spec: Spec) -> dict[str, str]:
 
 
 def package_versions() -> dict[str, str]:
-    """The versions of the packages that the bytes depend on, and our own."""
+    """The versions of Recordmill and of the packages that the bytes depend on."""
     return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
@@ -187,17 +187,17 @@ def _layout(spec: Spec, plans: list[Plan]) -> Layout:
 
 
 def _expected_bytes(spec: Spec, plans: list[Plan]) -> int:
-    """About how many bytes the records will have: by the inputs and the spec alone."""
-    pictures: list[Any] = [feature for feature in spec.features.values() if feature.kind in IMAGES]
-    if not pictures:
+    """The estimated size of the records in bytes, by the inputs and the spec alone."""
+    images: list[Any] = [feature for feature in spec.features.values() if feature.kind in IMAGES]
+    if not images:
         return sum(plan.bytes for plan in plans)
-    a_row = sum(picture.expected_bytes * _frames(picture) for picture in pictures)
+    a_row = sum(image.expected_bytes * _frames(image) for image in images)
     return int(a_row * sum(plan.rows for plan in plans))
 
 
-def _frames(picture: Any) -> int:
-    """How many pictures a row has; a guess where it may have any number."""
-    return 1 if picture.kind == "image" else picture.length or picture.max_length or GUESSED_FRAMES
+def _frames(image: Any) -> int:
+    """The number of images a row, a guess if it varies."""
+    return 1 if image.kind == "image" else image.length or image.max_length or GUESSED_FRAMES
 
 
 def _sample_share(plan: BuildPlan) -> float:
@@ -207,9 +207,9 @@ def _sample_share(plan: BuildPlan) -> float:
 
 def _inputs_digest(plans: Iterable[Plan]) -> str:
     digest = hashlib.sha256()
-    for place, plan in enumerate(plans):
+    for index, plan in enumerate(plans):
         for file in plan.inputs:
-            digest.update(f"{place}\0{file.path}\0{file.bytes}\0{file.modified!r}\n".encode("utf-8", "surrogateescape"))
+            digest.update(f"{index}\0{file.path}\0{file.bytes}\0{file.modified!r}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -223,5 +223,5 @@ def _build_key(spec: Spec, inputs: str, code: UserCode | None, files: Files) -> 
     parts = {"spec": described, "packages": package_versions(), "inputs": inputs}
     parts |= {"code": code.sha256} if code else {}
     parts |= {"files": [_file_digest(path, files) for path in given]} if (given := spec.files()) else {}
-    # The keys keep the spec's order, which decides too: of splits, their ranges of hashes.
+    # The order of the spec's keys counts: it decides the ranges of hashes of the splits.
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Puts a version together in the build's folder, describes it, and makes it visible and live."""
+"""Assembles a version in the build's folder, describes it, and makes it visible and live."""
 
 import hashlib
 import os
@@ -38,9 +38,9 @@ def publish(
     """Publishes a finished job, whose shards and serving model lie in the run's folder `version`.
 
     Args:
-        results: what it reported.
+        results: the job's reports.
         output: the dataset's folder, or its URL.
-        features: what is stored, with the descriptions for the manifest.
+        features: the stored features, with their descriptions for the manifest.
         lease: the build's.
 
     Returns:
@@ -82,11 +82,11 @@ def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
     shard_files = [report[what] for report in reports.values() for what in ("file", "index")]
     clear(assembled, {SERVING_FOLDER, *shard_files})  # a runner may have killed a worker while it wrote
     splits = {}
-    for place, split in enumerate(layout.splits):
+    for number, split in enumerate(layout.splits):
         labels: Counter[int] = Counter()
         shards, documents = [], 0
         for shard in range(layout.shards[split]):
-            report = reports.get(int(layout.first_group[place]) + shard)
+            report = reports.get(int(layout.first_group[number]) + shard)
             report = report or _empty_shard(results.work, assembled, split, shard)
             shards.append(Shard(*(report[what] for what in ("file", "bytes", "records", "sha256", "index"))))
             documents += report.get("packed", {}).get("documents", 0)
@@ -101,7 +101,7 @@ def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
 
 
 def _empty_shard(work: BuildContext, assembled: Path, split: str, shard: int) -> dict[str, Any]:
-    """Writes a shard that no row belongs to; gives its report."""
+    """Writes a shard without rows; returns its report."""
     file, index = (name(work.name, split, shard, work.layout.shards[split]) for name in (shard_name, index_name))
     with ShardWriter(str(assembled / file), str(assembled / index)) as writer:
         writer.write([])
@@ -125,7 +125,7 @@ def _published_spec(spec: Spec) -> dict[str, Any]:
     published = spec.model_dump(mode="json")
     for source in published["source"]:
         source |= {name: published_path(source[name]) for name in PATHS if source.get(name)}
-        if source["format"] == "python":  # what a function is called with may be secret
+        if source["format"] == "python":  # a function's options may be secret
             source |= {"options": dict.fromkeys(source["options"]), "inputs": [*map(published_path, source["inputs"])]}
     for name, feature in spec.features.items():
         published["features"][name] |= {option: published_path(path) for option, path in feature.files().items()}

@@ -1,4 +1,4 @@
-"""Reconciles what was read with what was written: nothing is published that does not add up."""
+"""Reconciles the rows read with the rows written; only a version that adds up is published."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ Report = Mapping[str, Any]
 
 
 class ReconcileError(UserError):
-    """Rows were lost or counted twice; the message says where, and by how many."""
+    """Rows were lost or counted twice; the message gives the place and the numbers."""
 
 
 def expected_rows(chunks: Sequence[Report]) -> dict[int, int]:
-    """How many rows were packed for each group, by the chunks' reports."""
+    """The number of rows packed for each group, by the chunks' reports."""
     expected: Counter[int] = Counter()
     for chunk in chunks:
         expected.update({int(group): count for group, count in chunk["groups"].items()})
@@ -22,7 +22,7 @@ def expected_rows(chunks: Sequence[Report]) -> dict[int, int]:
 
 
 def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None:
-    """Every row that was packed for a shard is one of its records, or of the documents in these, or of its rejects.
+    """Checks that every row packed for a shard is one of its records, one of the documents in these, or a reject.
 
     Raises:
         ReconcileError: a shard is missing, or holds more or fewer rows, or not all ids of documents that share records.
@@ -33,10 +33,10 @@ def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None
         shard = shards[group]
         where = f"shard {shard['shard']} of {shard['split']}"
         packed = shard.get("packed")
-        found = (packed["documents"] if packed else shard["records"]) + shard["rejected"]
-        if found != rows:
+        built = (packed["documents"] if packed else shard["records"]) + shard["rejected"]
+        if built != rows:
             raise ReconcileError(
-                f"{rows} rows were read for {where}, {found} came out of it: the runner lost or repeated rows"
+                f"{rows} rows were read for {where}, {built} came out of it: the runner lost or repeated rows"
             )
         ids = sum(lengths["ids"] for lengths in shard.get("lengths", {}).values())
         if packed and packed["ids"] != ids:
@@ -46,21 +46,21 @@ def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None
 
 
 def check_sources(counts: Sequence[Report]) -> None:
-    """For each source: read = written + rejected + duplicates.
+    """Checks for each source that read = written + rejected + duplicates.
 
     Raises:
         ReconcileError: a source does not add up.
     """
-    for place, count in enumerate(counts):
+    for source, count in enumerate(counts):
         if count["read"] != count["written"] + count["rejected"] + count["duplicates"]:
             raise ReconcileError(
-                f"source {place} ({count['path']}): {count['read']} rows read, {count['written']} written, "
+                f"source {source} ({count['path']}): {count['read']} rows read, {count['written']} written, "
                 f"{count['rejected']} rejected and {count['duplicates']} left out as duplicates: the rest is lost"
             )
 
 
 def check_analysis(name: str, seen: int, train_rows: int) -> None:
-    """The analysis saw every row that was packed for the train split, once.
+    """Checks that the analysis saw every row packed for the train split, once.
 
     Raises:
         ReconcileError: it saw more or fewer.

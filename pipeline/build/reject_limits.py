@@ -1,9 +1,9 @@
-"""The limits on rejects: a build that goes wrong ends as soon as that is certain, and says what is wrong with its rows.
+"""The limits on rejects: a build that exceeds one ends as soon as that is certain, and names the faults of its rows.
 
-What the finished steps reported is added up; the driver looks again and again while the job runs, and at its end.
+The driver adds up the reports of the finished steps again and again while the job runs, and at its end.
 
     limits = RejectLimits(plan, work)
-    limits()            # raises TooManyRejectsError, or gives nothing
+    limits()            # raises TooManyRejectsError, or returns
 """
 
 import os
@@ -21,7 +21,7 @@ from recordmill.pipeline.dataset.atomic_files import read_report
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.rejects import Reject
 
-MIN_ROWS = 20  # of a file that `max_share_per_file` is about: below, one bad row is a large share
+MIN_ROWS = 20  # `max_share_per_file` counts for files of so many: in smaller ones a single bad row is a large share
 SHOWN_REASONS = 3
 WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
 
@@ -32,14 +32,14 @@ class TooManyRejectsError(UserError):
 
 @dataclass
 class Count:
-    """Rows of the whole build, or of one file."""
+    """The rows of the whole build, or of one file."""
 
     chunks_left: int = 0
-    """How many of its chunks are not read yet."""
+    """The number of its chunks that are not read yet."""
     read: int = 0
     rejected: int = 0
     examples: dict[str, Reject] = field(default_factory=dict)
-    """Of each reason the first reject, by chunk and position."""
+    """The first reject, by chunk and position, of each reason."""
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, reject: Reject) -> None:
@@ -51,15 +51,15 @@ class Count:
             self.examples[reject.reason] = reject
 
     def first_reasons(self) -> list[tuple[str, int]]:
-        """The most frequent reasons and their counts, by name where they are as frequent."""
+        """The most frequent reasons and their counts; equally frequent ones by name."""
         return sorted(self.reasons.items(), key=lambda pair: (-pair[1], pair[0]))[:SHOWN_REASONS]
 
 
 class RejectLimits:
-    """The rejects of a build's finished steps, against what its spec allows."""
+    """The rejects of a build's finished steps, and the limits of its spec."""
 
     def __init__(self, plan: BuildPlan, work: PlannedBuild) -> None:
-        """Nothing is looked at yet."""
+        """Reads nothing yet."""
         self._plan, self._work, self._limits = plan, work, plan.spec.rejects
         self._chunks = {f"{chunk_step(chunk.index)}.json": chunk.index for chunk in plan.chunks}
         self._positions: list[int | None] = [None] * len(plan.chunks)
@@ -70,10 +70,10 @@ class RejectLimits:
             self._file(chunk.index).chunks_left += 1
 
     def __call__(self) -> None:
-        """Looks at what has been finished since the last time.
+        """Reads the reports that are new since the last call.
 
         Raises:
-            TooManyRejectsError: there are more rejects than the spec allows, whatever is still to come.
+            TooManyRejectsError: there are more rejects than the spec allows, whatever the remaining rows are.
         """
         if self._limits.max_share is None and self._limits.max_share_per_file is None:
             return
@@ -86,8 +86,8 @@ class RejectLimits:
             self._check()
 
     def _file(self, chunk: int) -> Count:
-        found = self._plan.chunks[chunk]
-        return self._files.setdefault((found.source, found.file), Count())
+        where = self._plan.chunks[chunk]
+        return self._files.setdefault((where.source, where.file), Count())
 
     def _add(self, name: str, report: dict[str, Any]) -> None:
         if name in self._chunks:
@@ -105,28 +105,28 @@ class RejectLimits:
         self._compare(self._total, self._limits.max_share, "max_share", "")
         if self._limits.max_share_per_file is not None:
             for (_, file), count in self._files.items():
-                if file and count.read >= MIN_ROWS:  # a listing has no name: each of its files is a row
+                if file and count.read >= MIN_ROWS:  # a listing has no file name: each of its files is a row
                     self._compare(count, self._limits.max_share_per_file, "max_share_per_file", f" of {one_line(file)}")
 
-    def _compare(self, count: Count, limit: float | None, option: str, of_what: str) -> None:
+    def _compare(self, count: Count, limit: float | None, option: str, of_file: str) -> None:
         most = self._most_rows(count)
         if limit is None or most is None or not count.rejected or (most and count.rejected / most <= limit):
             return
-        rows = f"{count.read:,} rows{of_what}{' read so far' if count.chunks_left else ''}"
+        rows = f"{count.read:,} rows{of_file}{' read so far' if count.chunks_left else ''}"
         share = f"{count.rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
         first = f"{count.rejected:,} of {rows} were rejected, {share}"
-        raise TooManyRejectsError("\n".join([first, *self._told(count), WHAT_NEXT]))
+        raise TooManyRejectsError("\n".join([first, *self._examples(count), WHAT_NEXT]))
 
     def _most_rows(self, count: Count) -> int | None:
-        """How many rows there can be; None where nobody knows yet."""
+        """The largest possible number of rows; None if it is unknown yet."""
         if not count.chunks_left:
             return count.read
         return self._plan.rows if count is self._total and self._plan.rows_are_exact else None
 
-    def _told(self, count: Count) -> Iterator[str]:
+    def _examples(self, count: Count) -> Iterator[str]:
         places = RejectPlaces(self._plan, self._positions)
         for reason, number in count.first_reasons():
-            yield f"  {reason}: {number:,}, such as {places.told(count.examples[reason])}"
+            yield f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
 
 
 def _is_step(name: str) -> bool:

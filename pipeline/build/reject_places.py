@@ -1,4 +1,4 @@
-"""Where rejected rows were read: from a chunk and a position to a source's file and the line, and the published form.
+"""Finds the file and line of a rejected row from its chunk and position, and gives rejects their published form.
 
 >>> from types import SimpleNamespace as Made
 >>> chunks = [Made(source=0, file="a.jsonl"), Made(source=0, file="a.jsonl")]
@@ -17,22 +17,22 @@ from recordmill.pipeline.terminal_text import printable
 
 
 class Place(NamedTuple):
-    """Where a row lies."""
+    """The file and line of a row."""
 
     source: int
-    """The source's place in the spec, counted from 0."""
+    """The source's index in the spec, from 0."""
     file: str
     """Relative to the source's folder."""
     line: int | None
-    """Counted from 1, or the number of the record; None of a listing, and where it is not known yet."""
+    """The line, or the number of the record, from 1; None for a listing, or if it is unknown yet."""
 
     def words(self) -> str:
-        """As a message says it: `rows.jsonl, line 7`."""
+        """The place in a message: `rows.jsonl, line 7`."""
         return self.file if self.line is None else f"{self.file}, line {self.line}"
 
 
 def one_line(text: str) -> str:
-    """A text of data as a message holds it: in one line, and nothing in it steers a terminal."""
+    """A text of the data for a message: in one line, with control characters escaped."""
     return printable(text).replace("\n", "\\n")
 
 
@@ -40,7 +40,7 @@ class RejectPlaces:
     """The places of a build's rows."""
 
     def __init__(self, plan: BuildPlan, positions: Sequence[int | None]) -> None:
-        """Takes how many positions each chunk has, as its report says; None of one that is not read yet."""
+        """Takes the number of positions of each chunk, by its report; None for one that is not read yet."""
         self._plan = plan
         self._bases = list[int | None]()
         before: dict[tuple[int, str], int | None] = {}
@@ -56,7 +56,7 @@ class RejectPlaces:
         return Place(chunk.source, file, None if line is None or base is None else base + line)
 
     def published(self, reject: Reject) -> dict[str, Any]:
-        """A reject as the published JSONL holds it."""
+        """A reject's line of the published JSONL."""
         place, message = self.of(reject.chunk, reject.position), reject.message
         if reject.first_chunk is not None and reject.first_position is not None:
             message += f": {self.of(reject.first_chunk, reject.first_position).words()}, which stays"
@@ -70,8 +70,8 @@ class RejectPlaces:
             "line": place.line,
         }
 
-    def told(self, reject: Reject) -> str:
-        """A reject as an example in a message: its place, its column, and what is wrong."""
+    def example(self, reject: Reject) -> str:
+        """A reject as an example in a message: its place, its column, and its fault."""
         column = "" if reject.column is None else f", column '{reject.column}'"
         words = f"{self.of(reject.chunk, reject.position).words()}{column}: {self.published(reject)['message']}"
         return one_line(words)

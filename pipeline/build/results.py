@@ -1,4 +1,4 @@
-"""What a finished job reported, read and reconciled: the ground that a version is published on."""
+"""Reads and reconciles the reports of a finished job."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.rejects import Reject
 
 Report = dict[str, Any]
 COUNTED = ("read", "written", "rejected", "duplicates")
-"""What is counted of rows: the first is the sum of the others."""
+"""The counts of rows: the first is the sum of the others."""
 
 
 class NothingToPublishError(UserError):
@@ -33,17 +33,17 @@ class NothingToPublishError(UserError):
 
 @dataclass(frozen=True)
 class Results:
-    """The reports of a finished job, and what they add up to."""
+    """The reports of a finished job, and their sums."""
 
     plan: BuildPlan
     work: BuildContext
     chunks: list[Report]
     shards: dict[int, Report]
-    """By group; a group that no row belongs to has none."""
+    """By group; a group without rows has no report."""
     export: str
     """The folder of the analysis' export."""
     statistics: dict[str, Report]
-    """What the analysis found, by feature."""
+    """The results of the analysis, by feature."""
 
     @cached_property
     def rejects(self) -> list[Reject]:
@@ -54,7 +54,7 @@ class Results:
 
     @cached_property
     def reasons(self) -> dict[str, int]:
-        """How many rejects there are by reason, the most frequent first."""
+        """The number of rejects by reason, the most frequent first."""
         return dict(sorted(Counter(r.reason for r in self.rejects).items(), key=lambda pair: (-pair[1], pair[0])))
 
     def by_source(self) -> list[Report]:
@@ -75,12 +75,12 @@ class Results:
 
     @cached_property
     def duplicates(self) -> Report:
-        """What the manifest says of duplicates."""
+        """The manifest's entry on duplicates."""
         return count_all(self.work, [report["contents"] for report in self.shards.values()])
 
     @property
     def rejected_in_statistics(self) -> int:
-        """How many rejected rows the statistics were made with: those of the train split whose shard rejected them."""
+        """The number of rejected rows that the statistics contain: those that shards of the train split rejected."""
         train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
         return sum(train) if self.work.sees_rows() else 0
 
@@ -92,15 +92,15 @@ class Results:
         return lines.encode("utf-8", "backslashreplace")
 
     def first_reject(self) -> str:
-        """Where the first reject lies, and what is wrong."""
-        return self._places().told(self.rejects[0])
+        """The place and the fault of the first reject."""
+        return self._places().example(self.rejects[0])
 
     def _places(self) -> RejectPlaces:
         return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
 
 
 def published_path(path: str) -> str:
-    """A source's path as a version may hold it: a URL without password or query, of a local path the last part alone.
+    """A source's path without private parts: a URL without password and query, or the last part of a local path.
 
     Nothing that is published names a place on the machine that built it.
     """
@@ -153,7 +153,7 @@ def _statistics(work: BuildContext, train_rows: int) -> dict[str, Report]:
 
 
 def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
-    """Notes with each feature how many of its pictures were transcoded, by the format that they had."""
+    """Adds to each feature's statistics the number of transcoded images by their first format."""
     total: Counter[str] = Counter()
     for shard in shards:
         total.update(shard["transcoded"])
@@ -163,7 +163,7 @@ def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> 
 
 
 def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
-    """Notes with each text how long those of the train split are."""
+    """Adds to each text's statistics the lengths of the train split's texts."""
     measured: dict[str, list[Lengths]] = {}
     for shard in shards:
         for feature, lengths in shard["lengths"].items():

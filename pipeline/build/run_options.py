@@ -13,7 +13,7 @@ CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where and how a build runs."""
+    """The options of a build that change no byte of its result."""
 
     runner: str = "local"
     """`local`, or the name of one of Beam's runners."""

@@ -56,7 +56,7 @@ def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _parts(features: Mapping[str, tuple[Feature, Description]]) -> dict[str, dict[str, Any]]:
-    """Every part of every feature, by its name in a record."""
+    """All parts of all features, by their names in a record."""
     parts = {}
     for name, (feature, description) in features.items():
         parts[name] = feature.tfds(description)

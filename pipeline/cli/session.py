@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 TENSORFLOW = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_NUM_INTRAOP_THREADS": "1",  # our own threads use the cores: pictures cost 8 % less CPU than with TensorFlow's
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest picture
+    "TF_NUM_INTRAOP_THREADS": "1",  # our own threads use the cores: images cost 8 % less CPU than with TensorFlow's
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest image
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command begins anew"

@@ -1,4 +1,4 @@
-"""The analyzers of a build: how the graph asks for what `beam.vocabularies` and `beam.moments` find in Beam.
+"""The analyzers of a build, which bring the results of `beam.vocabularies` and `beam.moments` into the graph.
 
 All vocabularies are one analyzer and all moments another, behind `tft.experimental.ptransform_analyzer`: an analyzer
 costs about a second of fixed CPU, a column in one nothing.
@@ -22,10 +22,10 @@ class BeamAnalyzers:
     vocabulary_options: Mapping[str, VocabularyOptions]
     reports: str
     asked: set[str] = field(default_factory=set, compare=False)
-    """The analyzers that a graph asked for so far, by the names of their reports."""
+    """The analyzers that a graph used so far, by the names of their reports."""
 
     def vocabularies(self, tokens: Mapping[str, tf.Tensor], train: tf.Tensor) -> Mapping[str, tf.Tensor]:
-        """One analyzer for all vocabularies; it sees each batch's distinct words with their counts."""
+        """Adds one analyzer for all vocabularies, which sees each batch's distinct words with their counts."""
         self.asked.add("vocabularies")
         inputs = [tf.reduce_sum(tf.cast(train, tf.int64))[tf.newaxis]]
         for words in tokens.values():
@@ -48,7 +48,7 @@ class BeamAnalyzers:
         pixels: Mapping[str, tuple[tf.Tensor, ...]],
         train: tf.Tensor,
     ) -> Mapping[str, Statistics]:
-        """One analyzer for all statistics of numbers and pixels, with one output: a row for each value feature."""
+        """Adds one analyzer for all statistics of numbers and pixels, with one output: a row for each value feature."""
         self.asked.add("moments")
         features = {name: wanted for name, (_, wanted) in values.items()}
         inputs = [tf.reduce_sum(tf.cast(train, tf.int64))[tf.newaxis], *(numbers for numbers, _ in values.values())]

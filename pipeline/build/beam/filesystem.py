@@ -1,4 +1,4 @@
-"""Files wherever they are: local paths by the operating system, URLs by Beam's filesystems.
+"""Files on any filesystem: local paths by the operating system, URLs by Beam's filesystems.
 
 What a pattern matches is the same everywhere: `pipeline.sources.globs`. Symbolic links are followed, once in a chain of
 folders; a broken one is listed with 0 bytes, so that it is met again, and counted, when it is read. Compressed files
@@ -33,15 +33,15 @@ Identity = tuple[int, int]
 
 
 def use_options(options: PipelineOptions) -> None:
-    """Tells Beam's filesystems their options in this process, such as an endpoint; workers are told by their runner."""
+    """Sets the options of Beam's filesystems in this process, such as an endpoint; runners set those of workers."""
     FileSystems.set_options(options)
 
 
 class BeamFiles:
-    """Files on any filesystem; it holds nothing, so it can be sent to workers."""
+    """Files on any filesystem; has no state, so it can be sent to workers."""
 
     def match(self, pattern: str) -> list[FileInfo]:
-        """Lists the files that a glob, or a plain path, matches, sorted by path; empty when there are none.
+        """Lists the files that a glob, or a plain path, matches, sorted by path.
 
         Raises:
             OSError: a folder or a bucket cannot be listed.
@@ -50,7 +50,7 @@ class BeamFiles:
         return sorted(found, key=lambda file: file.path)
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder; for a URL, whether a file lies under it (a URL with a wildcard is none).
+        """Whether `path` is a folder; for a URL, whether a file lies under it (never for a URL with a wildcard).
 
         Raises:
             OSError: a bucket cannot be listed.
@@ -80,7 +80,7 @@ def _is_url(path: str) -> bool:
 
 @contextmanager
 def _os_errors(action: str, path: str) -> Iterator[None]:
-    """Makes whatever a filesystem's client raises an OSError that names the path."""
+    """Turns whatever a filesystem's client raises into an OSError that names the path."""
     try:
         yield
     except (MemoryError, ImportError):
@@ -107,7 +107,7 @@ def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:
 def _match_url(pattern: str) -> list[FileInfo]:
     if not is_glob(pattern):
         return _list_url(pattern)
-    # Beam's own globs differ (`**/` needs a folder, there is no quoting): it lists what begins alike, we choose.
+    # Beam's own globs differ (`**/` needs a folder, no quoting): it lists by prefix, and this function chooses.
     prefix = WILDCARD.split(literal_prefix(pattern))[0]
     matches = glob_pattern(pattern).fullmatch
     return [file for file in _list_url(prefix + "**") if file.path == pattern or matches(file.path)]
@@ -126,7 +126,7 @@ def _match_local(pattern: str) -> list[FileInfo]:
 
 
 def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identity]) -> Iterator[FileInfo]:
-    """Gives the files in a folder and at most `levels` of folders below; `above` are the folders that lead here."""
+    """Lists the files in a folder and in at most `levels` of folders below; `above` are the folders around it."""
     state = os.stat(folder or ".")
     identity = state.st_dev, state.st_ino
     if identity in above:
@@ -164,7 +164,7 @@ def _regular(path: str) -> Iterator[FileInfo]:
 
 
 class _UrlStream(io.RawIOBase):
-    """A stream of Beam's whose errors, of any type, are OSErrors: object stores find a missing file only here."""
+    """A stream of Beam whose errors of any type become OSErrors: object stores notice a missing file only here."""
 
     def __init__(self, stream: Any, path: str) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""The whole job as one Beam pipeline, and the runners that it may run on. Wires; the thinking is in the modules named.
+"""The whole job as one Beam pipeline: wires the functions of other modules.
 
 chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─▶ reports
 └─▶ AnalyzeDataset ─▶ KeepExport ───────┘
@@ -51,7 +51,7 @@ def build_graph(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence
 
 
 def _analyze(batches: beam.PCollection, context: BuildContext) -> beam.PCollection:
-    """Gives the folder of the analysis' export."""
+    """Analyzes; returns the folder of the export."""
     analyzers = make_analyzers(context)
     saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(
         make_preprocessing(context, analyzers)
@@ -68,12 +68,12 @@ class ReadChunks(beam.DoFn):  # type: ignore[misc]
         self._context = context
 
     def setup(self) -> None:
-        """Makes the reader, once a worker."""
+        """Makes the worker's reader."""
         install_user_code(self._context)
         self._reader = ChunkReader(self._context)
 
     def process(self, chunk: Chunk) -> Iterator[Any]:
-        """Gives (group, packed rows), and the analysis' batches under their own tag."""
+        """Yields (group, packed rows), and the analysis' batches under their own tag."""
         with leaving_error(self._context.path("scratch")):
             for element in self._reader.read(chunk):
                 yield beam.pvalue.TaggedOutput(ANALYSIS, element) if isinstance(element, pa.RecordBatch) else element
@@ -86,12 +86,12 @@ class BuildShards(beam.DoFn):  # type: ignore[misc]
         self._context = context
 
     def setup(self) -> None:
-        """Nothing is known yet of the transform graph."""
+        """Begins without the transform graph."""
         install_user_code(self._context)
         self._builder: ShardBuilder | None = None
 
     def process(self, group: tuple[int, Iterable[Packed]], export: str) -> Iterator[tuple[int, int]]:
-        """Builds one shard; gives its group and its number of records."""
+        """Builds one shard; yields its group and its number of records."""
         number, packed = group
         with leaving_error(self._context.path("scratch")):
             if self._builder is None:

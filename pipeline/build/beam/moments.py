@@ -1,6 +1,6 @@
-"""The statistics of all numbers and of all pictures' pixels as one exact analyzer.
+"""One exact analyzer for the statistics of all numbers and of all images' pixels.
 
-It writes what it saw into the build's reports, which the driver reconciles with what was read.
+Its report counts the rows that it saw, which the driver reconciles with the rows read.
 """
 
 import math
@@ -19,13 +19,13 @@ from recordmill.transforms.tensorflow.kind import RequestedStatistics
 
 Batch = tuple[Any, ...]
 Features = Mapping[str, RequestedStatistics]
-"""What is wanted of each feature's values."""
+"""The statistics that each feature needs."""
 STATISTICS = ("mean", "scale", "minimum", "range_scale", "median")
 """The first columns of the graph's `transforms.tensorflow.kind.Statistics`; boundaries follow."""
 
 
 def width(features: Features) -> int:
-    """How many columns the graph is given."""
+    """The number of columns for the graph."""
     return len(STATISTICS) + max((wanted.buckets - 1 for wanted in features.values()), default=0)
 
 
@@ -39,7 +39,7 @@ class AllMoments(beam.PTransform):  # type: ignore[misc]
         self._reports = reports
 
     def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, ...]:
-        """Takes tuples (train rows, values…, pixels, sums, squares, …); gives float64 [features + 1, width]."""
+        """Takes tuples (train rows, values…, pixels, sums, squares, …); returns float64 [features + 1, width]."""
         return (
             batches
             | "SumMoments" >> beam.CombineGlobally(SumMoments(self._features, self._pixels))
@@ -49,11 +49,11 @@ class AllMoments(beam.PTransform):  # type: ignore[misc]
 
 @dataclass
 class Values:
-    """What was seen of a feature's values."""
+    """The sums of a feature's values so far."""
 
     moments: Moments
     histogram: Histogram | None
-    """Only where quantiles are wanted, because it takes time and memory."""
+    """Only for quantiles, because it takes time and memory."""
 
     @classmethod
     def none(cls, wanted: RequestedStatistics) -> "Values":
@@ -67,7 +67,7 @@ class Values:
             self.histogram.add(values)
 
     def merge(self, other: "Values") -> None:
-        """Adds what another has seen."""
+        """Adds the values of another."""
         self.moments.merge(other.moments)
         if self.histogram is not None and other.histogram is not None:
             self.histogram.merge(other.histogram)
@@ -75,7 +75,7 @@ class Values:
 
 @dataclass
 class MomentsSeen:
-    """What a worker has seen so far."""
+    """The sums of a worker so far."""
 
     rows: int
     values: list[Values]
@@ -90,7 +90,7 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
         self._pixels = pixels
 
     def create_accumulator(self) -> MomentsSeen:
-        """Nothing seen."""
+        """Empty sums."""
         values = [Values.none(wanted) for wanted in self._features.values()]
         return MomentsSeen(0, values, [PixelSums() for _ in self._pixels])
 
@@ -106,7 +106,7 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
         return seen
 
     def merge_accumulators(self, parts: Iterable[MomentsSeen]) -> MomentsSeen:
-        """Adds up what several workers saw."""
+        """Adds up the sums of several workers."""
         merged = self.create_accumulator()
         for part in parts:
             merged.rows += part.rows
@@ -122,9 +122,9 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
 
 
 def report_moments(seen: MomentsSeen, features: Features, pixels: tuple[str, ...], reports: str) -> Any:
-    """Reports all statistics, and gives the graph those of the numbers: float64 [features + 1, width]."""
+    """Reports all statistics; returns those of the numbers for the graph: float64 [features + 1, width]."""
     report: dict[str, Any] = {}
-    rows = np.full((len(features) + 1, width(features)), np.inf)  # never empty: that is no analysis' output
+    rows = np.full((len(features) + 1, width(features)), np.inf)  # never empty, which an analysis may not return
     for row, (name, wanted), values in zip(rows, features.items(), seen.values, strict=False):
         report[name] = describe(values, wanted)
         row[: len(STATISTICS)] = [_for_graph(values.moments, report[name])[what] for what in STATISTICS]

@@ -1,4 +1,4 @@
-"""The runners that a build may run on, and Beam's options as a user gives them."""
+"""The runners of a build, and Beam's options as a user gives them."""
 
 import io
 import logging
@@ -17,16 +17,16 @@ from recordmill.pipeline.redaction import HIDDEN
 
 
 class RunnerError(UserError):
-    """The runner cannot be used so; the message is one clear line for the user."""
+    """A runner that does not exist, or that these options make unsafe."""
 
 
 def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple[PipelineRunner, PipelineOptions, bool]:
-    """Gives the runner, its options and whether it is the local one.
+    """Makes a runner; returns it, its options, and whether it is the local one.
 
-    `local` is Beam's FnApiRunner by its name: `DirectRunner` would be Prism wherever its binary can be had.
+    `local` is Beam's FnApiRunner: the name `DirectRunner` would be Prism wherever its binary is available.
 
     Raises:
-        RunnerError: the options ask for what loses data or does not exist.
+        RunnerError: an option loses data or does not exist.
     """
     options = _parse(beam_options)
     direct = options.view_as(DirectOptions)
@@ -47,14 +47,14 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
 
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
-"""Beam's options that are ours to set, and how they are asked for."""
+"""Beam's options that Recordmill sets, each with the option to use instead."""
 
 
 def _parse(arguments: Sequence[str]) -> PipelineOptions:
-    """Parses Beam's options; what Beam would take for its own and drop, or end the process for, is refused."""
+    """Parses Beam's options; refuses those that Beam would drop silently, or end the process for."""
     if arguments and not arguments[0].startswith("--"):
         raise RunnerError(f"the argument '{arguments[0]}' is one too many; Beam's options begin with --")
-    logging.getLogger(PipelineOptions.__module__).disabled = True  # what it warns of is refused here, without values
+    logging.getLogger(PipelineOptions.__module__).disabled = True  # this function refuses instead, without values
     try:
         with redirect_stderr(io.StringIO()):  # argparse: its usage, a hundred lines, and the value
             options = PipelineOptions(list(arguments), pipeline_type_check=False)
@@ -73,12 +73,12 @@ def _parse(arguments: Sequence[str]) -> PipelineOptions:
             "--save_main_session is refused: it pickles all that the command holds into the job. Leave it out: the "
             "modules that a spec names are sent along as source"
         )
-    setup.save_main_session = False  # on Dataflow it would be on where nothing is said
+    setup.save_main_session = False  # Dataflow's default is True
     return options
 
 
 def _without_values(arguments: Sequence[str]) -> str:
-    """Options as they may be told: what follows `=` or stands alone may be a password."""
+    """Options with hidden values: a text after `=`, or alone, may be a password."""
     parts = [argument.partition("=") for argument in arguments]
     return " ".join(f"{name}{mark}{mark and HIDDEN}" if name[:2] == "--" else HIDDEN for name, mark, _ in parts)
 
@@ -92,6 +92,6 @@ def _other_runner(name: str) -> PipelineRunner:
 
 
 def worker_threads(local: bool, processes: int) -> int:
-    """How many threads a worker gives to the transform graph: the cores that it has to itself."""
+    """The number of threads of a worker's transform graph: its share of the cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cores // processes) if local else cores

@@ -1,6 +1,6 @@
-"""All vocabularies of a build as one exact analyzer: words counted in Beam, a file a vocabulary.
+"""One exact analyzer for all vocabularies: counts words in Beam, and writes a file for each vocabulary.
 
-It writes what it saw into the build's reports, which the driver reconciles with what was read.
+Its report counts the rows that it saw, which the driver reconciles with the rows read.
 """
 
 import os
@@ -18,7 +18,7 @@ from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, mo
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_report
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 
-BUCKETS = 8  # how many workers can merge the words' counts at once
+BUCKETS = 8  # so many workers can merge the words' counts at once
 FLUSH_WORDS = 500_000  # distinct words kept in a bundle: about 100 MB
 NO_WORD = b" "  # the only line of a vocabulary without words: TensorFlow opens no empty file, and no word is blank
 Batch = tuple[Any, ...]
@@ -26,7 +26,7 @@ Batch = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class VocabularyOptions:
-    """Which words of a feature get an id."""
+    """Chooses the words of a feature that get an id."""
 
     name: str
     top_k: int | None = None
@@ -47,7 +47,7 @@ class VocabularyOptions:
 
 
 class Vocabularies(PTransformAnalyzer):
-    """Counts words exactly and writes one file a vocabulary, a word a line, the most frequent first."""
+    """Counts words exactly, and writes one file a vocabulary: a word a line, the most frequent first."""
 
     def __init__(self, options: list[VocabularyOptions], reports: str) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Vocabularies(PTransformAnalyzer):
         self._reports = reports
 
     def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, ...]:
-        """Takes tuples (train rows, words, counts, words, counts, …); gives each file's path."""
+        """Takes tuples (train rows, words, counts, words, counts, …); returns each file's path."""
         buckets = (
             batches
             | "CountWords" >> beam.ParDo(CountWords(len(self._options)))
@@ -77,11 +77,11 @@ class Vocabularies(PTransformAnalyzer):
 
 
 Bucket = tuple[int, list[tuple[list[bytes], list[int]]]]
-"""How many rows of the train split were seen, and for each vocabulary its words and their counts."""
+"""The number of rows seen of the train split, and the words of each vocabulary with their counts."""
 
 
 class CountWords(beam.DoFn):  # type: ignore[misc]
-    """Sums the words' counts over a bundle, and gives them out in buckets by the words' checksums."""
+    """Sums the words' counts over a bundle, and yields them in buckets by the words' checksums."""
 
     def __init__(self, vocabularies: int) -> None:
         self._vocabularies = vocabularies
@@ -101,7 +101,7 @@ class CountWords(beam.DoFn):  # type: ignore[misc]
             yield from self._flush()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Gives out what was counted."""
+        """Yields the counts."""
         for element in self._flush():
             yield beam.transforms.window.GlobalWindows.windowed_value(element)
 
@@ -119,7 +119,7 @@ class CountWords(beam.DoFn):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class MergedBucket:
-    """A bucket's part of every vocabulary, and what was counted in all."""
+    """A bucket's part of every vocabulary, and the total counts."""
 
     rows: int
     frequent: list[list[tuple[int, bytes]]]
@@ -145,7 +145,7 @@ def merge_bucket(bucket: tuple[int, Iterable[Bucket]], options: list[VocabularyO
 def write_vocabularies(
     _: None, buckets: list[MergedBucket], options: list[VocabularyOptions], folder: str, reports: str
 ) -> list[str]:
-    """Writes every vocabulary into a folder of this attempt's own; gives the files' paths."""
+    """Writes every vocabulary into a folder of this attempt's own; returns the files' paths."""
     folder = os.path.join(folder, attempt_name("vocabularies"))
     tf.io.gfile.makedirs(folder)
     report, paths = {}, []

@@ -1,1 +1,1 @@
-"""Rows of equal content and images that look alike: found, counted, decided on."""
+"""Finds, counts and resolves rows of equal content, and images that look alike."""

@@ -1,4 +1,4 @@
-"""The driver's choice: what becomes of the duplicates that the pass before the job has found.
+"""Decides in the driver on the duplicates that the pass before the job found: keep, drop, move or refuse.
 
 It writes what workers need to know into the build's folder, and gives the decisions that name these files.
 """
@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.base import Chunk
 
 
 def choose(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, folder: str) -> RowDecisions:
-    """Decides what becomes of the duplicates.
+    """Decides on the duplicates.
 
     Args:
         planned: the build; its `duplicates` is not `keep`.
@@ -52,7 +52,7 @@ def choose(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, f
 
 
 def _write_moved(path: str, contents: Contents, found: Found) -> Found:
-    """Leaves the units that go to another split; gives the duplicates as they will be."""
+    """Writes the units that move to another split; returns the duplicates after the move."""
     units = _column(contents, "unit", found.clusters.rows).astype(np.uint64)
     splits = moved_splits(found, units)
     moves = splits != found.splits
@@ -62,7 +62,7 @@ def _write_moved(path: str, contents: Contents, found: Found) -> Found:
 
 
 def _write_dropped(path: str, contents: Contents, found: Found, repeated: Clusters) -> None:
-    """Leaves the rows that are not the first of their cluster, and those that have the key of such a row."""
+    """Writes the rows that are not the first of their cluster, and those that have the key of such a row."""
     dropped = found.clusters.rows[found.firsts != np.arange(len(found.clusters.rows))]
     again = (repeated.rows != repeated.names) & np.isin(repeated.names, dropped)
     firsts = np.concatenate([np.full((len(dropped), 2), -1), _places(contents, repeated.names[again])])

@@ -1,7 +1,7 @@
-"""Clusters of rows that are one another's duplicates: of equal digests, and of pictures that look alike. NumPy alone.
+"""Clusters rows that are duplicates: by equal digests, and by images that look alike. NumPy alone.
 
-A row is a number. A cluster is named by its lowest row; a row that is alone is in none. The same rows give the same
-clusters, whatever the memory.
+A row is a number. Its lowest row names a cluster; a row without a duplicate is in no cluster. The allowed memory does
+not change the clusters.
 
 >>> digests = np.array([[1, 5], [2, 5], [1, 5]], np.uint64)
 >>> find_equal(lambda: [digests], total=3)
@@ -18,22 +18,22 @@ import numpy.typing as npt
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
-MEMORY = 64 << 20  # 64 MiB: what one pass over the digests holds
+MEMORY = 64 << 20  # 64 MiB, in one pass over the digests
 ROW_BYTES = 48  # of a digest, its row, their order while they are sorted
 COLOUR_DISTANCE = 12
-"""How far the mean colours of pictures that are alike may lie apart, of 255: 20 % more contrast moves them by 9."""
+"""The largest difference, of 255, between the mean colours of images that are alike: 20 % more contrast makes 9."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """The rows that are in clusters, int64 [rows], by cluster and row; and of each its cluster's lowest row."""
+    """The rows that are in clusters, int64 [rows], by cluster and row; and the lowest row of each one's cluster."""
 
     rows: Rows
     names: Rows
 
     @classmethod
     def of(cls, rows: Rows, *keys: npt.NDArray[np.generic]) -> "Clusters":
-        """The rows with equal keys; rows are different numbers, in any order."""
+        """Clusters rows by equal keys; the rows are distinct numbers, in any order."""
         order = np.lexsort((rows, *keys))
         rows = rows[order]
         same = np.ones(max(0, len(rows) - 1), bool)
@@ -45,7 +45,7 @@ class Clusters:
         return cls(rows[kept], names[kept]).ordered()
 
     def ordered(self) -> "Clusters":
-        """By cluster and row."""
+        """Sorts by cluster and row."""
         order = np.lexsort((self.rows, self.names))
         return Clusters(self.rows[order], self.names[order])
 
@@ -56,15 +56,15 @@ class Clusters:
 
 
 def _with_neighbours(same: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
-    """Which of sorted values equal the one before or after them; `same` says of each but the last if the next does."""
+    """Marks sorted values that equal a neighbour; `same` tells it of each value but the last for the next one."""
     return (np.append(same, False) | np.append(False, same))[:count]
 
 
 def find_equal(parts: Callable[[], Iterable[Numbers]], total: int, memory: int = MEMORY) -> Clusters:
-    """The rows whose digests are equal.
+    """Clusters the rows whose digests are equal.
 
     Args:
-        parts: reads all digests, in the rows' order: uint64 [rows, 2]; zeros are none, which equals nothing.
+        parts: reads all digests, in the rows' order: uint64 [rows, 2]; a digest of zeros equals no other.
         total: the number of rows.
         memory: about how many bytes may be held, beside 16 for each row that is in a cluster; the digests are read as
             often as that needs, each time those of one residue.
@@ -94,14 +94,14 @@ def _equal(rows: Rows, digests: Numbers) -> Clusters:
 
 
 def find_near(shapes: Numbers, colours: Numbers, distance: int, equal: Clusters) -> Clusters:
-    """The rows whose pictures look alike, or that are linked by others that do, and those that are equal.
+    """Clusters the rows whose images look alike, directly or over others, and those that are equal.
 
     Args:
-        shapes: the pictures' hashes (`pipeline.build.images.perceptual_hash`), uint64 [rows, pictures]; a row with a 0
-            is like none.
+        shapes: the images' hashes (`pipeline.build.images.perceptual_hash`), uint64 [rows, images]; a row with a 0
+            is like no other.
         colours: their colours, of the same shape.
-        distance: how many of the 64 bits of each picture may differ.
-        equal: what is joined anyway.
+        distance: the number of the 64 bits of each image that may differ.
+        equal: clusters that are joined anyway.
     """
     joined = Components(len(shapes))
     joined.join(equal.rows, equal.names)
@@ -119,7 +119,7 @@ def find_near(shapes: Numbers, colours: Numbers, distance: int, equal: Clusters)
 
 
 def _candidates(hashes: Numbers, distance: int) -> Iterator[tuple[Rows, Rows]]:
-    """All pairs with at most `distance` different bits, and others.
+    """Yields all pairs with at most `distance` different bits, and others.
 
     The bits are cut into `distance` + n bands, of which n agree in such a pair: each different bit spoils one at most.
     """
@@ -135,7 +135,7 @@ def _candidates(hashes: Numbers, distance: int) -> Iterator[tuple[Rows, Rows]]:
 
 
 def _agreeing(rows: int, distance: int) -> int:
-    """How many bands agree: few are few sorts, and many pairs by chance. Sorting a row costs what two pairs do."""
+    """The number of bands that agree: few need few sorts, but match by chance. Sorting a row costs two pairs."""
 
     def cost(agreeing: int) -> float:
         bits = 64 * agreeing / (distance + agreeing)
@@ -160,7 +160,7 @@ def _are_of_one_colour(colours: Numbers, first: Rows, second: Rows) -> npt.NDArr
 
 
 def _ones(numbers: Numbers) -> Numbers:
-    """How many bits are 1 (H. S. Warren, Hacker's Delight, 5-1): NumPy counts them itself from 2.0 on."""
+    """Counts the bits that are 1 (H. S. Warren, Hacker's Delight, 5-1); NumPy does so itself from 2.0 on."""
     numbers = numbers - ((numbers >> np.uint64(1)) & np.uint64(0x5555555555555555))
     numbers = (numbers & np.uint64(0x3333333333333333)) + ((numbers >> np.uint64(2)) & np.uint64(0x3333333333333333))
     numbers = (numbers + (numbers >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -168,14 +168,14 @@ def _ones(numbers: Numbers) -> Numbers:
 
 
 class Components:
-    """What is linked, directly or by others: the connected components of a graph."""
+    """The connected components of a graph."""
 
     def __init__(self, count: int) -> None:
         self.roots: Rows = np.arange(count)
-        """Of each node, the lowest of its component."""
+        """The lowest node of each node's component."""
 
     def join(self, first: Rows, second: Rows) -> None:
-        """Links nodes pair by pair: the higher root is hung under the lower one until nothing changes."""
+        """Links nodes pair by pair: hangs the higher root under the lower one until nothing changes."""
         while True:
             one, other = self.roots[first], self.roots[second]
             apart = one != other

@@ -1,12 +1,11 @@
-"""What of a row counts when rows are compared: its content, as 16 bytes of SHA-256; and the files of such digests.
+"""The content of a row, by which rows are compared: 16 bytes of SHA-256; and the files of such digests.
 
-The content is the pictures (`image`, `image_sequence`; the bytes of their files as the source has them) and the texts
-(`text`; their UTF-8) of a row, all together: a picture with another caption is another content. A row that has none of
-them, no picture and empty texts, equals no other. Where a dataset holds neither pictures nor texts, all raw columns
-but those of the key are the content.
+The content is all images (`image`, `image_sequence`; the bytes of their files in the source) and texts (`text`; their
+UTF-8) of a row together: an image with another caption is another content. A row without images whose texts are empty
+equals no other. In a dataset without images and texts, all raw columns except those of the key are the content.
 
-A file of contents is Arrow's: for each row `place` (the position and sample hashes of its key, 16 bytes), `key`,
-`split`, `digest` (zeros for none), and where pictures are compared `looks`.
+A file of contents is an Arrow file: for each row `place` (the position and sample hashes of its key, 16 bytes), `key`,
+`split`, `digest` (zeros for a row that equals no other), and `looks` if images are compared.
 """
 
 import hashlib
@@ -32,7 +31,7 @@ NONE = bytes(DIGEST)
 
 
 def content_features(features: Mapping[str, Mapping[str, Any]], form: RowSchema) -> list[str]:
-    """The features whose columns are the content: of those that read one column alike, the first."""
+    """The features whose columns are the content; the first of several that read one column alike."""
     kinds = {name: features[name]["kind"] for name in form.features}
     named = [name for name, kind in kinds.items() if kind in (*IMAGES, "text")]
     key = set(form.key or ()) | {form.content_key}
@@ -42,19 +41,19 @@ def content_features(features: Mapping[str, Mapping[str, Any]], form: RowSchema)
 
 
 def _kept(options: Mapping[str, Any]) -> int | None:
-    """How many pictures of a sequence are read; None where that does not matter."""
+    """The number of images of a sequence that are read; None for other kinds."""
     return options["max_length"] if options["kind"] == "image_sequence" else None
 
 
-def digest_rows(rows: pa.Table, names: Sequence[str], pictures: Mapping[str, Sequence[bytes]]) -> list[bytes]:
+def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:
     """The contents' digests of keyed rows.
 
     Args:
         rows: keyed rows.
         names: the features that are the content.
-        pictures: of each feature of pictures, each row's: the SHA-256 digests of the files, one after another.
+        images: for each feature of images, the joined SHA-256 digests of each row's files.
     """
-    parts = [pictures[name] if name in pictures else _values(rows[name]) for name in names]
+    parts = [images[name] if name in images else _values(rows[name]) for name in names]
     if len(parts) == 1:
         return [_digest(part) if part else NONE for part in parts[0]]
     return [_digest(b"".join(map(_sized, row))) if any(row) else NONE for row in zip(*parts, strict=True)]
@@ -74,7 +73,7 @@ def _sized(part: bytes) -> bytes:
 
 
 def _values(column: pa.ChunkedArray) -> Sequence[bytes]:
-    """A column's values as bytes: of numbers those of the machine, of a list its values one after another."""
+    """A column's values as bytes: numbers in the machine's form, the values of a list one after another."""
     if column.type == pa.binary():
         return column.to_pylist()  # type: ignore[no-any-return]
     if pa.types.is_list(column.type):
@@ -87,7 +86,7 @@ def _values(column: pa.ChunkedArray) -> Sequence[bytes]:
 
 
 def content_table(rows: pa.Table, digests: Sequence[bytes], looks: Mapping[str, Sequence[bytes]]) -> pa.Table:
-    """The rows as a file of contents holds them; `looks` are those of the images that are compared so."""
+    """The rows of a file of contents; `looks` are the perceptual hashes of the images that are compared so."""
     hashes = np.stack([rows[name].to_numpy() for name in ("@hash", "@sample")], axis=1)
     columns = {
         "place": _fixed(hashes.astype(">u8").tobytes(), DIGEST),
@@ -106,7 +105,7 @@ def _fixed(data: bytes, width: int) -> pa.Array:
 
 
 def write_contents(folder: str, step: str, tables: Sequence[pa.Table]) -> str | None:
-    """Writes a step's contents under a name of this attempt's own; gives the name, None where there are none."""
+    """Writes a step's contents under a name of this attempt's own; returns the name, None if there are no rows."""
     if not any(table.num_rows for table in tables):
         return None
     name = f"{attempt_name(step)}.arrow"
@@ -136,7 +135,7 @@ class Contents:
             yield as_numbers(table[column])
 
     def places_in_splits(self) -> Iterator[Numbers]:
-        """The keys' hashes, others in each split, since a key is one inside a split alone: as `numbers`."""
+        """The keys' hashes as `numbers` gives them, made distinct by split, since keys are compared inside a split."""
         for numbers, table in zip(self.numbers("place"), self._tables("split"), strict=True):
             places = numbers.copy()
             places[:, 0] ^= table["split"].to_numpy().astype(np.uint64) << np.uint64(48)

@@ -1,4 +1,4 @@
-"""How many duplicates there are, within splits and across them: what the manifest says, and a person is shown."""
+"""Counts duplicates within splits and across them, for the manifest."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -16,13 +16,13 @@ from recordmill.pipeline.terminal_text import printable
 
 EXAMPLES = 5
 NEAR = "duplicates"
-"""The report of what looks alike, where a first pass has looked."""
+"""The report of images that look alike, by a pass before the job."""
 MAX_KEY = 100
 Json = dict[str, Any]
 
 
 def count_duplicates(found: Found, names: Sequence[str], contents: Contents) -> Json:
-    """The counts of duplicates.
+    """Counts duplicates.
 
     Args:
         found: the duplicates.
@@ -51,7 +51,7 @@ def count_duplicates(found: Found, names: Sequence[str], contents: Contents) -> 
 
 
 def example_pairs(found: Found) -> list[tuple[int, int]]:
-    """Where in `found` the first pairs stand, up to 5: of two splits where there are any."""
+    """The indexes in `found` of the first pairs, up to 5; pairs of two splits come first."""
     names = found.clusters.names
     starts = np.searchsorted(names, names)
     other = np.flatnonzero(found.splits != found.splits[starts])
@@ -79,24 +79,24 @@ def _examples(found: Found, names: Sequence[str], contents: Contents) -> Iterato
 
 
 def shown_key(key: bytes) -> str:
-    """A key as a person may be shown it: one line, not long."""
+    """A key for a message: one line, cut at 100 characters."""
     return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
 
 
 def with_splits(found: Found, splits: Splits) -> Found:
-    """The duplicates where their rows have gone to these splits."""
+    """The duplicates after their rows have moved to these splits."""
     return Found(found.clusters, splits, found.places)
 
 
 def count_keys_across(work: PlannedBuild, contents: Contents) -> int:
-    """How many keys stand in several splits: in one split they are rejects, and by its hash alone a key is in one."""
+    """Counts the keys in several splits: inside a split equal keys are rejects, and the hash alone gives one split."""
     if work.schema.split_by is None and not any(work.schema.source_splits):
         return 0
     return find_equal(lambda: contents.numbers("place"), contents.rows).count
 
 
 def count_all(work: PlannedBuild, files: Sequence[str | None]) -> Json:
-    """What the manifest says of the duplicates of a build.
+    """The manifest's entry on the duplicates of a build.
 
     Args:
         work: the build.

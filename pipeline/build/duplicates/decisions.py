@@ -1,4 +1,4 @@
-"""What the workers of a build must know of duplicates: which rows are left out, or which go to another split.
+"""The decisions on duplicates for the workers of a build: rows to leave out, or to move to another split.
 
 Two files of the build's folder, written by the driver (`worker.content_pass`) and read once by each process.
 """
@@ -16,16 +16,16 @@ from recordmill.pipeline.sources.rejects import Reject
 
 Splits = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int64]
-"""Where rows were read: their chunks and their positions in them, [rows, 2]."""
+"""The chunks that rows were read from and their positions in them, [rows, 2]."""
 
 
 def write_moved(path: str, units: Numbers, splits: Splits) -> None:
-    """Writes which units go to which split, each unit once and rising: a key's split hash, or that of its group."""
+    """Writes the new splits of units, each once and rising: a unit is a key's split hash, or that of its group."""
     write_table(path, pa.table({"unit": pa.array(units, pa.uint64()), "split": pa.array(splits, pa.int64())}))
 
 
 def move(path: str, units: Numbers, splits: Splits) -> Splits:
-    """Gives the splits of rows, some of which are in the file.
+    """Returns the splits of rows, after those that the file moves.
 
     Args:
         path: the file.
@@ -46,7 +46,7 @@ def _read_moved(path: str) -> tuple[Numbers, Splits]:
 
 
 def write_dropped(path: str, rows: Places, firsts: Places) -> None:
-    """Writes which rows are left out.
+    """Writes the rows to leave out.
 
     Args:
         path: the file.
@@ -62,17 +62,17 @@ def write_dropped(path: str, rows: Places, firsts: Places) -> None:
 
 @dataclass(frozen=True)
 class Remaining:
-    """Rows of which some were left out."""
+    """The rest of some rows."""
 
     rows: pa.Table
     dropped: int
-    """How many rows were left out as duplicates."""
+    """The number of rows left out as duplicates."""
     rejects: list[Reject]
-    """Those whose key is that of such a row."""
+    """The rows whose key is that of a row left out."""
 
 
 def leave_out(path: str, rows: pa.Table, chunk: int) -> Remaining:
-    """Takes out of a chunk's keyed rows those that are in the file."""
+    """Leaves out a chunk's keyed rows that are in the file."""
     dropped = _read_dropped(path)
     dropped = dropped[slice(*np.searchsorted(dropped[:, 0], [chunk, chunk + 1]))]
     positions = rows["@position"].to_numpy()

@@ -22,23 +22,23 @@ class DuplicatesError(UserError):
 
 @dataclass(frozen=True)
 class Found:
-    """The rows that are duplicates, and what is known of each of them."""
+    """The rows that are duplicates, with their splits and hashes."""
 
     clusters: Clusters
     splits: Splits
-    """The place of each row's split in the spec's `splits`."""
+    """The index of each row's split in the spec's `splits`."""
     places: Numbers
-    """The hashes of the keys, uint64 [rows, 2]: what decides which row of a cluster is the first."""
+    """The hashes of the keys, uint64 [rows, 2], which decide the first row of a cluster."""
 
     @classmethod
     def none(cls) -> "Found":
-        """Where there are no duplicates."""
+        """No duplicates."""
         rows = np.empty(0, np.int64)
         return cls(Clusters(rows, rows), rows, np.empty((0, 2), np.uint64))
 
     @property
     def firsts(self) -> npt.NDArray[np.int64]:
-        """Of each row, where in the arrays the first row of its cluster stands."""
+        """For each row, the index of the first row of its cluster."""
         names = self.clusters.names
         order = np.lexsort((self.clusters.rows, self.places[:, 1], self.places[:, 0], names))
         starts = np.searchsorted(names, names)  # the clusters lie one after another, before the sorting and after
@@ -46,7 +46,7 @@ class Found:
 
 
 def find(contents: Contents, near: int | None, left_out: Rows | None = None) -> Found:
-    """The duplicates among rows.
+    """Finds the duplicates among rows.
 
     Args:
         contents: the rows.
@@ -79,7 +79,7 @@ def repeated_keys(contents: Contents) -> Clusters:
 
 
 def moved_splits(found: Found, units: Numbers) -> Splits:
-    """Of each row the split of the first row of its cluster, and of all clusters that its unit links.
+    """For each row, the split of the first row of its cluster and of all clusters that its unit links.
 
     Args:
         found: the duplicates.
