@@ -83,7 +83,7 @@ $(@D)/bin/uv pip install --quiet --python $(@D) --no-deps --no-build-isolation -
 endef
 
 $(READY): requirements.lock .ci/uv.lock setup.py
-	@echo 'The first run makes .venv: a minute, 3 GB'
+	@echo 'The first run makes .venv: 3 GB, half a minute and what the download takes'
 	$(environment)
 
 .venv-%/.ready: requirements.lock .ci/uv.lock setup.py
@@ -91,7 +91,7 @@ $(READY): requirements.lock .ci/uv.lock setup.py
 
 $(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock .ci/uv.lock
 $(PEERS)/.ready: benchmarks/reader/requirements.lock .ci/uv.lock
-$(FRAMEWORKS)/.ready $(PEERS)/.ready:
+$(FRAMEWORKS)/.ready $(PEERS)/.ready: | $(READY)
 	@echo 'Making $(@D): 6 to 9 GB, since the wheels of PyTorch bring CUDA'
 	.ci/environment $(BIN)/python $(@D) $<
 	@touch $@
