@@ -18,11 +18,10 @@ WORDS = re.compile(r"\b(told|tells of|is none)\b")
 PREDICATE = re.compile(r"^(bool|TypeGuard|TypeIs)\b")
 
 ALLOWED: dict[str, int] = {
-    "pipeline/build": 52,
-    "pipeline/cli": 1,
+    "pipeline/build": 50,
     "pipeline/dataset": 1,
     "pipeline/sources": 100,
-    "pipeline/spec": 56,
+    "pipeline/spec": 55,
     "transforms": 1,
     "transforms/contract": 6,
     "transforms/tensorflow": 23,
