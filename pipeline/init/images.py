@@ -124,13 +124,20 @@ def guess_image(sample: Sample, name: str) -> Guess | None:
 def _are_many(sample: Sample, name: str) -> bool | None:
     """Whether a column is lists of images, or one image; None where it is neither: by names, else by headers."""
     texts = sample.read(name, ColumnType.TEXT)
+    if texts.fit >= FITS / 2:
+        if not any(map(_is_named, texts.distinct)):
+            return None
+        has_lists = any("," in value for value in texts.distinct)
+        if has_lists and _are_named(sample.read(name, ColumnType.TEXT, many=True)):
+            return True
+        return False if _are_named(texts) else None
+    if any(sample.read(name, ColumnType.NUMBER, many=many).fit >= FITS for many in (False, True)):
+        return None
     lists = sample.read(name, ColumnType.TEXT, many=True)
-    if texts.fit >= FITS / 2 or lists.fit >= FITS / 2:
-        are_lists = _are_named(lists) and (texts.fit < FITS or any("," in value for value in texts.distinct))
-        return are_lists or (False if _are_named(texts) else None)
+    if lists.fit >= FITS / 2:
+        return True if _are_named(lists) else None
     for many in (False, True):
-        is_number = sample.read(name, ColumnType.NUMBER, many=many).fit >= FITS
-        if not is_number and sample.read(name, ColumnType.IMAGE, many=many).fit >= FITS:
+        if sample.read(name, ColumnType.IMAGE, many=many).fit >= FITS:
             results = [item for row, _ in read_headers(sample, name, many=many) for item in row]
             if 2 * sum(isinstance(item, tuple) for item in results) > len(results):
                 return many
@@ -211,8 +218,9 @@ def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> s
     """
     if sample.sources[0].format not in NAMING:
         return None
-    readings = [sample.read(name, ColumnType.TEXT, many=many) for name in sample.names for many in (False, True)]
-    values = [value.strip() for reading in readings for value in reading.distinct if _is_named(value)]
+    texts = {name: sample.read(name, ColumnType.TEXT) for name in sample.names}
+    lists = [sample.read(name, ColumnType.TEXT, many=True) for name in texts if texts[name].fit < FITS / 2]
+    values = [value.strip() for reading in [*texts.values(), *lists] for value in reading.distinct if _is_named(value)]
     paths = [posixpath.normpath(value) for value in values if value[:5].lower() != DATA_URL][:LOOKED_AT]
     below = f"{escape(sample.sources[0].root(sample.files))}/**"
     images = [file.path for file in listed if is_image(file.path)] if paths else []
