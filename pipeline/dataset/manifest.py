@@ -217,11 +217,11 @@ class Latest:
 
 
 def _versions(latest: Any, name: str) -> tuple[str, ...]:
-    found = _take(latest, name, list, default=[])
-    for version in found:
+    versions = _take(latest, name, list, default=[])
+    for version in versions:
         if not isinstance(version, str) or "/" in version or not _is_inner(version):
             raise DatasetError(f"'{name}' should hold names of versions, got {version!r:.80}")
-    return tuple(found)
+    return tuple(versions)
 
 
 @overload
@@ -302,18 +302,18 @@ def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
     """Gives a key of a JSON object; with a default, the key may be absent or null."""
     if not isinstance(value, dict):
         raise DatasetError(f"where '{name}' should be a key there is {value!r:.80}")
-    found = value.get(name)
-    if found is None and default is not ...:
+    content = value.get(name)
+    if content is None and default is not ...:
         return default
-    if not isinstance(found, kind):
-        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {found!r:.80}")
-    return found
+    if not isinstance(content, kind):
+        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {content!r:.80}")
+    return content
 
 
-def _check_format(found: int) -> None:
-    if found > FORMAT:
+def _check_format(written: int) -> None:
+    if written > FORMAT:
         raise NewerFormatError(
-            f"was written by a newer Recordmill (format {found}, this one knows {FORMAT}): upgrade, or build again"
+            f"was written by a newer Recordmill (format {written}, this one knows {FORMAT}): upgrade, or build again"
         )
 
 

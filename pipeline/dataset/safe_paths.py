@@ -122,7 +122,7 @@ def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
         most: bytes; a larger file is refused.
 
     Raises:
-        DatasetError: the file leaves the folder, is none, or is too large; a remote one cannot be read.
+        DatasetError: the file leaves the folder, is no file, or is too large; a remote one cannot be read.
         OSError: a local one cannot be read.
     """
     if isinstance(folder, Path):

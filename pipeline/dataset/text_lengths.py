@@ -33,22 +33,22 @@ def measure(lengths: npt.NDArray[np.int64]) -> Lengths:
 
 def add_up(measured: Sequence[Lengths]) -> Lengths:
     """Gives the lengths of several shards together, at least one."""
-    return {name: (max if name == "longest" else sum)(one[name] for one in measured) for name in measured[0]}
+    return {name: (max if name == "longest" else sum)(shard[name] for shard in measured) for name in measured[0]}
 
 
-def describe(description: Mapping[str, Any], found: Lengths) -> str:
+def describe(description: Mapping[str, Any], lengths: Lengths) -> str:
     """Describes the lengths of texts, and for each way to batch them the share that is padding.
 
     Args:
         description: the text's, as in the manifest.
-        found: what `add_up` gave.
+        lengths: what `add_up` gave.
     """
-    if not found["ids"]:
+    if not lengths["ids"]:
         return "no ids"
-    places = {f"padding to the longest of {BATCH} rows": found["in_batches"]}
+    slots = {f"padding to the longest of {BATCH} rows": lengths["in_batches"]}
     if limit := description.get("max_length"):
-        places = {f"padding to {limit:,}": found["rows"] * limit} | places
-    if "packed_rows" in found:
-        places["packing"] = found["packed_rows"] * description["packed"]
-    wastes = [f"{way} wastes {1 - found['ids'] / number:.1%}" for way, number in places.items()]
-    return f"mean {found['ids'] / found['rows']:.1f} ids, longest {found['longest']:,}; {', '.join(wastes)}"
+        slots = {f"padding to {limit:,}": lengths["rows"] * limit} | slots
+    if "packed_rows" in lengths:
+        slots["packing"] = lengths["packed_rows"] * description["packed"]
+    wastes = [f"{way} wastes {1 - lengths['ids'] / number:.1%}" for way, number in slots.items()]
+    return f"mean {lengths['ids'] / lengths['rows']:.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"

@@ -75,7 +75,7 @@ def _folder(path: str) -> Path | RemotePath:
 
 
 def _published(folder: Path | RemotePath) -> str:
-    versions = sorted(found.parent.name for found in (folder / VERSIONS_FOLDER).glob(f"*/{MANIFEST_FILE}"))
+    versions = sorted(manifest.parent.name for manifest in (folder / VERSIONS_FOLDER).glob(f"*/{MANIFEST_FILE}"))
     return f"there are {', '.join(versions)}" if versions else "there is none"
 
 

@@ -10,12 +10,12 @@ then, by one rename, the file that names it.
 """
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from recordmill.pipeline.dataset.atomic_files import write_atomically
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.state import State
@@ -119,9 +119,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "epoch": epoch,
             "input": self._train.state(self._step),
         }
-        temporary = self._folder / f".{FILE}"
-        temporary.write_text(json.dumps(saved, indent=1))
-        os.replace(temporary, self._folder / FILE)
+        write_atomically(self._folder / FILE, json.dumps(saved, indent=1).encode())
         for old in self._folder.glob(f"*{WEIGHTS}"):
             if old.name != weights:
                 old.unlink()

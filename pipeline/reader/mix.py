@@ -52,7 +52,7 @@ def mix(
     Raises:
         DatasetError: the inputs do not fit, or a weight is not above 0.
     """
-    sources = [_split_source(one) for one in inputs]
+    sources = [_split_source(each) for each in inputs]
     _check(sources, weights)
     return Input(MixedSource(sources, quotas(weights), seed, epochs, start_step, threads, workers))
 
@@ -99,7 +99,7 @@ class MixedSource:
         """Gives the facts that determine the order of the batches."""
         mixed = [source.order_facts() for source in self.sources]
         return {
-            "mixed": [{name: value for name, value in one.items() if name != "global_batch_size"} for one in mixed],
+            "mixed": [{name: value for name, value in facts.items() if name != "global_batch_size"} for facts in mixed],
             "quotas": list(self.quotas),
             "seed": self.seed,
             "global_batch_size": self.steps.global_batch,
@@ -136,8 +136,8 @@ class MixedBatches:
         start = step * steps.global_batch + steps.host_index * steps.batch_size
         positions = np.arange(start, start + steps.batch_size)
         sources, ranks = drawn(positions, self._quotas, self._seed)
-        parts = [part for place, rows in enumerate(self.rows) for part in _read(rows, sources == place, ranks)]
-        order = np.argsort(np.concatenate([places for places, _ in parts]), kind="stable")
+        parts = [part for source, rows in enumerate(self.rows) for part in _read(rows, sources == source, ranks)]
+        order = np.argsort(np.concatenate([in_batch for in_batch, _ in parts]), kind="stable")
         if not len(order):
             return None
         ready = merged([ready for _, ready in parts], order, self.rows[0].request.features)
@@ -163,13 +163,13 @@ def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Intege
 
 def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[str, Any]]]:
     """Reads the rows of one input, an epoch at a time: their positions in the batch, and their arrays."""
-    places = np.flatnonzero(mine)
-    epochs, positions = np.divmod(ranks[places], rows.request.steps.records)
+    in_batch = np.flatnonzero(mine)
+    epochs, positions = np.divmod(ranks[in_batch], rows.request.steps.records)
     parts = []
     for epoch in np.unique(epochs).tolist():
         of_epoch = epochs == epoch
         ((ready, kept),) = rows.read([rows.choose(epoch, positions[of_epoch])])
-        parts.append((places[of_epoch][kept], ready))
+        parts.append((in_batch[of_epoch][kept], ready))
     return parts
 
 
@@ -197,14 +197,14 @@ def _stacked(arrays: Sequence[Any], padding: int) -> Any:
 
 def _ragged(parts: Sequence[Ragged], order: Integers) -> Ragged:
     lists = [row for part in parts for row in np.split(part.values, part.splits[1:-1])]
-    chosen = [lists[place] for place in order.tolist()]
+    chosen = [lists[row] for row in order.tolist()]
     return Ragged(np.concatenate(chosen), np.cumsum([0, *(len(row) for row in chosen)]))
 
 
-def _split_source(one: Input) -> SplitSource:
-    if not isinstance(one, Input) or not isinstance(one.source, SplitSource):
-        raise DatasetError(f"mix takes inputs of `training_input`, got {one!r:.80}")
-    return one.source
+def _split_source(given: Input) -> SplitSource:
+    if not isinstance(given, Input) or not isinstance(given.source, SplitSource):
+        raise DatasetError(f"mix takes inputs of `training_input`, got {given!r:.80}")
+    return given.source
 
 
 def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:

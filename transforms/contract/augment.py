@@ -368,19 +368,19 @@ def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Float
     """
     if uniforms.shape[1:] != (lanes(augmentations),):
         raise ValueError(f"random numbers of shape {uniforms.shape}; give [rows, {lanes(augmentations)}]")
-    drawn, at = [np.empty((len(uniforms), 0))], 0
+    drawn, lane = [np.empty((len(uniforms), 0))], 0
     for each in augmentations:
-        drawn.append(each.draw(uniforms[:, at : at + each.lanes]))
-        at += each.lanes
+        drawn.append(each.draw(uniforms[:, lane : lane + each.lanes]))
+        lane += each.lanes
     return np.concatenate(drawn, 1)
 
 
 def by_change(augmentations: Sequence[Augmentation], row: Any) -> Iterator[tuple[Augmentation, Any]]:
     """Gives each change with its own parameters, a part of a row of `parameters`."""
-    at = 0
+    start = 0
     for each in augmentations:
-        yield each, row[at : at + each.numbers]
-        at += each.numbers
+        yield each, row[start : start + each.numbers]
+        start += each.numbers
 
 
 def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:

@@ -85,11 +85,11 @@ def apply(
         if type(change) in changes and change.acts(values)
     ]
     moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
-    sized = max((at for at, (change, _) in enumerate(active) if isinstance(change, Crop)), default=0)
-    for at, (change, values) in enumerate(active):
+    sized = max((number for number, (change, _) in enumerate(active) if isinstance(change, Crop)), default=0)
+    for number, (change, values) in enumerate(active):
         if moved is not None:
             moved = _moved(moved, change.move(values, pixels.shape[0], pixels.shape[1]))
-        pixels = changes[type(change)](change, values, pixels, out if at >= sized else None)
+        pixels = changes[type(change)](change, values, pixels, out if number >= sized else None)
     if out is not None and pixels is not out:
         pixels = copied(pixels, out)
     return pixels, None if moved is None else _kept(moved)

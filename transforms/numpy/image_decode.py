@@ -102,8 +102,8 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
             high, wide = simplejpeg.decode_jpeg_header(data)[:2] if ratio > 1 else (0, 0)
             space = "RGB" if channels == 3 else "GRAY"
             # Neither the fast DCT nor fast chroma; the least sides make libjpeg choose the ratio.
-            found = simplejpeg.decode_jpeg(data, space, False, False, high // ratio, wide // ratio, buffer=out)
-            return found if out is None or found.shape != out.shape else out
+            pixels = simplejpeg.decode_jpeg(data, space, False, False, high // ratio, wide // ratio, buffer=out)
+            return pixels if out is None or pixels.shape != out.shape else out
         except ValueError:  # `out` is too small, or libjpeg warns of what it could make good, and so can Pillow
             pass
     image, mode = _opened(data, ("JPEG",), load=False), "RGB" if channels == 3 else "L"
@@ -142,7 +142,7 @@ def _reduction(sides: tuple[int, int], options: Options) -> int:
     place = placement(sides, options)
     for ratio in RATIOS:
         is_whole = all(side % ratio == 0 for side in (*sides, *place.start, *place.box))
-        if is_whole and all(box >= SPARE * ratio * one for box, one in zip(place.box, place.scaled, strict=True)):
+        if is_whole and all(box >= SPARE * ratio * scaled for box, scaled in zip(place.box, place.scaled, strict=True)):
             return ratio
     return 1
 

@@ -168,9 +168,9 @@ def _area(source: int, target: int) -> Weights:
 def _between(method: str, source: int, target: int) -> Weights:
     """Weighs the two or four pixels around each point, without antialias."""
     step = np.float32(source) / np.float32(target)
-    at = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5)
-    first = np.floor(at)
-    part = (at - first)[:, np.newaxis]
+    center = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5)
+    first = np.floor(center)
+    part = (center - first)[:, np.newaxis]
     near = np.arange(2) if method == "bilinear" else np.arange(-1, 3)
     places = first.astype(np.int64)[:, np.newaxis] + near
     if method == "bilinear":
@@ -187,12 +187,12 @@ def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, so
     """
     step = 1 / (np.float32(target) / np.float32(source))
     wider = max(step, np.float32(1)) if antialias else np.float32(1)
-    at = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step
+    center = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step
     reach = np.float32(radius) * wider
-    first = np.maximum(np.ceil(at - reach - np.float32(0.5)), 0)[:, np.newaxis]
-    last = np.minimum(np.floor(at + reach - np.float32(0.5)), source - 1)[:, np.newaxis]
+    first = np.maximum(np.ceil(center - reach - np.float32(0.5)), 0)[:, np.newaxis]
+    last = np.minimum(np.floor(center + reach - np.float32(0.5)), source - 1)[:, np.newaxis]
     places = first + np.arange(int((last - first).max()) + 1, dtype=np.float32)
-    shares = kernel(np.abs((places + np.float32(0.5) - at[:, np.newaxis]) * (1 / wider))) * (places <= last)
+    shares = kernel(np.abs((places + np.float32(0.5) - center[:, np.newaxis]) * (1 / wider))) * (places <= last)
     shares /= shares.sum(1, keepdims=True)
     return Weights(np.minimum(places, source - 1).astype(np.int64), shares.astype(np.float32))
 

@@ -39,10 +39,10 @@ class MovingBoxes:
 
     def put(self, row: int, boxes: Array | None) -> None:
         """Writes them back."""
-        at = 0
+        offset = 0
         for part in self._rows(row):
-            part[...] = boxes[at : at + len(part)]  # type: ignore[index] # there are boxes where there are lists
-            at += len(part)
+            part[...] = boxes[offset : offset + len(part)]  # type: ignore[index] # there are boxes where there are lists
+            offset += len(part)
 
     def _rows(self, row: int) -> list[Array]:
         return [values[splits[row] : splits[row + 1]] for values, splits in self._lists]
@@ -112,11 +112,11 @@ class ImageReader:
             RowError: bytes that do not fit the description.
         """
         width = int(encoded.lengths().max(initial=0)) if length is None else length
-        there = mask(encoded, width)
-        batch = self._empty((*there.shape, *self._shape), self._dtype)  # type: ignore[arg-type] # sequences have a size
-        batch[~there] = 0
-        for row, place in np.argwhere(there).tolist():
-            self._read_into(batch[row, place], row, encoded.values[int(encoded.splits[row]) + place], 1)
+        present = mask(encoded, width)
+        batch = self._empty((*present.shape, *self._shape), self._dtype)  # type: ignore[arg-type] # sequences have a size
+        batch[~present] = 0
+        for row, position in np.argwhere(present).tolist():
+            self._read_into(batch[row, position], row, encoded.values[int(encoded.splits[row]) + position], 1)
         return batch
 
     def _of_one_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
@@ -124,8 +124,8 @@ class ImageReader:
         if not self._read_joined(batch, encoded):
             for row, (data, turn) in enumerate(zip(encoded, turns, strict=True)):
                 self._read_into(batch[row], row, data, turn)
-        there = np.array([len(data) > 0 for data in encoded], np.int64)
-        return batch, there[:, np.newaxis] * np.array(self._shape[:2], np.int64)
+        present = np.array([len(data) > 0 for data in encoded], np.int64)
+        return batch, present[:, np.newaxis] * np.array(self._shape[:2], np.int64)
 
     def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
         """Reads raw images all at once, where they are small and none is missing; returns whether it did."""

@@ -85,8 +85,8 @@ def _rounded(to_float: Normalize, dtype: "np.dtype[Any]", channels: int) -> Norm
         if cv2 is None:
             bits[...] = table[0][pixels, np.arange(channels)]
         elif bits.flags.c_contiguous:
-            one = (-1, *bits.shape[-2:])  # several images, one below the other
-            cv2.LUT(pixels.reshape(one), table, bits.reshape(one))
+            flat = (-1, *bits.shape[-2:])  # several images, one below the other
+            cv2.LUT(pixels.reshape(flat), table, bits.reshape(flat))
         else:
             bits[...] = cv2.LUT(pixels, table).reshape(bits.shape)
 

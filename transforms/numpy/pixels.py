@@ -84,7 +84,7 @@ def recolor(pixels: Pixels, numbers: Sequence[float], out: Pixels | None = None)
     if pixels.shape[2] == 1:
         rows = [[numbers[0]]]
     else:
-        rows = [[*numbers[at : at + 3]] for at in (2, 5, 8)]
+        rows = [[*numbers[start : start + 3]] for start in (2, 5, 8)]
     if cv2 is not None:
         cv2.transform(pixels, np.array([[*row, offset + TIE] for row in rows], np.float32), dst=out)
     else:

@@ -99,9 +99,9 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
     room = np.full(len(order), length)  # of as many rows as there could be
     rows = np.empty(len(order), np.int64)
-    for place, size in enumerate(lengths[order].tolist()):
-        rows[place] = (room >= size).argmax()
-        room[rows[place]] -= size
+    for text, size in enumerate(lengths[order].tolist()):
+        rows[text] = (room >= size).argmax()
+        room[rows[text]] -= size
     by_row = np.argsort(rows, kind="stable")
     order, texts_of_row = order[by_row], _splits(np.bincount(rows))
     ids = texts.values[_places(texts.splits[order], lengths[order])]

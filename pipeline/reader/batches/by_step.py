@@ -38,7 +38,7 @@ class SplitBatches:
         """Gives the batches of steps."""
         chosen = [choose(self.rows, step) for step in steps]
         read = self.rows.read([records for records, _ in chosen])
-        return [self._batch(*of_step, *found) for of_step, found in zip(chosen, read, strict=True)]
+        return [self._batch(*of_step, *result) for of_step, result in zip(chosen, read, strict=True)]
 
     def _batch(self, chosen: Chosen, weights: Any, ready: dict[str, Any], kept: Integers) -> Batch | None:
         if not len(kept) and len(chosen.positions):

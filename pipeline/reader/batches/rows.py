@@ -141,7 +141,7 @@ class Rows:
     def mixed(self, chosen: Chosen) -> tuple[npt.NDArray[np.float64], ...]:
         """Draws the random numbers of each of the batch's mixtures: float64 [rows, lanes]."""
         mixtures = enumerate(self.request.mixtures)
-        return tuple(self._draws(chosen, MIXTURES + place, mixture.lanes) for place, mixture in mixtures)
+        return tuple(self._draws(chosen, MIXTURES + number, mixture.lanes) for number, mixture in mixtures)
 
     def _draws(self, chosen: Chosen, purpose: int, lanes: int) -> npt.NDArray[np.float64]:
         """Random numbers of each row, float64 [rows, lanes], 0 to 1."""
@@ -215,10 +215,10 @@ class Rows:
 
     def _blame(self, number: int, error: RowError, *, may_skip: bool = True) -> None:
         """Counts a damaged record, or raises."""
-        said = f"{self.records.where(number)} cannot be read: {error.message}"
+        message = f"{self.records.where(number)} cannot be read: {error.message}"
         if self.request.given.on_error == "raise" or not may_skip:
-            raise DamagedRecordError(f"{said}; on_error='skip' leaves such records out") from error
-        LOG.warning("%s; it is left out", said)
+            raise DamagedRecordError(f"{message}; on_error='skip' leaves such records out") from error
+        LOG.warning("%s; it is left out", message)
         self.counters.add({SKIPPED: 1})
 
     def _columns(self, chosen: Chosen) -> dict[str, Column]:

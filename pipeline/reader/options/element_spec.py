@@ -34,8 +34,8 @@ def feature_specs(
     """Gives the arrays of features by their parts' names, in the order of the batches."""
     specs: dict[str, ArraySpec] = {}
     for name, description in features.items():
-        one = _Feature(name, description, options, image_shape)
-        parts = _SPECS[description["kind"]](one)
+        feature = _Feature(name, description, options, image_shape)
+        parts = _SPECS[description["kind"]](feature)
         specs |= {part_name(name, part): spec._replace(shape=(rows, *spec.shape)) for part, spec in parts.items()}
     return {**specs, KEY: ArraySpec((rows,), "bytes")} if with_key else specs
 

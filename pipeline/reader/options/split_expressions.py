@@ -31,23 +31,23 @@ def ranges(expression: str, records: Mapping[str, int]) -> list[tuple[str, int, 
 
 
 def _range(part: str, expression: str, records: Mapping[str, int]) -> tuple[str, int, int]:
-    found = _ONE.fullmatch(part)
-    if found is None:
+    match = _ONE.fullmatch(part)
+    if match is None:
         raise DatasetError(f"the split '{expression}' cannot be read at '{part}': {FORM}")
-    name = found["name"]
+    name = match["name"]
     if name not in records:
         raise DatasetError(f"there is no split '{name}'{did_you_mean(name, records)}; there are: {', '.join(records)}")
     size = records[name]
-    first = _place(found["first"] or "0", size, expression)
-    return name, first, max(first, _place(found["end"] or "100%", size, expression))
+    first = _record(match["first"] or "0", size, expression)
+    return name, first, max(first, _record(match["end"] or "100%", size, expression))
 
 
-def _place(written: str, size: int, expression: str) -> int:
+def _record(written: str, size: int, expression: str) -> int:
     if written.endswith("%"):
         share = int(written[:-1])
         if abs(share) > 100:
             raise DatasetError(f"the split '{expression}' asks for {written}: a share is -100% to 100%")
-        place = round(size * share / 100)
+        record = round(size * share / 100)
     else:
-        place = int(written)
-    return min(size, max(0, place + size if written.startswith("-") else place))
+        record = int(written)
+    return min(size, max(0, record + size if written.startswith("-") else record))

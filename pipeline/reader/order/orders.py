@@ -70,17 +70,17 @@ class BlockShuffle:
     def records(self, epoch: int, positions: Integers) -> Integers:
         """Gives the records at positions."""
         groups = positions // self._in_group
-        places = np.empty_like(positions)
+        shuffled = np.empty_like(positions)
         for group in np.unique(groups).tolist():
             start = group * self._in_group
             size = min(self._in_group, self.size - start)
             within = Permutation(size, combine(self._seed, WITHIN, epoch, group))
-            places[groups == group] = start + within(positions[groups == group] - start)
+            shuffled[groups == group] = start + within(positions[groups == group] - start)
         blocks = Permutation(self._in_blocks // self.block, combine(self._seed, BLOCKS, epoch))
-        inside = places < self._in_blocks
-        found = places.copy()
-        found[inside] = blocks(places[inside] // self.block) * self.block + places[inside] % self.block
-        return found
+        inside = shuffled < self._in_blocks
+        result = shuffled.copy()
+        result[inside] = blocks(shuffled[inside] // self.block) * self.block + shuffled[inside] % self.block
+        return result
 
 
 def block_shuffle(size: int, seed: int, total_bytes: int) -> BlockShuffle:
@@ -112,25 +112,25 @@ class Balanced:
 
     def records(self, epoch: int, positions: Integers) -> Integers:
         """Gives the records at positions."""
-        places = epoch * self.size + positions  # the turns go on from epoch to epoch
-        turns, seats = np.divmod(places, max(1, len(self._members)))
+        running = epoch * self.size + positions  # the turns go on from epoch to epoch
+        turns, seats = np.divmod(running, max(1, len(self._members)))
         classes = np.empty_like(positions)
         for turn in np.unique(turns).tolist():
             order = Permutation(len(self._members), combine(self._seed, CLASSES, turn))
             classes[turns == turn] = order(seats[turns == turn])
-        found = np.empty_like(positions)
-        for place in np.unique(classes).tolist():
-            found[classes == place] = self._members_at(place, turns[classes == place])
-        return found
+        result = np.empty_like(positions)
+        for class_ in np.unique(classes).tolist():
+            result[classes == class_] = self._members_at(class_, turns[classes == class_])
+        return result
 
-    def _members_at(self, place: int, turns: Integers) -> Integers:
-        members = self._members[place]
-        rounds, at = np.divmod(turns, len(members))
-        found = np.empty_like(turns)
+    def _members_at(self, class_: int, turns: Integers) -> Integers:
+        members = self._members[class_]
+        rounds, offsets = np.divmod(turns, len(members))
+        result = np.empty_like(turns)
         for round_ in np.unique(rounds).tolist():
-            order = Permutation(len(members), combine(self._seed, OF_CLASS, place, round_))
-            found[rounds == round_] = members[order(at[rounds == round_])]
-        return found
+            order = Permutation(len(members), combine(self._seed, OF_CLASS, class_, round_))
+            result[rounds == round_] = members[order(offsets[rounds == round_])]
+        return result
 
 
 class Bucketed:
@@ -149,21 +149,21 @@ class Bucketed:
     def records(self, epoch: int, positions: Integers) -> Integers:
         """Gives the records at positions."""
         windows = positions // (self._batch * self.WINDOW)
-        found = np.empty_like(positions)
+        result = np.empty_like(positions)
         for window in np.unique(windows).tolist():
             start, sorted_ = self._window(epoch, window)
-            found[windows == window] = sorted_[positions[windows == window] - start]
-        return found
+            result[windows == window] = sorted_[positions[windows == window] - start]
+        return result
 
     def _window(self, epoch: int, window: int) -> tuple[int, Integers]:
         start = window * self._batch * self.WINDOW
         rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
-        found = self._order.records(epoch, rows)
+        result = self._order.records(epoch, rows)
         batches = len(rows) // self._batch
-        full = found[: batches * self._batch]
+        full = result[: batches * self._batch]
         full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
         shuffled = full[Permutation(batches, combine(self._seed, BATCHES, epoch, window))(np.arange(batches))]
-        return start, np.concatenate([shuffled.reshape(-1), found[batches * self._batch :]])
+        return start, np.concatenate([shuffled.reshape(-1), result[batches * self._batch :]])
 
 
 class Ahead:

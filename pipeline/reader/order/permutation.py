@@ -68,12 +68,12 @@ class Permutation:
 
     def __call__(self, numbers: Integers) -> Integers:
         """Permutes numbers of 0..n-1: int64 of the same shape, [rows]."""
-        found = self._network(numbers.astype(np.uint64))
-        outside = np.flatnonzero(found >= self._size)
+        result = self._network(numbers.astype(np.uint64))
+        outside = np.flatnonzero(result >= self._size)
         while len(outside):
-            found[outside] = self._network(found[outside])
-            outside = outside[found[outside] >= self._size]
-        return found.astype(np.int64)
+            result[outside] = self._network(result[outside])
+            outside = outside[result[outside] >= self._size]
+        return result.astype(np.int64)
 
     def _network(self, numbers: _U64) -> _U64:
         high, low = numbers >> self._shift, numbers & self._low

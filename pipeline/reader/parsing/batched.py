@@ -59,17 +59,17 @@ def walk(records: Sequence[bytes | memoryview], kinds: Mapping[bytes, int]) -> t
 
 
 def _walk(joined: bytes, sizes: Int64s, features: Sequence[tuple[bytes, "_Heads"]]) -> dict[bytes, Spans]:
-    found = {}
+    spans = {}
     ends = sizes.cumsum()
-    place = _RECORD.passed(joined, ends - sizes, sizes)
+    offset = _RECORD.passed(joined, ends - sizes, sizes)
     for name, heads in features:
-        total = _TOTALS[_windows(joined, "<u2")[place + 1]]
-        start, place = heads.passed(joined, place, total), place + total
+        total = _TOTALS[_windows(joined, "<u2")[offset + 1]]
+        start, offset = heads.passed(joined, offset, total), offset + total
         if heads.full:
-            found[name] = Spans(start, place, total >= heads.full)
-    if place.tobytes() != ends.tobytes():  # a fifth of the time of `(place == ends).all()`
+            spans[name] = Spans(start, offset, total >= heads.full)
+    if offset.tobytes() != ends.tobytes():  # a fifth of the time of `(offset == ends).all()`
         raise _Differ
-    return found
+    return spans
 
 
 class _Heads:
@@ -89,17 +89,17 @@ class _Heads:
         self.full = 0 if kind is None or name is None else len(name) + 10
         """The least size of a feature with a list that has a field; 0 where its values are not wanted."""
 
-    def passed(self, joined: bytes, places: Int64s, sizes: Int64s) -> Int64s:
+    def passed(self, joined: bytes, offsets: Int64s, sizes: Int64s) -> Int64s:
         """Gives the offsets after the heads of fields of these sizes. Raises: _Differ where another head stands."""
         lengths = self._lengths.take(sizes)
         if not lengths.all():
             self._learn(sizes[lengths == 0])
             lengths = self._lengths.take(sizes)
-        found = _windows(joined, self._heads.dtype)[places].view(np.uint8).reshape(len(places), -1)
-        found &= self._masks.take(lengths, axis=0)
-        if found.tobytes() != self._heads.take(sizes).tobytes():
+        heads = _windows(joined, self._heads.dtype)[offsets].view(np.uint8).reshape(len(offsets), -1)
+        heads &= self._masks.take(lengths, axis=0)
+        if heads.tobytes() != self._heads.take(sizes).tobytes():
             raise _Differ
-        return places + lengths
+        return offsets + lengths
 
     def _learn(self, sizes: Int64s) -> None:
         for size in set(sizes.tolist()):

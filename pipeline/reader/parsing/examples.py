@@ -74,10 +74,10 @@ def _walked(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) 
     walked = walk(records, {name.encode(): _KINDS[stored.dtype] for name, stored in parts.items()})
     if walked is None:
         return None
-    joined, found = walked
+    joined, spans = walked
     none = np.zeros(len(records), np.int64)
     absent = Spans(none, none, none > 0)
-    return {name: _cut(joined, found.get(name.encode(), absent), stored) for name, stored in parts.items()}
+    return {name: _cut(joined, spans.get(name.encode(), absent), stored) for name, stored in parts.items()}
 
 
 def _cut(joined: bytes, spans: Spans, stored: Stored) -> _Values:
@@ -95,8 +95,8 @@ def _slices(joined: _Buffer, spans: Spans) -> list[_Buffer]:
 def _gathered(joined: bytes, starts: Int64s, sizes: Int64s) -> bytes:
     """Picks the bytes of all spans one by one, which for a few each is faster than a slice of every row."""
     before = np.cumsum(sizes) - sizes
-    places = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
-    return np.frombuffer(joined, np.uint8)[places].tobytes()
+    offsets = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
+    return np.frombuffer(joined, np.uint8)[offsets].tobytes()
 
 
 def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, _Values]:

@@ -107,7 +107,7 @@ class Records:
         tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]
         if b"".join(heads) != b"".join(map(frame_head, map(len, payloads))) or b"".join(tails) != frame_tails(payloads):
             self.sizes(numbers)  # raises where it is the index that is wrong
-            raise next(RowError(row, said) for row, said in enumerate(map(_damage, frames)) if said)
+            raise next(RowError(row, message) for row, message in enumerate(map(_damage, frames)) if message)
         return [data if isinstance(data, bytes) else data.data for data in payloads]
 
     def sizes(self, numbers: Numbers) -> npt.NDArray[np.int64]:
@@ -154,9 +154,9 @@ class Records:
             DatasetError: a shard cannot be read, or holds other bytes.
         """
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            found = threads.map(self._files.sha256, range(len(self._shards)))
+            digests = threads.map(self._files.sha256, range(len(self._shards)))
             try:
-                for shard, digest in zip(self._shards, found, strict=True):
+                for shard, digest in zip(self._shards, digests, strict=True):
                     if digest != shard.sha256:
                         raise DatasetError(f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {ADVICE}")
             finally:
@@ -195,9 +195,9 @@ class Records:
 def _damage(frame: Frame) -> str | None:
     """Describes the damage of a record; None where it is whole."""
     head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
-    found = int.from_bytes(head[:8], "little")
-    if found != len(data):
-        return f"its header says {found:,} bytes, the index {len(data):,}: {ADVICE}"
+    length = int.from_bytes(head[:8], "little")
+    if length != len(data):
+        return f"its header says {length:,} bytes, the index {len(data):,}: {ADVICE}"
     if record_length(head) is None:
         return f"the checksum of its length is wrong: {ADVICE}"
-    return f"the checksum of its data ({found:,} bytes) is wrong: {ADVICE}" if tail != frame_tails([data]) else None
+    return f"the checksum of its data ({length:,} bytes) is wrong: {ADVICE}" if tail != frame_tails([data]) else None

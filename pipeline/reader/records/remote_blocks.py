@@ -41,15 +41,15 @@ class RecentBlocks:
             Exception: whatever `read` raises, in all threads that waited for it; the next call reads again.
         """
         with self._lock:
-            missing = [one for one in wanted if one not in self._blocks]
-            found = [self._blocks.setdefault(one, Future()) for one in wanted]
-            for one in wanted:
-                self._blocks.move_to_end(one)
-            self._bytes += sum(one.end - one.start for one in missing)
+            missing = [each for each in wanted if each not in self._blocks]
+            futures = [self._blocks.setdefault(each, Future()) for each in wanted]
+            for each in wanted:
+                self._blocks.move_to_end(each)
+            self._bytes += sum(each.end - each.start for each in missing)
             self._forget()
         if missing:
-            self._fill(missing, dict(zip(wanted, found, strict=True)))
-        return [block.result() for block in found]
+            self._fill(missing, dict(zip(wanted, futures, strict=True)))
+        return [block.result() for block in futures]
 
     def clear(self) -> None:
         """Drops all ranges."""
@@ -59,22 +59,22 @@ class RecentBlocks:
 
     def _fill(self, missing: Sequence[Range], blocks: dict[Range, Future[bytes]]) -> None:
         try:
-            for one, data in zip(missing, self._read(missing), strict=True):
-                blocks[one].set_result(data)
+            for each, data in zip(missing, self._read(missing), strict=True):
+                blocks[each].set_result(data)
         except BaseException as error:
             with self._lock:
-                for one in missing:
-                    if self._blocks.get(one) is blocks[one]:
-                        self._drop(one)
-            for one in missing:
-                if not blocks[one].done():
-                    blocks[one].set_exception(error)
+                for each in missing:
+                    if self._blocks.get(each) is blocks[each]:
+                        self._drop(each)
+            for each in missing:
+                if not blocks[each].done():
+                    blocks[each].set_exception(error)
             raise
 
     def _forget(self) -> None:
         while self._bytes > self._kept and len(self._blocks) > 1:
             self._drop(next(iter(self._blocks)))
 
-    def _drop(self, one: Range) -> None:
-        del self._blocks[one]
-        self._bytes -= one.end - one.start
+    def _drop(self, each: Range) -> None:
+        del self._blocks[each]
+        self._bytes -= each.end - each.start

@@ -69,10 +69,10 @@ class RemotePath:
         """Gives the addresses below that match a pattern. Raises: DatasetError if the store cannot be asked."""
         store = file_system(self.url)
         try:
-            found = store.glob(f"{self.url}/{pattern}")
+            paths = store.glob(f"{self.url}/{pattern}")
         except Exception as error:
             raise unreadable(self.url, error) from None
-        return (RemotePath(store.unstrip_protocol(path)) for path in found)
+        return (RemotePath(store.unstrip_protocol(path)) for path in paths)
 
     def _type(self) -> str | None:
         try:

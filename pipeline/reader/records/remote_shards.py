@@ -64,8 +64,8 @@ class RemoteShards:
         """See `Shards`. Reads all indexes, as records will be read in any order."""
         files = [file for shard in self._shards for file in shard.sizes()]
         with ThreadPoolExecutor(CONNECTIONS) as threads:
-            for (path, expected), found in zip(files, threads.map(_size, files), strict=True):
-                check_size(path, found, expected)
+            for (path, expected), size in zip(files, threads.map(_size, files), strict=True):
+                check_size(path, size, expected)
         self._load(range(len(self._shards)))
 
     def sha256(self, shard: int) -> str:
@@ -132,10 +132,10 @@ def together(spans: Sequence[Range]) -> tuple[list[Range], dict[Range, bytes]]:
         for each span the range that holds it, and the ranges' bytes.
     """
     order = sorted(range(len(spans)), key=spans.__getitem__)
-    merged, member = merge([spans[place] for place in order])
+    merged, member = merge([spans[number] for number in order])
     holders = list(spans)
-    for place, number in zip(order, member, strict=True):
-        holders[place] = merged[number]
+    for number, holder in zip(order, member, strict=True):
+        holders[number] = merged[holder]
     return holders, dict(zip(merged, read_ranges(merged), strict=True))
 
 

@@ -76,9 +76,9 @@ def _tensor(spec: ArraySpec, value: Any) -> Any:
 
 
 def _has_ragged(spec: Any) -> bool:
-    found: list[bool] = []
-    _mapped(lambda array: found.append(array.ragged), spec)
-    return any(found)
+    ragged: list[bool] = []
+    _mapped(lambda array: ragged.append(array.ragged), spec)
+    return any(ragged)
 
 
 def _pairs(batch: Any) -> Any:

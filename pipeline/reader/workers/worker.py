@@ -87,13 +87,13 @@ class Maker:
 
 def _pickled_error(error: Exception) -> bytes:
     """Pickles an exception; one that the parent could not unpickle, as its message alone."""
-    said = "In a worker process:\n" + "".join(traceback.format_exception(error))
+    note = "In a worker process:\n" + "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:
         error = RuntimeError(f"{type(error).__name__}: {error}")
     if not isinstance(error, DatasetError):  # whose message is all that a user needs
-        error.add_note(said)
+        error.add_note(note)
     return pickle.dumps(error)
 
 
