@@ -9,14 +9,14 @@ Saturation and hue change neither Y nor greys, so the four commute, m of the res
 
     x' = b c M x + b (1 - c) m,     M = 1 w^T + s cos(t) (1 - 1 w^T) + s sin(t) Q
 
-The map's numbers are rounded to 1/1024. Then every product and sum is exact in float32, in any order, and all engines
-give the same level: x' rounded half up, at least 0, at most 255. Each row of the map has the same sum: grey stays grey.
+The map's numbers are rounded to 1/1024. Then every product and sum is exact in float32, in any order, and OpenCV and
+NumPy give the same level: x' rounded half up, at least 0, at most 255. Rows of the map have one sum: grey stays grey.
 
 >>> color_numbers(np.ones(1), np.ones(1), np.ones(1), np.zeros(1))
 array([[1., 0., 1., 0., 0., 0., 1., 0., 0., 0., 1.]])
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -66,12 +66,12 @@ def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue:
     return np.column_stack([factor, pivot, maps.reshape(-1, 9)])
 
 
-def mean_grey(sums: Any, pixels: Any) -> Any:
+def mean_grey(sums: Sequence[int], pixels: int) -> int:
     """Gives an image's mean grey in whole numbers: the luma of the sums, by the pixels, rounded half up.
 
     Args:
-        sums: of each channel, 1 or 3 whole numbers: Python's, or int64 tensors.
-        pixels: how many there are, such a number too.
+        sums: the sum of each channel, 1 or 3 whole numbers.
+        pixels: the number of pixels.
     """
     total = sums[0] if len(sums) == 1 else luma(*sums)
     return (2 * total + pixels) // (2 * pixels)
