@@ -35,8 +35,9 @@ from recordmill.pipeline.cli.session import TENSORFLOW
 
 os.environ |= TENSORFLOW
 
-from recordmill.pipeline.build.driver import RunOptions, build
+from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.images.isolation import shared_isolation
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract.image_header import Header
 

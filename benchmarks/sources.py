@@ -29,7 +29,8 @@ import tensorflow as tf
 from run import machine, table
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import CHUNK_BYTES, make_plan, planned_build
+from recordmill.pipeline.build.plan import make_plan, planned_build
+from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.packing import pack
 from recordmill.pipeline.spec.model import parse_spec
