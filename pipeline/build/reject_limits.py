@@ -7,6 +7,7 @@ The driver adds up the reports of the finished steps again and again while the j
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from recordmill.pipeline.sources.rejects import Reject
 
 MIN_ROWS = 20  # `max_share_per_file` counts for files of so many: in smaller ones a single bad row is a large share
 SHOWN_REASONS = 3
+STEP = re.compile(r"(chunk|shard)-\d+\.json")
 WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
 
 
@@ -37,22 +39,21 @@ class Count:
     chunks_left: int = 0
     """The number of its chunks that are not read yet."""
     read: int = 0
-    rejected: int = 0
     examples: dict[str, Reject] = field(default_factory=dict)
     """The first reject, by chunk and position, of each reason."""
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(self, reject: Reject) -> None:
         """Counts a reject."""
-        self.rejected += 1
         self.reasons[reject.reason] += 1
         first = self.examples.setdefault(reject.reason, reject)
         if (reject.chunk, reject.position) < (first.chunk, first.position):
             self.examples[reject.reason] = reject
 
-    def first_reasons(self) -> list[tuple[str, int]]:
-        """The most frequent reasons and their counts; equally frequent ones by name."""
-        return sorted(self.reasons.items(), key=lambda pair: (-pair[1], pair[0]))[:SHOWN_REASONS]
+    @property
+    def rejected(self) -> int:
+        """The number of rejects."""
+        return self.reasons.total()
 
 
 class RejectLimits:
@@ -61,7 +62,7 @@ class RejectLimits:
     def __init__(self, plan: BuildPlan, work: PlannedBuild) -> None:
         """Reads nothing yet."""
         self._plan, self._work, self._limits = plan, work, plan.spec.rejects
-        self._chunks = {f"{chunk_step(chunk.index)}.json": chunk.index for chunk in plan.chunks}
+        self._chunks = {chunk_step(chunk.index): chunk.index for chunk in plan.chunks}
         self._positions: list[int | None] = [None] * len(plan.chunks)
         self._seen = set[str]()
         self._total = Count(len(plan.chunks))
@@ -77,11 +78,12 @@ class RejectLimits:
         """
         if self._limits.max_share is None and self._limits.max_share_per_file is None:
             return
-        with os.scandir(self._work.path("reports")) as entries:
-            new = sorted(entry.name for entry in entries if entry.name not in self._seen and _is_step(entry.name))
-        for name in new:
-            self._seen.add(name)
-            self._add(name, read_report(self._work.path("reports"), name.removesuffix(".json")) or {})
+        reports = self._work.path("reports")
+        steps = {name.removesuffix(".json") for name in os.listdir(reports) if STEP.fullmatch(name)}
+        new = sorted(steps - self._seen)
+        self._seen |= steps
+        for step in new:
+            self._add(step, read_report(reports, step) or {})
         if new:
             self._check()
 
@@ -89,9 +91,9 @@ class RejectLimits:
         where = self._plan.chunks[chunk]
         return self._files.setdefault((where.source, where.file), Count())
 
-    def _add(self, name: str, report: dict[str, Any]) -> None:
-        if name in self._chunks:
-            number = self._chunks[name]
+    def _add(self, step: str, report: dict[str, Any]) -> None:
+        if step in self._chunks:
+            number = self._chunks[step]
             self._positions[number] = report["positions"]
             for count in (self._total, self._file(number)):
                 count.read += report["read"]
@@ -125,9 +127,10 @@ class RejectLimits:
 
     def _examples(self, count: Count) -> Iterator[str]:
         places = RejectPlaces(self._plan, self._positions)
-        for reason, number in count.first_reasons():
+        for reason, number in by_frequency(count.reasons)[:SHOWN_REASONS]:
             yield f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
 
 
-def _is_step(name: str) -> bool:
-    return name.endswith(".json") and name.startswith(("chunk-", "shard-"))
+def by_frequency(reasons: Counter[str]) -> list[tuple[str, int]]:
+    """Reasons and their counts, the most frequent first; equally frequent ones by name."""
+    return sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))

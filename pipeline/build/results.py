@@ -14,7 +14,7 @@ from recordmill.pipeline.build.context.steps import chunk_step, shard_step
 from recordmill.pipeline.build.duplicates.counts import count_all
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.reconcile import check_analysis, check_shards, check_sources, expected_rows
-from recordmill.pipeline.build.reject_limits import RejectLimits
+from recordmill.pipeline.build.reject_limits import RejectLimits, by_frequency
 from recordmill.pipeline.build.reject_places import RejectPlaces
 from recordmill.pipeline.dataset.atomic_files import read_report
 from recordmill.pipeline.dataset.text_lengths import Lengths, add_up
@@ -55,7 +55,7 @@ class Results:
     @cached_property
     def reasons(self) -> dict[str, int]:
         """The number of rejects by reason, the most frequent first."""
-        return dict(sorted(Counter(r.reason for r in self.rejects).items(), key=lambda pair: (-pair[1], pair[0])))
+        return dict(by_frequency(Counter(reject.reason for reject in self.rejects)))
 
     def by_source(self) -> list[Report]:
         """Rows read, written, rejected and left out as duplicates, for each source."""
