@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -94,12 +94,17 @@ def read_terminal(driver: int) -> str:
     return seen.decode("utf-8", "surrogateescape")
 
 
+def wait_until(happened: Callable[[], bool]) -> None:
+    """Waits for what has to happen, however busy the machine; what never does meets the time limit of the test."""
+    while not happened():
+        time.sleep(0.02)
+
+
 def wait_until_ended(processes: Iterable[psutil.Process]) -> None:
-    """Waits until none of some processes runs; one that never ends meets the time limit of the test."""
+    """Waits until none of some processes runs; a zombie, which only its parent can remove, has ended."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
-            while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                time.sleep(0.02)
+            wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)  # noqa: B023
 
 
 def _run(

@@ -2,12 +2,10 @@
 
 import json
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import psutil
@@ -16,8 +14,9 @@ import pytest
 from recordmill.pipeline.build.context.failures import DeadWorkerError
 from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.errors import UserError
+from tests.forked import python, start_python, wait_until, wait_until_ended
 
-COMMAND = [sys.executable, "-m", "recordmill", "build", "dataset.yaml", "--output", "out", "--processes", "2"]
+COMMAND = ["-m", "recordmill", "build", "dataset.yaml", "--output", "out", "--processes", "2"]
 SPEC = """
 name: numbers
 source: {format: jsonl, path: rows.jsonl}
@@ -112,7 +111,7 @@ def test_other_threads_fail_as_ever() -> None:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "dataset.yaml").write_text(SPEC)
     with open(tmp_path / "rows.jsonl", "w") as file:
-        for row in range(60_000):
+        for row in range(30_000):
             text = f"word{row % 97} and more words " * 8
             file.write(json.dumps({"id": str(row), "number": row, "text": text}) + "\n")
     return tmp_path
@@ -121,44 +120,41 @@ def folder(tmp_path: Path) -> Path:
 def workers(driver: psutil.Process) -> list[psutil.Process]:
     """The workers of a build that runs, once there are two."""
     while True:
-        found = [child for child in driver.children() if "worker_process.py" in " ".join(child.cmdline())]
-        if len(found) == 2:
-            return found
+        started = [child for child in driver.children() if "worker_process.py" in " ".join(child.cmdline())]
+        if len(started) == 2:
+            return started
         time.sleep(0.05)
 
 
 @pytest.fixture
-def start(folder: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], list[psutil.Process]]]]:
-    """Starts a build and waits for its workers."""
-    started: list[subprocess.Popen[str]] = []
+def start(folder: Path) -> Iterator[Callable[[], tuple[ForkServerProcess, list[psutil.Process]]]]:
+    """Starts a build that prints to `log.txt`, and waits for its workers."""
+    started: list[ForkServerProcess] = []
 
-    def run() -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-        started.append(subprocess.Popen(COMMAND, stderr=subprocess.PIPE, text=True, cwd=folder))
+    def run() -> tuple[ForkServerProcess, list[psutil.Process]]:
+        with (folder / "log.txt").open("wb") as log:
+            started.append(start_python(*COMMAND, cwd=folder, stdout=log.fileno(), stderr=log.fileno()))
         return started[-1], workers(psutil.Process(started[-1].pid))
 
     yield run
     for process in started:
         process.kill()
-        process.wait()
-        process.stderr.close()
-
-
-def wait_until_they_read(folder: Path) -> None:
-    while not list(folder.glob("out/.building/*/*/progress/chunk-*.json")):
-        time.sleep(0.05)
+        process.join()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["while it starts", "while it reads"])
 def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable[..., tuple]) -> None:
+    """Left alone, the runner waits for it for ever."""
     driver, (worker, other) = start()
     if when == "while it reads":
-        wait_until_they_read(folder)
+        wait_until(lambda: any(folder.glob("out/.building/*/*/progress/chunk-*.json")))
     worker.kill()
     killed = time.monotonic()
-    _, errors = driver.communicate(timeout=60)  # without the watch it would hang for ever
+    driver.join()
     print(f"noticed after {time.monotonic() - killed:.1f} s")
-    assert driver.returncode == 1
+    errors = (folder / "log.txt").read_text()
+    assert driver.exitcode == 1
     told = [line for line in errors.splitlines() if line.startswith("recordmill: ")]
     assert len(told) == 2, errors
     first, second = told
@@ -166,23 +162,20 @@ def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable
     kept = "nothing was published; the finished work is kept, and the same command goes on"
     assert kept in second or "nothing was finished yet: the same command begins anew" in second
     assert "Traceback" not in errors
-    assert psutil.wait_procs([other], timeout=5)[1] == []
+    wait_until_ended([other])
     assert not (folder / "out/LATEST").exists()
 
 
 @pytest.mark.slow
-def test_workers_end_with_a_driver_that_is_killed_and_the_same_command_goes_on(
+def test_workers_end_with_a_driver_that_is_killed_and_another_goes_on(
     folder: Path, start: Callable[..., tuple]
 ) -> None:
     driver, both = start()
-    while not list(folder.glob("out/.building/*/*/reports/shard-*.json")):
-        assert driver.poll() is None
-        time.sleep(0.02)
-    driver.send_signal(signal.SIGKILL)
-    driver.communicate()
-    gone, alive = psutil.wait_procs(both, timeout=5)
-    assert (len(gone), alive) == (2, [])
-    done = subprocess.run(COMMAND, capture_output=True, text=True, cwd=folder, timeout=120)
+    wait_until(lambda: any(folder.glob("out/.building/*/*/reports/shard-*.json")) or not driver.is_alive())
+    assert driver.is_alive()
+    driver.kill()
+    wait_until_ended(both)
+    done = python(*COMMAND[:-2], cwd=folder)  # the number of processes makes no other build
     assert done.returncode == 0, done.stderr
     assert re.search(r"note: going on with an earlier build: the analysis and [1-4] of 4 shards are kept", done.stderr)
     assert "Published numbers" in done.stderr

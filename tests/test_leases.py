@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from recordmill.pipeline.versions import leases
@@ -29,16 +30,52 @@ from recordmill.pipeline.versions.leases import (
 )
 from recordmill.pipeline.versions.stores.open_store import Conflict, Content, OutputError, Store, open_store
 from tests import emulators
+from tests.forked import wait_until, wait_until_ended
 
 NAME = "4f1c9a2e00000000"
 FORK = multiprocessing.get_context("fork")
 
 
+class Clock:
+    """The clock of a process that waits: it moves when the process sleeps, and costs no time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.on_sleep: Callable[[], None] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_sleep()
+
+
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Whoever waits for a lease does so by this clock; whoever holds one beats quickly."""
+    clock = Clock()
+    monkeypatch.setattr(leases, "time", clock)
     monkeypatch.setattr(leases, "BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(leases, "POLL_SECONDS", 0.01)
+    return clock
+
+
+@pytest.fixture
+def writes(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Gets an entry at each attempt to write the lease."""
+    attempts, write = list[None](), store.write_if
+
+    def counted(*arguments: Any) -> str:
+        attempts.append(None)
+        return write(*arguments)
+
+    monkeypatch.setattr(store, "write_if", counted)
+    return attempts
+
+
+def beats() -> bool:
+    """Whether a thread of this process beats for a lease."""
+    return any(thread.name == f"lease {NAME}" for thread in threading.enumerate())
 
 
 @pytest.fixture
@@ -63,25 +100,6 @@ def foreign(**changes: Any) -> Holder:
     return replace(this_process(), host="elsewhere", process=1, token="theirs", since="yesterday", **changes)
 
 
-@pytest.fixture
-def beating(store: Store) -> Iterator[None]:
-    """A process on another host that holds the lease and lives; its clock is a year ahead."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        number = 0
-        while not ended.wait(0.05):
-            number += 1
-            put(store, foreign(beat=number))
-
-    put(store, foreign())
-    thread = threading.Thread(target=beat)
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
-
-
 def test_a_lease_says_who_holds_it_and_goes_with_its_holder(store: Store) -> None:
     with hold(store, NAME) as lease:
         lease.check()
@@ -101,16 +119,19 @@ def test_it_goes_after_an_error_too(store: Store) -> None:
 
 def test_it_beats(store: Store) -> None:
     with hold(store, NAME) as lease:
-        time.sleep(0.3)
-        assert leases.holders(store)[NAME].beat > 1
+        wait_until(lambda: leases.holders(store)[NAME].beat > 1)
         lease.check()
 
 
-def test_a_living_process_is_waited_for_and_named_once(store: Store) -> None:
+def test_a_living_process_is_waited_for_and_named_once(store: Store, clock: Clock) -> None:
     told: list[str] = []
     first = take(store, NAME)
-    threading.Timer(0.3, first.release).start()
-    with hold(store, NAME, on_wait=lambda holder: told.append(str(holder))) as lease:
+
+    def end_soon(holder: Holder) -> None:
+        told.append(str(holder))
+        clock.on_sleep = lambda: first.release() if clock.now > 3 else None
+
+    with hold(store, NAME, on_wait=end_soon) as lease:
         lease.check()
     (line,) = told
     assert line.startswith(f"process {os.getpid()} on ")
@@ -124,22 +145,22 @@ def _hold(output: str, ready: Event) -> None:
 
 
 @pytest.mark.parametrize("reaped", [True, False])
-def test_a_killed_holder_is_known_at_once(store: Store, reaped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 1000)
+def test_a_killed_holder_is_known_at_once(store: Store, reaped: bool, clock: Clock) -> None:
     ready = FORK.Event()
     process = FORK.Process(target=_hold, args=(store.url, ready))
     process.start()
-    assert ready.wait(10)
+    assert ready.wait(120)
     assert is_alive(store, NAME)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     if reaped:
         process.join()
     else:
-        time.sleep(0.2)  # a zombie of the kernel: dead, but not yet waited for
+        wait_until_ended([psutil.Process(process.pid)])  # a zombie of the kernel: dead, but not yet waited for
     assert not is_alive(store, NAME)
     with hold(store, NAME, on_wait=lambda holder: pytest.fail(f"waits for {holder}")) as lease:
         lease.check()
+    assert clock.now == 0
     process.join()
 
 
@@ -162,23 +183,25 @@ def test_who_is_known_to_be_dead(holder: Callable[[Holder], Holder], dead: bool)
     assert read.is_dead() is dead
 
 
-def test_another_host_is_waited_for_until_its_beat_stops(store: Store) -> None:
+def test_another_host_is_waited_for_until_its_beat_stops(store: Store, clock: Clock) -> None:
     put(store, foreign())
     told: list[str] = []
-    begun = time.monotonic()
     with hold(store, NAME, on_wait=lambda holder: told.append(str(holder))):
-        assert time.monotonic() - begun >= 1.0
+        assert 60 <= clock.now < 61
     assert told == ["process 1 on elsewhere, since yesterday"]
 
 
-@pytest.mark.usefixtures("beating")
-def test_another_host_that_beats_is_alive_whatever_the_clocks(store: Store) -> None:
+def test_another_host_that_beats_is_alive_whatever_the_clocks(store: Store, clock: Clock) -> None:
+    def beat() -> None:
+        """Beats every time that the other looks, for three times its patience; then is silent."""
+        if clock.now < 180:
+            put(store, foreign(beat=int(clock.now * 2)))
+
+    put(store, foreign())
+    clock.on_sleep = beat
     assert is_alive(store, NAME)
-    taken = threading.Event()
-    thread = threading.Thread(target=lambda: (take(store, NAME), taken.set()), daemon=True)
-    thread.start()
-    assert not taken.wait(2.0)  # twice the patience
-    put(store, this_process())
+    take(store, NAME).release()
+    assert 239 <= clock.now < 241
 
 
 def test_clocks_are_never_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +227,6 @@ def test_who_comes_back_after_a_long_silence_is_fenced(store: Store, monkeypatch
     put(store, foreign())  # has taken it over
     with pytest.raises(LeaseLostError, match="silent for so long that process 1 on elsewhere.* took its work over"):
         zombie.check()
-    zombie._ended.set()
     zombie.release()
     assert leases.holders(store)[NAME].token == "theirs"
 
@@ -212,34 +234,36 @@ def test_who_comes_back_after_a_long_silence_is_fenced(store: Store, monkeypatch
 def test_a_beat_never_takes_a_lease_back(store: Store) -> None:
     zombie = take(store, NAME)
     (Path(store.url) / f".leases/{NAME}.json").write_text(json.dumps(asdict(foreign())))
-    time.sleep(0.3)
+    wait_until(lambda: not beats())
     assert leases.holders(store)[NAME].token == "theirs"
     zombie.release()
     assert leases.holders(store)[NAME].token == "theirs"
 
 
-def test_an_output_that_is_gone_is_a_lost_lease(store: Store, tmp_path: Path) -> None:
+def test_an_output_that_is_gone_is_a_lost_lease(store: Store, tmp_path: Path, writes: list[None]) -> None:
     with hold(store, NAME) as lease:
         os.rename(store.url, tmp_path / "gone")
         with pytest.raises(LeaseLostError, match="is gone: nothing was published"):
             lease.check()
-        time.sleep(0.2)
+        tried = len(writes)
+        wait_until(lambda: len(writes) > tried + 1 or not beats())
         assert not Path(store.url).exists()
 
 
 def test_a_store_that_is_away_for_a_moment_costs_no_lease(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[None] = []
+
+    def fail(*_: Any) -> str:
+        failed.append(None)
+        raise OutputError("the network is away")
+
     with hold(store, NAME) as lease:
         with monkeypatch.context() as patch:
-            patch.setattr(store, "write_if", _away)
-            time.sleep(0.2)
+            patch.setattr(store, "write_if", fail)
+            wait_until(lambda: len(failed) > 1)
         before = leases.holders(store)[NAME].beat
-        time.sleep(0.3)
-        assert leases.holders(store)[NAME].beat > before
+        wait_until(lambda: leases.holders(store)[NAME].beat > before)
         lease.check()
-
-
-def _away(*_: Any) -> str:
-    raise OutputError("the network is away")
 
 
 def test_of_two_who_take_over_one_wins(store: Store) -> None:
@@ -251,17 +275,17 @@ def test_of_two_who_take_over_one_wins(store: Store) -> None:
     first.release()
 
 
-def test_the_living_and_the_dead_are_told_apart_together(store: Store) -> None:
+def test_the_living_and_the_dead_are_told_apart_together(store: Store, clock: Clock) -> None:
     waited: list[str] = []
     mine = take(store, "mine")
     put(store, foreign(), "silent")
+    put(store, foreign(), "silent-too")
     put(store, replace(this_process(), process=2**22 + 1), "killed")
-    begun = time.monotonic()
     living, dead = census(store, on_wait=lambda holder: waited.append(holder.host))
-    assert (set(living), set(dead)) == ({"mine"}, {"silent", "killed"})
-    assert time.monotonic() - begun < 1.9  # and not one after another
-    assert waited == ["elsewhere"]
-    assert set(leases.holders(store)) == {"mine", "silent", "killed"}
+    assert (set(living), set(dead)) == ({"mine"}, {"silent", "silent-too", "killed"})
+    assert 60 <= clock.now < 61  # and not one after another
+    assert waited == ["elsewhere"] * 2
+    assert set(leases.holders(store)) == {"mine", "silent", "silent-too", "killed"}
     mine.release()
 
 
@@ -289,8 +313,7 @@ def test_on_object_stores(start: Callable[[], Any], monkeypatch: pytest.MonkeyPa
         told: list[str] = []
         with hold(store, NAME, on_wait=lambda holder: told.append(holder.host)) as lease:
             lease.check()
-            time.sleep(0.5)
-            assert leases.holders(store)[NAME].beat > 0
+            wait_until(lambda: leases.holders(store)[NAME].beat > 0)
             put(store, foreign())
             with pytest.raises(LeaseLostError):
                 lease.check()

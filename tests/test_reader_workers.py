@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,19 +149,31 @@ def shared_memory() -> set[str]:
     return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
 
 
+def channels() -> set[str]:
+    """The sockets and pieces of shared memory that this process has open: what leads to a worker."""
+    opened = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # it was that of this listing
+            opened.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {target for target in opened if target.startswith(("socket:", "/dev/shm/", "/memfd:"))}
+
+
 @pytest.mark.parametrize("end", [lambda batches: batches.close(), lambda batches: None, lambda batches: list(batches)])
 def test_nothing_is_left_when_the_iterator_ends(end: Callable[[Any], Any]) -> None:
     gc.collect()
-    before = len(os.listdir("/proc/self/fd")), children(), shared_memory()
+    before, opened_before = (children(), shared_memory()), channels()
     batches = in_processes(Each("large"), iter(range(3)), 1)
     _, array = next(batches)
-    assert len(children()) == len(before[1]) + 1
+    assert len(children()) == len(before[0]) + 1
+    opened = channels() - opened_before
+    assert opened
     end(batches)
     del batches
     assert array[-1] == 0
     del array
     gc.collect()
-    assert (len(os.listdir("/proc/self/fd")), children(), shared_memory()) == before
+    assert (children(), shared_memory()) == before
+    assert not opened & channels()
 
 
 SCRIPT = """

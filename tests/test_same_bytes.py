@@ -1,8 +1,8 @@
 """The same input gives the same bytes: whatever the files' order, the chunks, the threads, the processes, the runner,
 the repeats, the time of day and the folder.
 
-One dataset with every way to analyze and some thousand rows, because small data is equal by luck; of the pictures a
-sample is measured.
+One dataset with every way to analyze and some hundred rows in several chunks, because small data is equal by luck; of
+the pictures a sample is measured.
 """
 
 import time
@@ -19,7 +19,7 @@ from recordmill.pipeline.build.driver import RunOptions, build
 from recordmill.pipeline.dataset.manifest import Manifest
 from tests.every_kind import ANALYZED, make
 
-ROWS = 2_000
+ROWS = 800
 pytestmark = pytest.mark.slow
 LOOPBACK = ("--job_endpoint=embed", "--environment_type=LOOPBACK")
 
@@ -52,7 +52,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerprint:
-    found = _build(inputs, tmp_path_factory.mktemp("out"), RunOptions(chunk_bytes=2 << 20))
+    found = _build(inputs, tmp_path_factory.mktemp("out"), RunOptions(chunk_bytes=100 << 10))
     assert len(found.shards) == 12
     return found
 
@@ -61,7 +61,7 @@ def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerpr
 def sample() -> Iterator[None]:
     """Pictures are measured of a sample, as they are where there are many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_module, "SAMPLE_IMAGES", 400)
+        patch.setattr(plan_module, "SAMPLE_IMAGES", 160)
         yield
 
 
@@ -89,7 +89,7 @@ def test_another_order_folder_time_and_four_threads(
     expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_module, "worker_threads", lambda local, processes: 4)
-    options = RunOptions(chunk_bytes=5 << 20)
+    options = RunOptions(chunk_bytes=260 << 10)
     assert _build(tmp_path / "elsewhere" / "inputs", tmp_path / "out", options, swap_files=True) == expected
 
 
@@ -97,7 +97,7 @@ def test_one_thread_and_every_bundle_twice(
     inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build_module, "worker_threads", lambda local, processes: 1)
-    options = RunOptions(beam_options=("--direct_runner_bundle_repeat=1",), chunk_bytes=2 << 20)
+    options = RunOptions(beam_options=("--direct_runner_bundle_repeat=1",), chunk_bytes=100 << 10)
     assert _build(inputs, tmp_path, options) == expected
 
 
@@ -105,7 +105,7 @@ def test_two_processes_without_onednn(
     inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")  # which the command line sets, and the workers of a cluster lack
-    assert _build(inputs, tmp_path, RunOptions(processes=2, chunk_bytes=1 << 20)) == expected
+    assert _build(inputs, tmp_path, RunOptions(processes=2, chunk_bytes=50 << 10)) == expected
 
 
 def test_a_portable_runner(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:

@@ -369,8 +369,14 @@ def test_an_output_that_may_be_written(tmp_path: Path, put: Place) -> None:
     out = tmp_path / "out"
     out.mkdir()
     put(out)
+    before = sorted(tmp_path.rglob("*"))
     publishing.check_output(str(out))
-    publishing.check_output(str(out / "inner/more")) if not list(out.glob("*")) else None
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_below_one_that_is_not_there_may_be_written(tmp_path: Path) -> None:
+    publishing.check_output(str(tmp_path / "out/inner/more"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
