@@ -13,7 +13,15 @@ from recordmill.pipeline.versions import publishing
 from tests.every_kind import make
 
 ROWS = 1_100
-LONGEST = ["test_same_bytes", "test_kills", "test_examples", "test_object_stores", "test_command_line", "test_build"]
+LONGEST = [
+    "test_same_bytes",
+    "test_kills",
+    "test_dead_workers",
+    "test_examples",
+    "test_command_line",
+    "test_isolation",
+    "test_build",
+]
 
 # A loaded machine is no failure; and CI tries the same examples each time, people new ones.
 settings.register_profile("people", deadline=None)
