@@ -49,7 +49,7 @@ def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
 
 
 def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """The rows, with pictures' paths in place of references and `at` in place of their position; and the rejects."""
+    """The rows, with image paths in place of references and `at` in place of their position; and the rejects."""
     images = source(folder)
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     for chunk in images.plan(FILES, columns, chunk_bytes).chunks:
@@ -57,8 +57,8 @@ def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[li
             assert [block.table[name].type for name in columns] == [column.arrow for column in columns.values()]
             rejects += block.rejects
             for row in block.table.to_pylist():
-                pictures = {name: row[name][1:].decode() for name in columns if columns[name] == PATH}
-                rows.append(row | pictures | {"at": images.locate(chunk, row.pop("@position"))})
+                paths = {name: row[name][1:].decode() for name in columns if columns[name] == PATH}
+                rows.append(row | paths | {"at": images.locate(chunk, row.pop("@position"))})
     return rows, rejects
 
 
@@ -197,8 +197,8 @@ def test_the_plan_of_metadata_tells_what_is_left_out(tmp_path: Path, suffix: str
     assert [file.path for file in made.inputs] == ["a.png", f"metadata.{suffix}", "odd.bin"]
     assert made.bytes == 10 + len(text)
     assert made.notes == [
-        "pictures that several rows name: 1 (a.png)",
-        f"pictures without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png, …)",
+        "images that several rows name: 1 (a.png)",
+        f"images without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png, …)",
         "other files, left out: 1 (notes.txt)",
         "columns that nothing reads: t",
     ]
@@ -296,7 +296,7 @@ def test_csv_and_json_lines_give_the_same_rows(
 @pytest.mark.parametrize(
     ("texts", "columns", "message"),
     [
-        ({}, IMAGE, r"holds no metadata file and no picture \(\.bmp"),
+        ({}, IMAGE, r"holds no metadata file and no image \(\.bmp"),
         ({"csv": ""}, IMAGE, "metadata.csv has no column 'file_name'; it has none"),
         ({"csv": "filename,t\na,b\n"}, IMAGE, "no column 'file_name'; it has filename, t; did you mean 'filename'"),
         ({"csv": "file_name,t,t\na,b,c\n"}, {"t": TEXT}, "two columns 't'"),
@@ -387,12 +387,12 @@ def test_captions_in_text_files(tmp_path: Path) -> None:
     made = plan(tmp_path, IMAGE | {"text": TEXT})
     assert [file.path for file in made.inputs if not file.path.endswith("g")] == ["a.txt", "b.txt", "c.txt", "d.txt"]
     assert made.notes == [
-        "pictures without a .txt beside them: 2",
-        ".txt without a picture, left out: 1 (z.txt)",
-        "files beside pictures that nothing reads: 1 (a.json)",
+        "images without a .txt beside them: 2",
+        ".txt without an image, left out: 1 (z.txt)",
+        "files beside images that nothing reads: 1 (a.json)",
     ]
     assert plan(tmp_path).notes == [
-        "files beside pictures that nothing reads: 5 (a.json, a.txt, b.txt, …)",
+        "files beside images that nothing reads: 5 (a.json, a.txt, b.txt, …)",
         "other files, left out: 1 (z.txt)",
     ]
     write_beside(tmp_path, e_txt=b"7", f_txt=b" 2.5\n")
@@ -424,7 +424,7 @@ def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ]
     assert rejects[1].message == "the .json beside the image is not JSON: Expecting ',' delimiter, character 8"
     with pytest.raises(
-        SourceError, match="no column 'm' in the first .json files beside its pictures; .*, o.t, mask, text"
+        SourceError, match="no column 'm' in the first .json files beside its images; .*, o.t, mask, text"
     ):
         plan(tmp_path, {"m": TEXT})
     monkeypatch.setattr(whole_files, "MAX_LINE_BYTES", 30)
@@ -470,14 +470,14 @@ def test_metadata_of_all_formats_together(tmp_path: Path) -> None:
         ("y/c.png", None, 3, [1, 2], "y/metadata.parquet"),
         ("a.png", None, None, [], "y/metadata.parquet"),
     ]
-    assert plan(tmp_path, columns).notes == ["pictures that several rows name: 1 (a.png)"]
+    assert plan(tmp_path, columns).notes == ["images that several rows name: 1 (a.png)"]
     assert source(tmp_path).names(FILES) == [
         *("file_name", "t", "n", "boxes", "boxes.at"),
         *("image", "label", "split"),
     ]
 
 
-def test_several_pictures_a_row(tmp_path: Path) -> None:
+def test_several_images_a_row(tmp_path: Path) -> None:
     first = {"in_file_name": "i.png", "out_file_name": "o.png", "file_names": ["1.png", "2.png"]}
     more = [{"in_file_name": "j.png", "file_names": []}, {"in_file_name": "data:,x"}, {}, {"in_file_name": "/k.png"}]
     fill(tmp_path, "i.png", "2.png", "3.png", jsonl=metadata("jsonl", first, *more))
@@ -496,9 +496,9 @@ def test_several_pictures_a_row(tmp_path: Path) -> None:
     ]
     made = plan(tmp_path, {"in": one})
     assert [file.path for file in made.inputs] == ["2.png", "i.png", "metadata.jsonl"]
-    assert made.notes == ["pictures without a row in metadata.jsonl, left out: 1 (3.png)"]
+    assert made.notes == ["images without a row in metadata.jsonl, left out: 1 (3.png)"]
     rows, rejects = read(tmp_path, {"images": one, "in": many})
-    assert {reject.message for reject in rejects if reject.column == "images"} == {"wanted one picture, found a list"}
+    assert {reject.message for reject in rejects if reject.column == "images"} == {"wanted one image, found a list"}
 
 
 @pytest.mark.parametrize(

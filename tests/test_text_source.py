@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.sources import batches
 from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import records as csv_records
@@ -112,7 +113,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = source(tmp_path, document="file").plan(FILES, columns, 1 << 20)
     assert (plan.rows, plan.notes) == (6, ["left out, because empty: 1 (cats/old/c.txt)"])
     for chunk_bytes, piece in ((1, 1), (1000, 4), (1 << 20, 1 << 20)):
-        monkeypatch.setattr(text_rows, "PIECE_BYTES", piece)
+        monkeypatch.setattr(batches, "BLOCK_BYTES", piece)
         rows, rejects = read(tmp_path, columns, chunk_bytes, key=None, document="file")
         assert rows == [
             ("one\n\ntwo\n", "a.txt", None, b"a.txt"),

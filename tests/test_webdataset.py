@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from recordmill.pipeline.sources import batches
 from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.image_refs import parse
-from recordmill.pipeline.sources.webdataset import source as webdataset
 from recordmill.pipeline.sources.webdataset import tar_members
 from recordmill.pipeline.sources.webdataset.sample_columns import parts
 from recordmill.pipeline.sources.webdataset.source import WebDataset
@@ -137,7 +137,7 @@ def test_rows_do_not_depend_on_chunks(tmp_path: Path, monkeypatch: pytest.Monkey
     found = read(source(path), ASKED, chunk_bytes=3000)
     assert found.rows == [{"__key__": f"{row:04}", "txt": f"text {row}"} for row in range(50)]
     assert (len(found.plan.chunks), found.plan.rows) == (17, 50)
-    monkeypatch.setattr(webdataset, "BLOCK_BYTES", 20)
+    monkeypatch.setattr(batches, "BLOCK_BYTES", 20)
     assert read(source(path), ASKED).rows == found.rows
 
 

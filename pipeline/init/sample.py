@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.encoded import can_start_anywhere
 from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH
 from recordmill.pipeline.sources.image_folder.metadata import NAMES, metadata_files, metadata_names
-from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
+from recordmill.pipeline.sources.image_folder.metadata_fields import ImageFields
 from recordmill.pipeline.sources.image_folder.source import ImageFolder
 from recordmill.pipeline.sources.paths import SUFFIXES, is_image
 from recordmill.pipeline.sources.table import Table
@@ -283,7 +283,7 @@ def _columns(source: Source, files: Files) -> tuple[list[str], Sequence[str]]:
         if not metadata:
             return source.names(files), OF_PATH
         every = list(dict.fromkeys(chain.from_iterable(metadata_names(metadata, root, files).values())))
-        fields = PictureFields.of(every)
+        fields = ImageFields.of(every)
         names = [name for name in fields.names(every) if name not in fields.fields]
         return sorted(names, key=lambda name: name not in fields.columns), fields.of_path
     table = cast(Table, source)

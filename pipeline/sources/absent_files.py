@@ -1,4 +1,4 @@
-"""Why a file cannot be read: it is not there, which is a reject, or the machine or the network fails, which is none."""
+"""Files that cannot be read: a file that is not there is a reject, a machine or a network that fails ends the build."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from recordmill.pipeline.sources.globs import escape
 MISSING = {
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG
 }  # fmt: skip
-"""What is wrong with one file; any other error, such as a lost connection, is wrong with the machine, and no reject."""
+"""Errors of one file; any other error, such as a lost connection, is the machine's, and no reject."""
 
 
 def why_absent(error: OSError, full: str, files: Files) -> str | None:

@@ -1,4 +1,4 @@
-"""What a source is: options that plan chunks and read one chunk as Arrow rows.
+"""The interface of a source: options that plan chunks and read one chunk as Arrow rows.
 
 A source never imports Beam: the job hands it `Files`, which opens whatever Beam's filesystems open.
 """
@@ -49,18 +49,18 @@ class Chunk:
     index: int
     """The number of the chunk in the whole build, in the order of (source, path, position)."""
     source: int
-    """Which of the spec's sources, counted from 0."""
+    """The number of the source in the spec, from 0."""
     file: str
     """The file, relative to the source's root (POSIX); for a listing, the root itself: ''."""
     bytes: int
-    """How much input it stands for."""
+    """The number of bytes of input that it stands for."""
     work: Any = None
-    """What the source needs to read it again: a byte range, a list of names."""
+    """The source's own description of it, such as a byte range or a list of names."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a source found before anything is read."""
+    """The result of planning a source, before its rows are read."""
 
     chunks: list[Chunk]
     rows: int
@@ -70,7 +70,7 @@ class Plan:
     inputs: list[FileInfo]
     """Every file that was found and is used, with paths relative to the root: the build key is made of them."""
     notes: list[str] = field(default_factory=list)
-    """What the user should know: files that were ignored, and why."""
+    """Notes for the user: files that were ignored, and why."""
     is_exact: bool = False
     """Whether `rows` is known to be exact."""
 
@@ -81,11 +81,11 @@ class Block:
 
     table: pa.Table
     """The asked columns by their names (types of `sources.columns`; nulls where a column is optional), `@position`
-    (int64: 0-based place in the chunk, strictly rising) and, where asked for, `@key` (binary): the row's default key.
+    (int64: 0-based position in the chunk, strictly rising) and, where asked for, `@key` (binary), the default key.
     No asked column's name begins with `@`."""
     rejects: list[Reject]
     positions: int
-    """How many positions (lines, records, files) of the chunk this block covers, blank lines included."""
+    """The number of positions (lines, records, files) of the chunk that it covers, with blank lines."""
 
 
 class Source(Options):
@@ -98,10 +98,10 @@ class Source(Options):
 
     @abstractmethod
     def root(self, files: Files) -> str:
-        """The folder that paths are relative to, with no slash at its end."""
+        """Gives the folder that paths are relative to, with no slash at its end."""
 
     def image_root(self, files: Files) -> str:
-        """The folder that the references to pictures are relative to."""
+        """Gives the folder that the references to images are relative to."""
         return self.root(files)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What a raw column may be: what a source is asked to deliver, as Arrow types.
+"""The types of raw columns that a source is asked to deliver, as Arrow types.
 
 A source reads each column that a feature (or the key) needs as one of these, or rejects the row.
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 
 class ColumnType(StrEnum):
-    """What one value of a column is."""
+    """The type of one value of a column."""
 
     TEXT = "text"
     """A string, delivered as Arrow `string`; valid UTF-8."""
@@ -25,7 +25,7 @@ class ColumnType(StrEnum):
     INTEGER = "integer"
     """A 64-bit signed whole number, delivered as Arrow `int64`."""
     IMAGE = "image"
-    """A picture: where it lies, or its bytes; delivered as Arrow `binary`, a reference of `sources.image_refs`."""
+    """An image: its place, or its bytes; delivered as Arrow `binary`, a reference of `sources.image_refs`."""
 
 
 ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
@@ -37,7 +37,7 @@ ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
 }
 
 INT64 = range(-(1 << 63), 1 << 63)
-"""What an INTEGER may be."""
+"""The values of an INTEGER."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Column:
     optional: bool = False
     """Whether a row may lack it: it is null then, and no reject."""
     separator: str = ","
-    """What stands between the values of a list where the source holds it as one string."""
+    """The text between the values of a list where the source holds it as one string."""
     multiple: int = 1
     """The number of values in a list is a multiple of it."""
     length: int | None = None
@@ -62,7 +62,7 @@ class Column:
         return pa.list_(ARROW_TYPES[self.type]) if self.many else ARROW_TYPES[self.type]
 
     def __str__(self) -> str:
-        """As a message names it: `number`, `list of numbers`."""
+        """Gives its name in a message: `number`, `list of numbers`."""
         return f"list of {self.type}" if self.many else str(self.type)
 
 

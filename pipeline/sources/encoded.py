@@ -1,6 +1,6 @@
 """Files of text in any encoding, compressed or not, read as UTF-8 from their start or from a byte on.
 
-What is not of the encoding comes as a byte that is not UTF-8, so one check finds it whatever the encoding is. A byte
+Bytes that are not of the encoding come as a byte that is not UTF-8, so one check finds them in any encoding. A byte
 order mark at the file's start is left out.
 """
 
@@ -70,7 +70,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._decoder = None if is_utf8(encoding) else codecs.getincrementaldecoder(encoding)(MARK_INVALID)
         self._waiting = b""
         self.mark_bytes = 0
-        """How many bytes of a byte order mark were left out."""
+        """The number of bytes of a byte order mark that were left out."""
         if not start:
             self._leave_out_mark()
 

@@ -35,24 +35,24 @@ def escape(path: str) -> str:
 
 
 def literal_prefix(pattern: str) -> str:
-    """The text that every match begins with, escapes undone."""
+    """Gives the text that every match begins with, escapes undone."""
     return ESCAPED.sub(r"\1", LITERAL.match(pattern)[0])  # type: ignore[index]  # it matches the empty text too
 
 
 def folder_prefix(pattern: str) -> str:
-    """The folder, with its slash at the end, that every match lies below; '' where that is the working folder."""
+    """Gives the folder, with its slash at the end, that every match lies below; '' for the working folder."""
     prefix = literal_prefix(pattern)
     return prefix[: prefix.rfind("/") + 1]
 
 
 def depth(pattern: str) -> int | None:
-    """How many folders below `folder_prefix` a match can lie at most; None where there is no limit."""
+    """Gives the most folders below `folder_prefix` that a match can lie in; None for no limit."""
     parts = pattern.split("/")
     return None if "**" in parts else len(parts) - 1 - folder_prefix(pattern).count("/")
 
 
 def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """The regular expression whose full matches are the glob's."""
+    """Makes the regular expression whose full matches are the glob's."""
     *folders, last = pattern.split("/")
     parts = [FOLDERS if part == "**" else _part(part) + "/" for part in folders]
     parts.append(f"{FOLDERS}{NOT_HIDDEN}[^/]+" if last == "**" else _part(last))

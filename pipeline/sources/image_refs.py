@@ -1,4 +1,4 @@
-"""Where a picture's bytes lie: the value of an image's column on its way from a source to its shard.
+"""References to images: the value of an image's column on its way from a source to its shard.
 
 A file of the source, a piece of one (a member of a tar file), a piece of the build's scratch, or the bytes themselves.
 A reference is a byte string, so that rows stay small and plain: its first byte says which it is.
@@ -14,10 +14,10 @@ FILE, PIECE, SCRATCH, INLINE = b"f", b"p", b"s", b"i"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A picture's place, or its bytes (`data`); a whole file has no length."""
+    """An image's place, or its bytes (`data`); a whole file has no length."""
 
     path: str = ""
-    """Relative to the folder of the source's pictures, or to the build's scratch folder."""
+    """Relative to the folder of the source's images, or to the build's scratch folder."""
     offset: int = 0
     length: int | None = None
     in_scratch: bool = False
@@ -40,7 +40,7 @@ def to_scratch(path: str, offset: int, length: int) -> bytes:
 
 
 def inline(data: bytes) -> bytes:
-    """Holds the picture's bytes."""
+    """Makes a reference that holds the image's bytes."""
     return INLINE + data
 
 
@@ -48,7 +48,7 @@ def parse(reference: bytes) -> Reference:
     """Reads a reference.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are no reference.
     """
     kind, rest = reference[:1], reference[1:]
     if kind == INLINE:
@@ -56,6 +56,6 @@ def parse(reference: bytes) -> Reference:
     if kind == FILE:
         return Reference(rest.decode())
     if kind not in (PIECE, SCRATCH):
-        raise ValueError(f"no reference to a picture: it begins with {kind!r}")
+        raise ValueError(f"no reference to an image: it begins with {kind!r}")
     offset, length, path = rest.split(b":", 2)
     return Reference(path.decode(), int(offset), int(length), in_scratch=kind == SCRATCH)

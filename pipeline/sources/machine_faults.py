@@ -1,4 +1,4 @@
-"""What fails because of the machine, never because of a row: no memory, a library that is missing, a full disk.
+"""Failures of the machine, never of a row: no memory, a library that is missing, a full disk.
 
 It ends a build, which can go on later; the row that met it is no reject.
 
@@ -27,12 +27,12 @@ ERRNOS = frozenset(
 
 
 class OutOfMemoryError(UserError):
-    """Memory is not enough, though nothing else was under way; the message says for what."""
+    """Raised where memory is short although nothing else was under way; the message says for what."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
             f"memory was not enough to {what}, even with nothing else under way in the process, and no row is rejected "
-            "for that: use a machine with more memory, fewer --processes, or a smaller `max_pixels` of the pictures"
+            "for that: use a machine with more memory, fewer --processes, or a smaller `max_pixels` of the images"
         )
 
 

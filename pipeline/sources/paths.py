@@ -11,7 +11,7 @@ from recordmill.pipeline.sources.base import SourceError
 
 SHOWN_COLUMNS = 20
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"})
-"""What is listed as an image, in any case; a format that is not read is rejected when the image is met."""
+"""The endings of files that are listed as images, in any case; formats that are not read are rejected later."""
 
 
 def inside(folder: str, path: str) -> str | None:
@@ -27,9 +27,9 @@ def inside(folder: str, path: str) -> str | None:
 
 
 class Inside:
-    """Whether files stay in a folder when links are followed; of each folder inside it is looked up once.
+    """Finds out if files stay in a folder when links are followed; looks each folder inside it up once.
 
-    An object lives as long as a block of rows: what was found is not looked for again.
+    An object lives as long as a block of rows, and remembers the folders that it looked up.
     """
 
     def __init__(self, root: str) -> None:

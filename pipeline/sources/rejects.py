@@ -12,7 +12,7 @@ from typing import Any
 REASONS = {
     "malformed_row": "a line, a record, a sample or a caption is not what its format says",
     "invalid_utf8": "a column that is used holds bytes that are not UTF-8",
-    "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), a picture over `max_bytes`",
+    "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), an image over `max_bytes`",
     "missing_value": "a column that is used is absent, null or, for a category, blank",
     "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
     "unknown_split": "the column that decides the split holds none of its values, or no time",
@@ -46,7 +46,7 @@ class Reject:
     path: str | None = None
     """The full path of a file that was not there or could not be opened: it may only have been away. None otherwise."""
     first_chunk: int | None = None
-    """Of a `duplicate_key`: where the row was read that stays."""
+    """The chunk and position of the row that stays, where `reason` is `duplicate_key`."""
     first_position: int | None = None
 
     def to_json(self) -> dict[str, Any]:

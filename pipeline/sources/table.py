@@ -1,11 +1,11 @@
-"""Files of rows as a source: what all formats but a folder of pictures have in common.
+"""Files of rows as a source: what all formats but a folder of images have in common.
 
-A format gives `cut`, `read` and `locate`; how files are found, what is said of them, and where pictures that rows name
-lie, is here.
+A format gives `cut` and `read`; here files are found and noted, and the folder of the images that rows name.
 """
 
 import posixpath
 from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -26,12 +26,12 @@ class Cut:
 
     chunks: list[Chunk]
     rows: int
-    """The number of rows: exact where a column is a picture, otherwise maybe estimated, but never by which of the files
+    """The number of rows: exact where a column is an image, otherwise maybe estimated, but never by which of the files
     comes first."""
     names: list[str]
     """The columns that were found, also those inside others (`objects.bbox`)."""
     where: str = ""
-    """How a message says where columns were looked for: ` in its first lines`."""
+    """The end of a message about a missing column: ` in its first lines`."""
     notes: list[str] = field(default_factory=list)
     is_exact: bool = False
     """Whether `rows` is known to be exact."""
@@ -43,19 +43,19 @@ class Table(Source):
     endings: ClassVar[tuple[str, ...]]
     """The endings of the names that are read of a folder, with any ending of a compression behind."""
     compressed: ClassVar[bool] = True
-    """Whether files may be compressed."""
+    """True where the endings may be followed by that of a compression."""
 
     path: str = Field(min_length=1)
     """A file, a folder (the files in it of this format) or a glob, where `**` is any number of folders."""
     images: str | None = Field(default=None, min_length=1)
-    """The folder that the paths of pictures are relative to; without it, the folder of the file that names them."""
+    """The folder that the paths of images are relative to; without it, the folder of the file that names them."""
 
     def root(self, files: Files) -> str:
-        """The folder itself, the file's folder, or the folder where the glob's wildcards begin."""
+        """Gives the folder itself, the file's folder, or the folder where the glob's wildcards begin."""
         return folder_prefix(self._patterns(files)[0])[:-1]
 
     def image_root(self, files: Files) -> str:
-        """The folder of the pictures."""
+        """Gives the folder of the images."""
         return self.root(files) if self.images is None else self.images.rstrip("/")
 
     def image_base(self, files: Files, chunk: Chunk) -> tuple[str, str]:
@@ -95,7 +95,7 @@ class Table(Source):
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
             notes = cut.notes + _empty(empty) + unused(cut.names, columns)
             total = sum(file.bytes for file in inputs)
-            return Plan(cut.chunks, cut.rows, total, inputs + self._pictures(files, columns), notes, cut.is_exact)
+            return Plan(cut.chunks, cut.rows, total, inputs + self._image_files(files, columns), notes, cut.is_exact)
 
     def _nothing(self) -> str:
         return f"no such file, or no {' or '.join('*' + ending for ending in self.endings)} in it"
@@ -109,8 +109,8 @@ class Table(Source):
         literal = is_glob(path) and "://" not in path and files.match(escape(path))
         return [escape(path) if literal else path]
 
-    def _pictures(self, files: Files, columns: Columns) -> list[FileInfo]:
-        """The pictures that rows may refer to: all of their folder, so that a changed one is a changed input."""
+    def _image_files(self, files: Files, columns: Columns) -> list[FileInfo]:
+        """The images that rows may refer to: all of their folder, so that a changed one is a changed input."""
         if all(column.type is not ColumnType.IMAGE for column in columns.values()):
             return []
         root = self.image_root(files)
@@ -122,13 +122,13 @@ def _empty(paths: list[str]) -> list[str]:
     return [f"left out, because empty: {len(paths)} ({', '.join(paths[:3])})"] if paths else []
 
 
-def unused(names: list[str], columns: Columns) -> list[str]:
-    """The columns that nothing reads; of one that nothing reads, its own parts are not told."""
-    unread = {name for name in names if not any(_overlap(name, one) for one in columns)}
-    told = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
-    return [f"columns that nothing reads: {listed(told, SHOWN_COLUMNS)}"] if told else []
+def unused(names: Sequence[str], read: Iterable[str]) -> list[str]:
+    """Makes a note of the columns that nothing reads; the parts of such a column are left out."""
+    unread = {name for name in names if not any(_overlap(name, other) for other in read)}
+    whole = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
+    return [f"columns that nothing reads: {listed(whole, SHOWN_COLUMNS)}"] if whole else []
 
 
-def _overlap(one: str, other: str) -> bool:
+def _overlap(name: str, other: str) -> bool:
     """Whether one column is the other, or a part of it."""
-    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+    return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")

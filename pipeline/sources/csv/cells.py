@@ -37,7 +37,7 @@ class Cells(NamedTuple):
     keys: pa.Array | None
     """The default keys as Arrow `binary`, shape [good]; None where they are not asked for."""
     faults: Mapping[int, tuple[str, str | None]]
-    """Of the other records a message, and the default key where it is asked for and known."""
+    """The other records: a message, and the default key where it is asked for and known."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from recordmill.pipeline.sources.paths import join
 
 @dataclass(frozen=True)
 class RecordRange:
-    """How a file is read, and some of its records: those that start in the bytes `[start, end)`."""
+    """The records of a file that start in the bytes `[start, end)`, and the options that they are read with."""
 
     dialect: Dialect = Dialect()
     encoding: str = "utf-8"

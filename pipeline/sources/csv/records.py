@@ -121,7 +121,7 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> Records:
 
 
 def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Rows:
-    """The last bytes of all line breaks; a CR at the end is none yet where an LF may follow."""
+    """The last bytes of all line breaks; a CR at the end does not count where an LF may follow."""
     breaks = np.flatnonzero(buffer == NEWLINE)
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
         return breaks

@@ -55,7 +55,7 @@ class Delimited(Table):
     quote: Character | None = '"'
     """The character around a cell that holds separators, line breaks or itself, which is doubled; none: no cell is."""
     header: Header = True
-    """Whether the first record names the columns; or their names, where the files have no header."""
+    """True: the first record names the columns; otherwise their names, of files without a header."""
     encoding: Encoding = "utf-8"
     """The files' encoding, by any name that Python knows."""
 

@@ -29,7 +29,7 @@ TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 PEEKED_FILES = 100
 
 Sizes = Sequence[int | None]
-"""The size in bytes of the file beside each image; None where there is none."""
+"""The size in bytes of the file beside each image; None where it has no such file."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _text(data: bytes) -> bytes:
 def _objects(
     files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults
 ) -> list[dict[str, Any] | None]:
-    """The objects beside some images, None where there is none or it is bad."""
+    """The objects beside some images, None for one that is absent or bad."""
     rows = list[dict[str, Any] | None]()
     for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
         value = data if data is None else _object(data)
@@ -128,7 +128,7 @@ def _contents(
     faults: Faults,
     column: str | None = None,
 ) -> list[bytes | None]:
-    """The bytes of the files beside some images, None where there is none or it cannot be read."""
+    """The bytes of the files beside some images, None for one that is absent or cannot be read."""
     full = [None if size is None else join(root, beside(path, ending)) for path, size in zip(paths, sizes, strict=True)]
     contents = list[bytes | None]()
     for row, content in enumerate(read_texts(files, full, what=f"the {ending} beside the image")):

@@ -1,4 +1,4 @@
-"""A folder of pictures without metadata: a picture is a row, and files beside it may be its captions."""
+"""A folder of images without metadata: an image is a row, and files beside it may be its captions."""
 
 import itertools
 import posixpath
@@ -24,61 +24,61 @@ from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, p
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
 
-ROW_BYTES = 2 << 10  # 2 KiB: what a picture's row counts as, so that 8 MiB are 4,096 pictures
+ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
 BLOCK_BYTES = 8 << 20
 SHOWN_FILES = 3
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What a chunk is: pictures' paths, and what is read beside them."""
+    """A chunk: images' paths, and the files that are read beside them."""
 
     names: tuple[str, ...]
     captions: Captions = Captions()
 
 
 def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-    """Plans the pictures among the files that were found, whose paths are relative to `root`.
+    """Plans the images among the files that were found, whose paths are relative to `root`.
 
     Raises:
-        SourceError: there is no picture, or an asked column is nowhere.
+        SourceError: there is no image, or an asked column is nowhere.
         OSError: the machine, the disk or the network failed.
     """
-    pictures, others = _pictures(found)
-    if not pictures:
-        raise SourceError(f"{path} holds no metadata file and no picture ({', '.join(sorted(SUFFIXES))})")
-    side = _Beside(pictures, others)
+    images, others = _images(found)
+    if not images:
+        raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
+    side = _Beside(images, others)
     endings = _endings([name for name in columns if name not in OF_PATH], side)
     needed = [name for name in columns if not columns[name].optional]
     check_names(path, needed, side.columns(files, root, peek=OBJECT_ENDING in endings), _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
-    inputs = [file for file in found if file.path in read or is_image(file.path)] if read else pictures
+    inputs = [file for file in found if file.path in read or is_image(file.path)] if read else images
     total = sum(file.bytes for file in inputs)
-    chunks = _chunks(pictures, side, endings, chunk_bytes)
-    return Plan(chunks, len(pictures), total, inputs, _notes(others, side, endings), is_exact=True)
+    chunks = _chunks(images, side, endings, chunk_bytes)
+    return Plan(chunks, len(images), total, inputs, _notes(others, side, endings), is_exact=True)
 
 
 def listing_names(root: str, found: list[FileInfo], files: Files) -> list[str]:
-    """The columns of a folder without metadata."""
-    return _Beside(*_pictures(found)).columns(files, root, peek=True)
+    """Lists the columns of a folder without metadata."""
+    return _Beside(*_images(found)).columns(files, root, peek=True)
 
 
-def _pictures(found: list[FileInfo]) -> tuple[list[FileInfo], list[FileInfo]]:
-    """The pictures, and the other files."""
-    pictures, others = list[FileInfo](), list[FileInfo]()
+def _images(found: list[FileInfo]) -> tuple[list[FileInfo], list[FileInfo]]:
+    """The images, and the other files."""
+    images, others = list[FileInfo](), list[FileInfo]()
     for file in found:
-        (pictures if is_image(file.path) else others).append(file)
-    return pictures, others
+        (images if is_image(file.path) else others).append(file)
+    return images, others
 
 
 class _Beside:
-    """The files beside pictures."""
+    """The files beside images."""
 
-    def __init__(self, pictures: list[FileInfo], others: list[FileInfo]) -> None:
+    def __init__(self, images: list[FileInfo], others: list[FileInfo]) -> None:
         self._sizes: dict[str, dict[str, int]] = {TEXT_ENDING: {}, OBJECT_ENDING: {}}
         self.alone: dict[str, list[str]] = {TEXT_ENDING: [], OBJECT_ENDING: []}
         captions = [file for file in others if file.path.endswith(tuple(self._sizes))]
-        self._stems = [posixpath.splitext(file.path)[0] for file in pictures] if captions else []
+        self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
         known = frozenset(self._stems)
         for file in captions:
             stem, ending = posixpath.splitext(file.path)
@@ -93,17 +93,17 @@ class _Beside:
         return [ending for ending, sizes in self._sizes.items() if sizes]
 
     def columns(self, files: Files, root: str, *, peek: bool) -> list[str]:
-        """The columns of the pictures, and of what lies beside the first of them; of JSON only where we `peek`."""
+        """Lists the columns of the images, and of the files beside the first of them; of JSON only with `peek`."""
         texts = [TEXT] if TEXT_ENDING in self.endings else []
         objects = first_names(files, root, self.names(OBJECT_ENDING)) if peek else []
         return list(dict.fromkeys([*OF_PATH, *texts, *objects]))
 
     def sizes(self, ending: str) -> tuple[int | None, ...]:
-        """The size in bytes of the file beside each picture; None where there is none."""
+        """Gives the size in bytes of the file beside each image; None where it has no such file."""
         return tuple(map(self._sizes[ending].get, self._stems))
 
     def names(self, ending: str) -> list[str]:
-        """The files that lie beside pictures."""
+        """Lists the files that lie beside images."""
         return [stem + ending for stem in self._sizes[ending]]
 
 
@@ -116,16 +116,16 @@ def _endings(asked: Collection[str], side: _Beside) -> list[str]:
 
 def _where(endings: list[str]) -> str:
     if OBJECT_ENDING in endings:
-        return f" in the first {OBJECT_ENDING} files beside its pictures"
+        return f" in the first {OBJECT_ENDING} files beside its images"
     beside = OBJECT_ENDING if endings else f"{TEXT_ENDING} or {OBJECT_ENDING}"
-    return f" and no metadata file, nor {beside} beside its pictures, to give more"
+    return f" and no metadata file, nor {beside} beside its images, to give more"
 
 
-def _chunks(pictures: list[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> list[Chunk]:
+def _chunks(images: list[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> list[Chunk]:
     texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
     captions = Captions(texts, objects)
-    sizes, names = np.array([file.bytes for file in pictures]), [file.path for file in pictures]
-    beside = captions.bytes(len(pictures))
+    sizes, names = np.array([file.bytes for file in images]), [file.path for file in images]
+    beside = captions.bytes(len(images))
     return [
         Chunk(0, 0, "", int((sizes + beside)[part].sum()), Listing(tuple(names[part]), captions[part]))
         for part in even_parts(ROW_BYTES + beside, chunk_bytes)
@@ -143,7 +143,7 @@ def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
 
 
 def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-    """Reads a chunk's rows; of the pictures nothing is looked at.
+    """Reads a chunk's rows; the images themselves are not looked at.
 
     Raises:
         OSError: the machine, the disk or the network failed.
@@ -168,16 +168,16 @@ def _notes(others: list[FileInfo], side: _Beside, endings: list[str]) -> list[st
     notes, taken = list[str](), set[str]()
     for ending in endings:
         without = side.sizes(ending).count(None)
-        notes += [f"pictures without a {ending} beside them: {without:,}"] if without else []
-        notes += told(f"{ending} without a picture, left out", side.alone[ending])
+        notes += [f"images without a {ending} beside them: {without:,}"] if without else []
+        notes += note(f"{ending} without an image, left out", side.alone[ending])
         taken.update(side.names(ending), side.alone[ending])
     unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
-    notes += told("files beside pictures that nothing reads", unread)
+    notes += note("files beside images that nothing reads", unread)
     left = taken.union(unread)
-    return notes + told("other files, left out", [file.path for file in others if file.path not in left])
+    return notes + note("other files, left out", [file.path for file in others if file.path not in left])
 
 
-def told(what: str, paths: Sequence[str]) -> list[str]:
-    """A note with a count and the first few names; none where there are no paths."""
+def note(what: str, paths: Sequence[str]) -> list[str]:
+    """Makes a note with a count and the first few names; empty where there are no paths."""
     names = ", ".join(path.encode("utf-8", "replace").decode() for path in paths[:SHOWN_FILES])
     return [f"{what}: {len(paths):,} ({names}{', …' if len(paths) > SHOWN_FILES else ''})"] if paths else []

@@ -1,8 +1,6 @@
-"""The metadata files of a folder of pictures: their rows are the rows.
+"""The metadata files of a folder of images: their rows are the rows.
 
-Each is read by the source of its format, whose root is the folder of pictures. `file_name` is a picture's path, and so
-is `depth_file_name`, which is the column `depth`; `file_names` (the column `images`) and `frames_file_names` are lists
-of paths. These are the names of Hugging Face's ImageFolder.
+Each is read by the source of its format, whose root is the folder of images.
 """
 
 import posixpath
@@ -17,9 +15,8 @@ from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.csv.source import Csv, Tsv
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME
-from recordmill.pipeline.sources.image_folder.listing import told
-from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
-from recordmill.pipeline.sources.image_folder.metadata_fields import picture_fields as picture_fields
+from recordmill.pipeline.sources.image_folder.listing import note
+from recordmill.pipeline.sources.image_folder.metadata_fields import ImageFields
 from recordmill.pipeline.sources.image_folder.metadata_rows import NamedRows, with_paths
 from recordmill.pipeline.sources.jsonl.source import JsonLines
 from recordmill.pipeline.sources.parquet.source import Parquet
@@ -32,15 +29,15 @@ NAMES = tuple(f"metadata.{name}" for name in FORMATS)
 
 @dataclass(frozen=True)
 class MetadataRows:
-    """What a chunk of a metadata file is."""
+    """The work of a chunk of a metadata file."""
 
     work: Any
-    """What the source of its format needs to read it."""
-    fields: PictureFields
+    """The chunk's work for the source of its format."""
+    fields: ImageFields
 
 
 def metadata_files(found: list[FileInfo], root: str) -> list[FileInfo]:
-    """The metadata files among all files, which are relative to the root.
+    """Finds the metadata files among all files, which are relative to the root.
 
     Raises:
         SourceError: a folder has two of them.
@@ -64,16 +61,18 @@ def plan_metadata(
     columns: Columns,
     chunk_bytes: int,
 ) -> Plan:
-    """Plans the rows of the metadata files; reads the pictures' paths, so that `rows` is exact.
+    """Plans the rows of the metadata files; reads the images' paths, so that `rows` is exact.
 
     Raises:
-        SourceError: a file cannot be read, names no picture or holds no row, or an asked column is nowhere.
+        SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
         OSError: a file cannot be read.
     """
     names = metadata_names(metadata, root, files)
     every = list(dict.fromkeys(chain.from_iterable(names.values())))
-    fields = PictureFields.of(every)
-    _check_fields(root, names, fields)
+    fields = ImageFields.of(every)
+    for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
+        if fields.of_path or not ImageFields.of(found_names).columns:
+            check_names(join(root, file_path), [FILE_NAME], found_names)
     needed = [name for name in columns if not columns[name].optional]
     check_names(path, needed, fields.names(every), " in its metadata")
     chunks = [
@@ -87,16 +86,17 @@ def plan_metadata(
     used = {file.path for file in metadata} | paths.keys()
     inputs = [file for file in found if file.path in used]
     left = [file.path for file in found if file.path not in used]
-    notes = _used(paths) + _left_out(left, metadata) + unused(every, _read(fields, columns))
+    read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
+    notes = _notes(paths, left, metadata) + unused(every, read)
     return Plan(chunks, count, sum(file.bytes for file in inputs), inputs, notes, is_exact=True)
 
 
 def read_metadata(
     chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None
 ) -> Iterator[Block]:
-    """Reads a chunk's rows; the pictures themselves are not looked at.
+    """Reads a chunk's rows; the images themselves are not looked at.
 
-    A row's default key is its picture's path; of several, where there is no `file_name`, all of them, by the fields'
+    A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
     names.
 
     Raises:
@@ -111,19 +111,19 @@ def read_metadata(
 
 
 def locate_row(chunk: Chunk, root: str, position: int) -> tuple[str, int | None]:
-    """The metadata file, and the row inside the chunk as its format counts it."""
+    """Gives the metadata file, and the row inside the chunk as its format counts it."""
     return _table(root, chunk.file).locate(replace(chunk, work=chunk.work.work), position)
 
 
 def _table(root: str, path: str) -> Table:
-    """The source of a metadata file's format; the root of its glob is the folder of pictures."""
+    """The source of a metadata file's format; the root of its glob is the folder of images."""
     name = posixpath.basename(path)
     form = posixpath.splitext(name)[1][1:]
     return FORMATS[form].model_validate({"format": form, "path": f"{escape(root)}/**/{name}"})
 
 
 def metadata_names(metadata: list[FileInfo], root: str, files: Files) -> dict[str, list[str]]:
-    """The columns of each metadata file, by its path.
+    """Lists the columns of each metadata file, by its path.
 
     Raises:
         SourceError: one cannot be read.
@@ -136,13 +136,6 @@ def metadata_names(metadata: list[FileInfo], root: str, files: Files) -> dict[st
     return {path: cut.names if cut else [] for path, cut in cuts.items()}
 
 
-def _check_fields(root: str, names: Mapping[str, list[str]], fields: PictureFields) -> None:
-    """Checks that every file names pictures, by `file_name` if any does."""
-    for path, columns in names.items():
-        if fields.of_path or not picture_fields(columns):
-            check_names(join(root, path), [FILE_NAME], columns)
-
-
 def _cut(
     file: FileInfo, root: str, files: Files, asked: Columns, names: Sequence[str], chunk_bytes: int
 ) -> list[Chunk]:
@@ -151,30 +144,23 @@ def _cut(
     return _table(root, file.path).cut(files, root, [file], there, chunk_bytes).chunks if file.bytes else []
 
 
-def _count(chunks: list[Chunk], root: str, files: Files, fields: PictureFields) -> tuple[int, Counter[str]]:
-    """Counts the rows of metadata, and how many of them are known by a picture; of the other pictures 0."""
-    count, found = 0, Counter[str]()
+def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) -> tuple[int, Counter[str]]:
+    """Counts the rows of metadata, and those that are known by each image; 0 for the other images."""
+    count, rows = 0, Counter[str]()
     for chunk in chunks:
         inner = replace(chunk, work=chunk.work.work)
         for block in _table(root, chunk.file).read(inner, files, fields.references(), ()):
             count += block.table.num_rows + len(block.rejects)
             for field, paths in NamedRows(block.table.combine_chunks(), fields).paths.items():
                 for path in chain.from_iterable(paths):
-                    found[path or ""] += field in fields.mains
-    return count, found
+                    rows[path or ""] += field in fields.mains
+    return count, rows
 
 
-def _read(fields: PictureFields, columns: Columns) -> Columns:
-    """The columns and fields that are read."""
-    mains = {name: column for name, column in fields.references().items() if name in fields.mains}
-    return mains | {fields.field(name): column for name, column in columns.items()}
-
-
-def _used(paths: Counter[str]) -> list[str]:
-    return told("pictures that several rows name", sorted(path for path, count in paths.items() if count > 1))
-
-
-def _left_out(left: list[str], metadata: list[FileInfo]) -> list[str]:
+def _notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> list[str]:
     where = metadata[0].path if len(metadata) == 1 else "any metadata file"
-    pictures = told(f"pictures without a row in {where}, left out", [path for path in left if is_image(path)])
-    return pictures + told("other files, left out", [path for path in left if not is_image(path)])
+    return [
+        *note("images that several rows name", sorted(path for path, count in paths.items() if count > 1)),
+        *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
+        *note("other files, left out", [path for path in left if not is_image(path)]),
+    ]

@@ -1,4 +1,4 @@
-"""Rows of metadata with references to their pictures: the columns that come of the pictures' paths, and the keys."""
+"""Rows of metadata with references to their images: the columns that come of the images' paths, and the keys."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,37 +12,36 @@ from recordmill.pipeline.dataset.key_hash import join_key
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME, path_column, reads_split
-from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
+from recordmill.pipeline.sources.image_folder.metadata_fields import ImageFields
 from recordmill.pipeline.sources.image_refs import FILE
 from recordmill.pipeline.sources.paths import path_key
-from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lists_of_one
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_faults
 from recordmill.pipeline.sources.typing.values import typed_values
 
-SEVERAL = "wanted one picture, found a list"
 
-
-def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: PictureFields, key: Sequence[str] | None) -> Block:
+def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields, key: Sequence[str] | None) -> Block:
     """Makes of a metadata's block, which has what `fields.asked` says, one with the asked columns and keys."""
     named = NamedRows(block.table.combine_chunks(), fields)
     faults = named.faults()
     first_is_split = reads_split(columns, fields.others)
     values = {name: named.column(name, column, faults, first_is_split) for name, column in columns.items()}
-    rejects = [_with_path(reject, key) if fields.is_path(key) else reject for reject in block.rejects]
+    rejects = block.rejects
+    if key is None and fields.is_path(key):  # as the default key has it
+        rejects = [replace(reject, key=reject.key and path_key(reject.key).decode()) for reject in rejects]
     keys = named.keys() if key is None else None
     raw = RawRows(values, block.table["@position"].to_numpy(), keys, block.positions, faults, rejects)
     return make_block(chunk, raw, columns, key)
 
 
 class NamedRows:
-    """Rows of metadata that were read, with references to their pictures."""
+    """Rows of metadata that were read, with references to their images."""
 
-    def __init__(self, table: pa.Table, fields: PictureFields) -> None:
+    def __init__(self, table: pa.Table, fields: ImageFields) -> None:
         self._table, self._fields, self._mains = table, fields, fields.mains
         self.paths = {field: self._of(field) for field in fields.fields if field in table.column_names}
-        """Of each field the paths of each row's pictures; None where one is no path, but the picture itself."""
+        """By field the paths of each row's images; None for one that is the image itself."""
 
     def _values(self, name: str) -> pa.Array:
         column = self._table[name]
@@ -51,24 +50,25 @@ class NamedRows:
     def _of(self, field: str) -> list[list[str | None]]:
         values = self._values(field)
         lists = values.to_pylist() if pt.is_list(values.type) else [value and [value] for value in values.to_pylist()]
-        return [[_path(one) for one in some or ()] for some in lists]
+        return [[_path(reference) for reference in references or ()] for references in lists]
 
     def faults(self) -> Faults:
-        """The rows that are not named by paths."""
-        found = Faults()
-        for row, some in enumerate(self._named()):
-            bad = next((field for field, paths in zip(self._mains, some, strict=True) if None in paths), None)
+        """Finds the rows that are not named by paths."""
+        faults = Faults()
+        for row, lists in enumerate(self._named()):
+            bad = next((field for field, paths in zip(self._mains, lists, strict=True) if None in paths), None)
             if bad:
-                found[row] = Fault("wrong_type", "wanted a path, found a data: URL", bad)
-            elif not any(some):
-                found[row] = Fault("missing_value", "the row names no picture", self._mains[0])
-        return found
+                faults[row] = Fault("wrong_type", "wanted a path, found a data: URL", bad)
+            elif not any(lists):
+                faults[row] = Fault("missing_value", "the row names no image", self._mains[0])
+        return faults
 
     def keys(self) -> pa.Array:
-        """The default keys as Arrow `binary`, shape [rows]; null where a picture has no path."""
+        """Gives the default keys as Arrow `binary`, shape [rows]; null where an image has no path."""
         if self._mains == [FILE_NAME]:
-            return pa.array([some[0] and path_key(some[0]) for some in self.paths[FILE_NAME]], pa.binary())
-        keys = [None if any(None in paths for paths in some) else join_key(map(_key, some)) for some in self._named()]
+            keys = [paths[0] and path_key(paths[0]) for paths in self.paths[FILE_NAME]]
+        else:
+            keys = [None if any(None in paths for paths in lists) else _key(lists) for lists in self._named()]
         return pa.array(keys, pa.binary())
 
     def _named(self) -> Iterator[tuple[list[str | None], ...]]:
@@ -86,25 +86,19 @@ class NamedRows:
         return self._values(name)
 
     def _image(self, name: str, column: Column, field: str, faults: Faults) -> pa.Array:
-        """A column of pictures, or of their paths."""
+        """A column of images, or of their paths."""
         values = self._values(field)
         if column.type is not ColumnType.IMAGE:
-            flat = pa.array([path for some in self.paths[field] for path in some], pa.string())
-            lengths = np.array([len(some) for some in self.paths[field]], np.int64)
-            lists = as_lists(lengths, flat, absent(values))
-            one = lists if pt.is_list(values.type) or column.many else pc.list_element(lists, 0)
-            return typed_values(name, column, one, ("", ""), faults)
+            flat = pa.array([path for paths in self.paths[field] for path in paths], pa.string())
+            lists = as_lists(np.array(list(map(len, self.paths[field])), np.int64), flat, absent(values))
+            paths = lists if pt.is_list(values.type) or column.many else pc.list_element(lists, 0)
+            return typed_values(name, column, paths, ("", ""), faults)
         if pt.is_list(values.type) == column.many:
             return values
         if column.many:
             return lists_of_one(values)
-        add_faults(faults, values.is_valid().to_numpy(zero_copy_only=False), Fault("wrong_type", SEVERAL, name))
+        add_faults(faults, ~absent(values), Fault("wrong_type", "wanted one image, found a list", name))
         return pa.nulls(len(values), column.arrow)
-
-
-def _with_path(reject: Reject, key: Sequence[str] | None) -> Reject:
-    """A reject whose key is a picture's path, which is the default key where none is asked for."""
-    return replace(reject, key=path_key(reject.key).decode()) if reject.key and key is None else reject
 
 
 def _path(reference: bytes | None) -> str | None:
@@ -112,6 +106,6 @@ def _path(reference: bytes | None) -> str | None:
     return reference[1:].decode() if reference and reference[:1] == FILE else None
 
 
-def _key(paths: Sequence[str | None]) -> str:
-    """What the pictures of one field add to a row's key."""
-    return join_key(path_key(path or "").decode() for path in paths).decode()
+def _key(lists: Sequence[Sequence[str | None]]) -> bytes:
+    """The key of a row by the paths of its fields."""
+    return join_key(join_key(path_key(path or "").decode() for path in paths).decode() for paths in lists)

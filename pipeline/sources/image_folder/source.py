@@ -1,12 +1,12 @@
-"""A folder of pictures as a source, in the convention of Hugging Face's ImageFolder.
+"""A folder of images as a source, in the convention of Hugging Face's ImageFolder.
 
     source: {format: image_folder, path: images/}
 
 With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) in the folder or in folders below it, their rows are
-the rows: `pipeline.sources.image_folder.metadata`. Without them every picture is a row, and files beside it may be its
+the rows: `pipeline.sources.image_folder.metadata`. Without them every image is a row, and files beside it may be its
 captions: `pipeline.sources.image_folder.listing`.
 
-The columns that come of a picture's path: `image`; `file_name`, the path relative to the folder; `label`, the name of
+The columns that come of an image's path: `image`; `file_name`, the path relative to the folder; `label`, the name of
 the folder that it lies in; `split`, the name of the first folder. A metadata's own `label` and `split` come first. A
 row's default key is the path in Unicode's composed form (NFC). Hidden files and folders are not looked at.
 """
@@ -29,14 +29,14 @@ from recordmill.pipeline.sources.image_folder.metadata import (
     plan_metadata,
     read_metadata,
 )
-from recordmill.pipeline.sources.image_folder.metadata_fields import PictureFields
+from recordmill.pipeline.sources.image_folder.metadata_fields import ImageFields
 from recordmill.pipeline.sources.paths import planning
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
 
 class ImageFolder(Source):
-    """A folder of pictures: in folders by class, with captions beside them, or with metadata files."""
+    """A folder of images: in folders by class, with captions beside them, or with metadata files."""
 
     format: Literal["image_folder"]
     path: str = Field(min_length=1)
@@ -47,10 +47,10 @@ class ImageFolder(Source):
         return self.path.rstrip("/")
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the pictures; where there is metadata, reads its paths. `rows` is exact.
+        """Lists the images; where there is metadata, reads its paths. `rows` is exact.
 
         Raises:
-            SourceError: there is no such folder, no picture or no row in it, or an asked column is nowhere.
+            SourceError: there is no such folder, no image or no row in it, or an asked column is nowhere.
         """
         with planning(self.path):
             root, found = self.root(files), self._found(files)
@@ -60,7 +60,7 @@ class ImageFolder(Source):
             return plan_listing(self.path, root, found, files, columns, chunk_bytes)
 
     def names(self, files: Files) -> list[str]:
-        """The columns that there are.
+        """Lists the columns that there are.
 
         Raises:
             SourceError: there is no such folder, or a metadata file cannot be read.
@@ -71,7 +71,7 @@ class ImageFolder(Source):
             if not metadata:
                 return listing_names(root, found, files)
             names = list(chain.from_iterable(metadata_names(metadata, root, files).values()))
-            return PictureFields.of(names).names(names)
+            return ImageFields.of(names).names(names)
 
     def _found(self, files: Files) -> list[FileInfo]:
         """All files, with paths relative to the folder."""
@@ -90,7 +90,7 @@ class ImageFolder(Source):
         return f"{self.path} is a file: give the folder that it lies in, `path: {folder}`"
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows; the pictures themselves are not looked at.
+        """Reads a chunk's rows; the images themselves are not looked at.
 
         Raises:
             SourceError: the metadata file is damaged.
@@ -100,7 +100,7 @@ class ImageFolder(Source):
         return read(chunk, self.root(files), files, columns, key)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The picture of a listing, or the metadata file and the row inside the chunk as its format counts it."""
+        """Gives the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
         if isinstance(chunk.work, Listing):
             return chunk.work.names[position], None
         return locate_row(chunk, self.path.rstrip("/"), position)

@@ -1,4 +1,4 @@
-"""Where columns lie in JSON objects: what the first objects hold, and what a parser is to read of each.
+"""The places of columns in JSON objects: the shape of the first objects, and the fields that a parser reads.
 
 A column is a key of the object, or, where its name is dotted, a key inside another (`meta.author.name`); a key that
 holds the dot itself comes first. Objects may lie in lists: of `{"objects": [{"id": 1}, {"id": 2}]}` the column
@@ -8,87 +8,100 @@ holds the dot itself comes first. Objects may lie in lists: of `{"objects": [{"i
 >>> shape.add({"objects": [{"box": [1, 2]}, {"box": [3, 4]}]})
 >>> shape.names()
 ['objects', 'objects.box']
->>> shape.place("objects.box", many=True)
-Place(steps=(('objects', 1), ('box', 1)), leaf='integer')
+>>> shape.field("objects.box", Column(ColumnType.NUMBER, many=True))
+Field(steps=(('objects', 1), ('box', 1)), type=DataType(double))
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from recordmill.pipeline.sources.base import SourceError
-from recordmill.pipeline.sources.columns import ARROW_TYPES, Column, Columns, ColumnType
+from recordmill.pipeline.sources.columns import ARROW_TYPES, Column, ColumnType
 
 LEAVES = {str: "string", int: "integer", bool: "boolean", float: "number"}
 CATEGORY_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a column's values lie in an object."""
+Steps = tuple[tuple[str, int], ...]
+"""Keys, one inside the other, each with the number of lists around its value."""
 
-    steps: tuple[tuple[str, int], ...]
-    """Keys, one inside the other, each with the number of lists around what it holds."""
-    leaf: str = "string"
-    """The JSON type of the values: string, integer, boolean or number."""
+
+@dataclass(frozen=True)
+class Field:
+    """The place of a column's values in an object."""
+
+    steps: Steps
+    type: pa.DataType
+    """The Arrow type of the values' JSON type."""
+
+    @property
+    def path(self) -> str:
+        """The keys, with dots between them."""
+        return ".".join(key for key, _ in self.steps)
+
+
+Fields = Mapping[str, Field]
+"""The place of each column, by its name."""
 
 
 @dataclass
 class Shape:
-    """What stands under one key, or in a whole row."""
+    """The shape of the values under one key, or of a whole row."""
 
     leaf: tuple[int, str] | None = None
-    """Of the first value that is no list and no object: the number of lists around it, and its JSON type."""
+    """The number of lists around the first value that is no list and no object, and its JSON type."""
     inner: int | None = None
     """The number of lists around the first object."""
     lists: int = 0
     """The most lists around anything."""
     fields: dict[str, "Shape"] = field(default_factory=dict)
-    """What stands under the keys of the objects, in the order of their first appearance."""
+    """The shapes under the keys of the objects, in the order of their first appearance."""
 
     def add(self, value: Any, depth: int = 0) -> None:
         """Looks at one more value, which is what `json.loads` gives."""
         if isinstance(value, list):
             self.lists = max(self.lists, depth + 1)
-            for one in value:
-                self.add(one, depth + 1)
+            for item in value:
+                self.add(item, depth + 1)
         elif isinstance(value, dict):
             self.inner = depth if self.inner is None else self.inner
-            for key, one in value.items():
-                self.fields.setdefault(key, Shape()).add(one)
+            for key, item in value.items():
+                self.fields.setdefault(key, Shape()).add(item)
         elif value is not None and self.leaf is None:
             self.leaf = depth, LEAVES[type(value)]
 
     def names(self, levels: int = 16) -> list[str]:
-        """The columns, those inside others behind them, down to so many levels."""
+        """Lists the columns, those inside others behind them, down to so many levels."""
         found = dict[str, None]()
         for key, shape in self.fields.items() if levels else ():
             found |= dict.fromkeys([key, *(f"{key}.{name}" for name in shape.names(levels - 1))])
         return list(found)
 
-    def place(self, name: str, *, many: bool) -> Place:
-        """Where a column lies; one that no object holds lies where its name says."""
-        return self._found(name, many) or self._guessed(name, many)
+    def field(self, name: str, column: Column) -> Field:
+        """Gives the place of a column; one that no object holds lies where its name says."""
+        steps, leaf = self._found(name, column.many) or (self._guessed(name, column.many), "string")
+        return Field(steps, _type(column, steps, leaf))
 
-    def _found(self, name: str, many: bool) -> Place | None:
+    def _found(self, name: str, many: bool) -> tuple[Steps, str] | None:
+        """The steps, and the JSON type of the values."""
         if name in self.fields:
             shape = self.fields[name]
             depth, leaf = shape.leaf or (max(shape.lists, 1), "string")
-            return Place(((name, depth if many else 0),), leaf)
+            return ((name, depth if many else 0),), leaf
         for key, rest, lists in self._inside(name):
             below = self.fields[key]._found(rest, many)
             if below:
-                return Place(((key, lists), *below.steps), below.leaf)
+                return ((key, lists), *below[0]), below[1]
         return None
 
-    def _guessed(self, name: str, many: bool) -> Place:
+    def _guessed(self, name: str, many: bool) -> Steps:
         for key, rest, lists in self._inside(name):
-            below = self.fields[key]._guessed(rest, many)
-            return Place(((key, lists), *below.steps), below.leaf)
+            return ((key, lists), *self.fields[key]._guessed(rest, many))
         *outer, last = name.split(".")
-        return Place((*((key, 0) for key in outer), (last, int(many))))
+        return (*((key, 0) for key in outer), (last, int(many)))
 
     def _inside(self, name: str) -> list[tuple[str, str, int]]:
         """The keys of objects that a dotted name may begin with, the longest first: key, rest, lists around it."""
@@ -98,50 +111,29 @@ class Shape:
         return [(key, rest, lists) for key, rest, lists in found if lists is not None]
 
 
-Places = Mapping[str, Place]
-"""Where each column lies."""
+def _type(column: Column, steps: Steps, leaf: str) -> pa.DataType:
+    is_one_string = column.many and leaf == "string" and not any(depth for _, depth in steps)
+    if column.type is ColumnType.IMAGE or is_one_string:
+        return pa.string()
+    return CATEGORY_TYPES.get(leaf, pa.string()) if column.type is ColumnType.CATEGORY else ARROW_TYPES[column.type]
 
 
-@dataclass(frozen=True)
-class Field:
-    """What the parser reads for one column."""
-
-    name: str
-    steps: tuple[tuple[str, int], ...]
-    type: pa.DataType
-    """The Arrow type of its values' JSON type."""
-
-    @property
-    def path(self) -> str:
-        """The keys, with dots between them."""
-        return ".".join(key for key, _ in self.steps)
-
-
-def json_fields(columns: Columns, places: Places) -> list[Field]:
-    """What is read for each column, in their order; one that has no place lies where its name says."""
-    found = [
-        (name, column, places.get(name) or Shape().place(name, many=column.many)) for name, column in columns.items()
-    ]
-    return [Field(name, place.steps, _type(column, place)) for name, column, place in found]
-
-
-def arrow_schema(fields: Sequence[Field]) -> pa.Schema:
-    """What is given to Arrow's parser: the fields, one inside the other.
+def arrow_schema(fields: Fields) -> pa.Schema:
+    """Makes the schema for Arrow's parser: the fields, one inside the other.
 
     Raises:
         SourceError: one column is wanted as a value, and another as a part of it.
     """
     tree: dict[str, Any] = {}
-    for one in fields:
-        *outer, (last, depth) = one.steps
-        branch = tree
+    for name, place in fields.items():
+        branch, (*outer, (last, depth)) = tree, place.steps
         for key, lists in outer:
             there = branch.setdefault(key, (lists, {}))
             if there[0] != lists or not isinstance(there[1], dict):
-                raise _in_two_ways(one.name)
+                raise _in_two_ways(name)
             branch = there[1]
-        if branch.setdefault(last, (depth, one.type)) != (depth, one.type):
-            raise _in_two_ways(one.name)
+        if branch.setdefault(last, (depth, place.type)) != (depth, place.type):
+            raise _in_two_ways(name)
     return pa.schema(_arrow_fields(tree))
 
 
@@ -160,12 +152,3 @@ def _arrow_type(value: Any) -> pa.DataType:
 def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
     """The type of lists of lists of it, so many."""
     return kind if depth == 0 else pa.list_(_nested(kind, depth - 1))
-
-
-def _type(column: Column, place: Place) -> pa.DataType:
-    is_one_string = column.many and place.leaf == "string" and not any(depth for _, depth in place.steps)
-    if column.type is ColumnType.IMAGE or is_one_string:
-        return pa.string()
-    if column.type is ColumnType.CATEGORY:
-        return CATEGORY_TYPES.get(place.leaf, pa.string())
-    return ARROW_TYPES[column.type]

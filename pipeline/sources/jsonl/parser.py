@@ -14,7 +14,7 @@ lines at fault stand alone. The outcome of a line is therefore its own.
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from recordmill.pipeline.sources.columns import INT64
-from recordmill.pipeline.sources.jsonl.fields import Field, Shape, arrow_schema
+from recordmill.pipeline.sources.jsonl.fields import Field, Fields, Shape, arrow_schema
 from recordmill.pipeline.sources.lines import Lines, Rows
 from recordmill.pipeline.sources.typing.faults import Fault
 
@@ -56,7 +56,7 @@ class Parsed:
 class Parser:
     """Parses lines, of which it reads some fields."""
 
-    def __init__(self, fields: Sequence[Field]) -> None:
+    def __init__(self, fields: Fields) -> None:
         """Takes the fields.
 
         Raises:
@@ -137,7 +137,7 @@ def _read(data: bytes, schema: pa.Schema) -> pa.Table | str:
         return str(error)
 
 
-def _explain(line: bytes, fields: Sequence[Field]) -> Fault | None:
+def _explain(line: bytes, fields: Fields) -> Fault | None:
     """Says what may be wrong with a line, and nothing of what the line holds; None where nothing is found.
 
     What it calls `wrong_type` the parser never takes.
@@ -148,28 +148,28 @@ def _explain(line: bytes, fields: Sequence[Field]) -> Fault | None:
         return Fault("malformed_row", f"the line is not one JSON object: {invalid.msg}, character {invalid.pos + 1}")
     except (ValueError, RecursionError):
         return None
-    faults = (_misfit(row, field) for field in fields)
+    faults = (_misfit(row, name, field) for name, field in fields.items())
     return next(filter(None, faults), None)
 
 
-def _misfit(row: dict[str, Any], field: Field) -> Fault | None:
-    """What is wrong with a field's first value that does not fit, if one does not."""
+def _misfit(row: dict[str, Any], name: str, field: Field) -> Fault | None:
+    """Finds a field's first value that does not fit; None where all fit."""
     values: list[Any] = [row]
     for key, lists in field.steps:
         for value in values:
             if not isinstance(value, dict):
-                return _wrong("an object", value, field)
+                return _wrong("an object", value, name)
         values = _filled(value.get(key) for value in values)
         for _ in range(lists):
             for value in values:
                 if not isinstance(value, list):
-                    return _wrong("a list", value, field)
+                    return _wrong("a list", value, name)
             values = _filled(inner for value in values for inner in value)
     for value in values:
         if isinstance(value, str) and SURROGATE.search(value):
-            return Fault("invalid_utf8", "the string is not UTF-8, or holds an unpaired surrogate", field.name)
+            return Fault("invalid_utf8", "the string is not UTF-8, or holds an unpaired surrogate", name)
         if not _fits(value, field.type):
-            return _wrong(WANTED[field.type], value, field)
+            return _wrong(WANTED[field.type], value, name)
     return None
 
 
@@ -177,12 +177,12 @@ def _filled(values: Iterable[Any]) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def _wrong(wanted: str, value: object, field: Field) -> Fault:
-    return Fault("wrong_type", f"wanted {wanted}, found {_found(value, wanted)}", field.name)
+def _wrong(wanted: str, value: object, name: str) -> Fault:
+    return Fault("wrong_type", f"wanted {wanted}, found {_found(value, wanted)}", name)
 
 
 def _parser_fault(result: pa.Table | str) -> Fault:
-    """What the parser says of one line: its error, or several rows."""
+    """Makes a fault of the parser's result for one line: an error, or several rows."""
     reason = result if isinstance(result, str) else "it holds more than one"
     reason = reason.removeprefix("JSON parse error: ").removesuffix(" in row 0").rstrip(".")
     reason = reason.partition(", couldn't parse")[0]  # what follows is the value

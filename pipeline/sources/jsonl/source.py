@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec
-from recordmill.pipeline.sources.jsonl.fields import Places, json_fields
+from recordmill.pipeline.sources.jsonl.fields import Fields, Shape
 from recordmill.pipeline.sources.jsonl.look import counted_rows, estimated_rows, first_shape, opened
 from recordmill.pipeline.sources.jsonl.parser import Parsed, Parser
 from recordmill.pipeline.sources.lines import Lines, pieces
@@ -36,8 +36,8 @@ class JsonRange:
 
     start: int
     end: int
-    places: Places
-    """Where the columns lie in the lines' objects, as the plan found it."""
+    fields: Fields
+    """The places of the columns in the lines' objects, as the plan found them."""
 
 
 class JsonLines(Table):
@@ -57,9 +57,9 @@ class JsonLines(Table):
                 as a value, and another as a part of it.
         """
         shape = first_shape(files, join(root, inputs[0].path))
-        places = {name: shape.place(name, many=column.many) for name, column in columns.items()}
-        Parser(json_fields(columns, places))  # checks that they do not lie one inside the other
-        chunks = [chunk for file in inputs for chunk in _chunks(file, places, chunk_bytes)]
+        fields = {name: shape.field(name, column) for name, column in columns.items()}
+        Parser(fields)  # checks that they do not lie one inside the other
+        chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes)]
         return Cut(chunks, self._count(files, columns, root, inputs), shape.names(), " in its first lines")
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: list[FileInfo]) -> int:
@@ -85,17 +85,15 @@ class JsonLines(Table):
             OSError: the file cannot be read any more.
         """
         part: JsonRange = chunk.work
-        fields, base, first = json_fields(columns, part.places), self.image_base(files, chunk), 0
-        parser = Parser(fields)
+        fields = {name: part.fields.get(name) or Shape().field(name, column) for name, column in columns.items()}
+        parser, base, first = Parser(fields), self.image_base(files, chunk), 0
         with opened(files, join(self.root(files), chunk.file)) as file:
             for data in pieces(file, part.start, part.end):
                 lines, faults = Lines(data), Faults()
                 parsed = parser.parse(lines)
                 typed = {
-                    field.name: typed_values(
-                        field.name, columns[field.name], lookup(parsed.table, field.path), base, faults
-                    )
-                    for field in fields
+                    name: typed_values(name, column, lookup(parsed.table, fields[name].path), base, faults)
+                    for name, column in columns.items()
                 }
                 keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
                 unparsed = _unparsed(chunk, first, lines, parsed, with_key=key is None)
@@ -104,14 +102,14 @@ class JsonLines(Table):
                 first += len(lines)
 
 
-def _chunks(file: FileInfo, places: Places, chunk_bytes: int) -> list[Chunk]:
+def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int) -> list[Chunk]:
     """Ranges of a file of about equal length, of at most `chunk_bytes`."""
     if codec(file.path):
-        return [Chunk(0, 0, file.path, file.bytes, JsonRange(0, sys.maxsize, places))]
+        return [Chunk(0, 0, file.path, file.bytes, JsonRange(0, sys.maxsize, fields))]
     parts = max(1, -(-file.bytes // chunk_bytes))
     bounds = [file.bytes * part // parts for part in range(parts + 1)]
     return [
-        Chunk(0, 0, file.path, end - start, JsonRange(start, end, places))
+        Chunk(0, 0, file.path, end - start, JsonRange(start, end, fields))
         for start, end in zip(bounds, bounds[1:], strict=False)
     ]
 

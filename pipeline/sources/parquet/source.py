@@ -50,7 +50,7 @@ class RowGroups:
 
 @dataclass(frozen=True)
 class Footer:
-    """What a file says of itself."""
+    """The footer of a file: its columns, and its row groups."""
 
     schema: pa.Schema
     rows: Sequence[int]

@@ -1,4 +1,4 @@
-"""Which modules are of installed packages: where pip puts them, not wherever the process happens to look.
+"""Modules of installed packages: from the folders where pip puts them, not wherever the process happens to look.
 
 The folder that a command is run in and `PYTHONPATH` are places where anybody's file may lie, under the name of a module
 that is meant. A package that is installed to be edited counts, by its finder or its `.pth` file.
@@ -37,7 +37,7 @@ def _imported(top: str) -> ModuleSpec | None:
 
 
 def _installed(top: str) -> ModuleSpec | None:
-    """What the finders give that are left when Python's own looks where packages are installed alone."""
+    """The module as it is found where Python's own finder looks in the folders of installed packages alone."""
     folders = list(dict.fromkeys(_folders()))
     for finder in sys.meta_path:
         found = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)

@@ -20,17 +20,17 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.python.user_code import UserCodeError, blame, load, split_reference
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
-from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.row_digests import row_digests
 
-BLOCK_BYTES, BLOCK_ROWS = 8 << 20, 4096
+BLOCK_ROWS = 4096
 PEEKED_ROWS = 20
 VALUE_BYTES = 16  # of a value whose length is not looked at
 
@@ -52,14 +52,14 @@ class UserRows(Source):
 
     format: Literal["python"]
     path: str = Field(default=".", min_length=1)
-    """The folder that paths of pictures in rows, and `inputs`, are relative to."""
+    """The folder that paths of images in rows, and `inputs`, are relative to."""
     rows: Reference
     """The function, as `module:function`: called with `options`, it yields dictionaries."""
     parts: Reference | None = None
     """A function that, called with `options`, gives a list of JSON values: `rows` is called with each as `part`, by
     several workers at once."""
     options: dict[str, Any] = {}
-    """What the functions are called with, by name."""
+    """The arguments of the functions, by name."""
     inputs: tuple[str, ...] = ()
     """The files that are read, as globs: where one of them has changed, a build is a new one."""
     count: int | None = Field(default=None, ge=1)
@@ -70,7 +70,7 @@ class UserRows(Source):
         return [self.rows, *([self.parts] if self.parts else [])]
 
     def root(self, files: Files) -> str:
-        """The folder of pictures and inputs."""
+        """Gives the folder of images and inputs."""
         return self.path.rstrip("/")
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
@@ -100,14 +100,21 @@ class UserRows(Source):
         Raises:
             UserCodeError: the function fails.
         """
-        batch = _Batch(chunk, 0, columns)
-        for row in self._each(chunk):
-            batch.add(row)
-            if batch.bytes >= BLOCK_BYTES or batch.covered == BLOCK_ROWS:
-                yield batch.block(self.image_root(files), key)
-                batch = _Batch(chunk, batch.first + batch.covered, columns)
-        if batch.covered:
-            yield batch.block(self.image_root(files), key)
+        base, first = (self.image_root(files), ""), 0
+        for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
+            rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
+            unparsed = [
+                as_reject(chunk, row, fault) for row, fault in enumerate(batch, first) if isinstance(fault, Fault)
+            ]
+            faults: Faults = {}
+            typed = {
+                name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
+                for number, (name, column) in enumerate(columns.items())
+            }
+            keys = row_digests(typed, faults) if key is None else None
+            raw = RawRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
+            yield make_block(chunk, raw, columns, key)
+            first += len(batch)
 
     def _label(self, part: Any) -> str:
         return f"{self.rows} {json.dumps(part)}" if self.parts else self.rows
@@ -125,7 +132,7 @@ class UserRows(Source):
         return parts
 
     def _each(self, chunk: Chunk) -> Iterator[Any]:
-        """What the function yields."""
+        """Yields the rows of the function."""
         found = _call(self.rows, {**self.options, "part": chunk.work} if self.parts else self.options)
         if not isinstance(found, Iterable):
             raise SourceError(f"`{self.rows}` should yield dictionaries, it gave a value of the type {_type(found)}")
@@ -152,40 +159,11 @@ class UserRows(Source):
         return [*([] if self.inputs else [unknown]), *([] if rows_known or self.count else [uncounted])]
 
 
-class _Batch:
-    """Some rows, of which the asked columns are kept at once: a function may yield the same dictionary again."""
-
-    def __init__(self, chunk: Chunk, first: int, columns: Columns) -> None:
-        """`first` is the place of the first row in the chunk."""
-        self._chunk, self.first, self._columns = chunk, first, columns
-        self._values: dict[str, list[Any]] = {name: [] for name in columns}
-        self._positions, self._unparsed = list[int](), list[Reject]()
-        self.covered, self.bytes = 0, 0
-
-    def add(self, row: Any) -> None:
-        """Takes the next row."""
-        position = self.first + self.covered
-        self.covered += 1
-        if not isinstance(row, Mapping):
-            message = f"the row is no dictionary, but a value of the type {_type(row)}"
-            self._unparsed.append(Reject(self._chunk.index, position, "malformed_row", message))
-            return
-        self._positions.append(position)
-        for name, values in self._values.items():
-            value = python_field(row, name)
-            values.append(value)
-            self.bytes += _bytes(value)
-
-    def block(self, image_root: str, key: Sequence[str] | None) -> Block:
-        """The rows, typed and checked."""
-        faults: Faults = {}
-        typed = {
-            name: typed_objects(name, self._columns[name], values, (image_root, ""), faults)
-            for name, values in self._values.items()
-        }
-        keys = row_digests(typed, faults) if key is None else None
-        raw = RawRows(typed, np.array(self._positions, np.int64), keys, self.covered, faults, self._unparsed)
-        return make_block(self._chunk, raw, self._columns, key)
+def _values(row: Any, columns: Columns) -> list[Any] | Fault:
+    """The asked values of a row, taken at once: a function may yield the same dictionary again."""
+    if isinstance(row, Mapping):
+        return [python_field(row, name) for name in columns]
+    return Fault("malformed_row", f"the row is no dictionary, but a value of the type {_type(row)}")
 
 
 def _call(reference: str, options: Mapping[str, Any]) -> Any:

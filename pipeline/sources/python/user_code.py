@@ -68,7 +68,7 @@ def split_reference(reference: str) -> tuple[str, str]:
     """The module and the function of a reference.
 
     Raises:
-        UserCodeError: it is none.
+        UserCodeError: it has not that form.
     """
     match = REFERENCE.fullmatch(reference)
     if match is None:
@@ -77,7 +77,7 @@ def split_reference(reference: str) -> tuple[str, str]:
 
 
 def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeError:
-    """What is told of an exception in the user's code: its type, what it says, and the user's line.
+    """Makes the error for an exception in the user's code: its type, its message, and the user's line.
 
     Texts in `given`, what the code was called with, may be secret: where it says one of them, stars stand for it.
     """
@@ -143,7 +143,7 @@ class UserCode:
         return digest.hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """What the manifest says of it: the digest of all, and each file's SHA-256, in hexadecimal."""
+        """Gives its part of the manifest: the digest of all, and each file's SHA-256, in hexadecimal."""
         files = {path: hashlib.sha256(source).hexdigest() for path, source in sorted(self.files.items())}
         return {"sha256": self.sha256, "files": files}
 
@@ -187,7 +187,7 @@ class _Finder(MetaPathFinder):
 
     @classmethod
     def invalidate_caches(cls) -> None:  # type: ignore[override]
-        """There is none."""
+        """Does nothing: there is no cache."""
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # type: ignore[override]

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.sources.base import Chunk, Files
+from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.csv.ranges import read_range
 from recordmill.pipeline.sources.csv.records import Records, Rows
-from recordmill.pipeline.sources.lines import PIECE_BYTES
 from recordmill.pipeline.sources.paths import join, path_key
 from recordmill.pipeline.sources.text.whole_files import read_texts
 from recordmill.pipeline.sources.typing.arrays import strings
@@ -45,7 +45,7 @@ class Texts:
     positions: Rows
     covered: int
     faults: Faults = field(default_factory=dict)
-    """What could not be read, by position."""
+    """Files and lines that could not be read, by position."""
 
 
 def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[Texts]:
@@ -77,18 +77,16 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
         OSError: the machine or the network fails.
     """
     names: tuple[str, ...] = chunk.work.names
-    texts, faults, start, size = dict[int, bytes](), Faults(), 0, 0
-    for position, text in enumerate(read_texts(files, [join(root, name) for name in names], encoding)):
-        if isinstance(text, bytes):
-            texts[position] = text
-            size += len(text)
-        elif text:
-            faults[position] = text
-        if position == len(names) - 1 or size >= PIECE_BYTES:
-            positions = np.array(list(texts), np.int64)
-            covered = position + 1 - start
-            yield Texts(list(texts.values()), [names[row] for row in texts], None, positions, covered, faults)
-            texts, faults, start, size = {}, {}, position + 1, 0
+    contents = enumerate(read_texts(files, [join(root, name) for name in names], encoding))
+    for batch in batches(contents, _bytes, len(names)):
+        texts = {position: text for position, text in batch if isinstance(text, bytes)}
+        faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
+        positions = np.array(list(texts), np.int64)
+        yield Texts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
+
+
+def _bytes(content: tuple[int, object]) -> int:
+    return len(content[1]) if isinstance(content[1], bytes) else 0
 
 
 def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, base: ImageBase, with_key: bool) -> RawRows:
@@ -104,7 +102,7 @@ def rows_of_texts(chunk: Chunk, texts: Texts, columns: Columns, base: ImageBase,
 
 
 def _column(name: str, texts: Texts) -> pa.Array:
-    """A column as Arrow `string`: null where there is none."""
+    """A column as Arrow `string`: nulls where there is no such column."""
     if name == TEXT:
         return pa.array(texts.texts, pa.binary()).view(pa.string())
     if name == LINE and texts.lines is not None:

@@ -49,7 +49,7 @@ class TextFiles(Table):
         """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files.
 
         Raises:
-            SourceError: a column is asked for that is none; a file is not of the encoding at all.
+            SourceError: a column is asked for that does not exist; a file is not of the encoding at all.
             OSError: a file cannot be read, or its compressed data is damaged.
         """
         names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.document == "line" else [])]

@@ -43,7 +43,7 @@ def read_texts(
 
 def _text_or_fault(files: Files, path: str, encoding: str, what: str) -> bytes | Fault:
     if not is_utf8(path):
-        return Fault("invalid_utf8", f"the name of {what} is not UTF-8")
+        return Fault("invalid_utf8", f"{what}'s name is not UTF-8")
     try:
         text = _text(files, path, encoding)
     except SourceError:

@@ -1,8 +1,7 @@
 """The framing of TFRecord files, read: records by their byte offsets, and what of a file cannot be read.
 
-A record is its length (uint64), the length's masked CRC-32C, the data, the data's masked CRC-32C, all little-endian, as
-TensorFlow's `record_reader.cc` reads it. A record whose data is damaged costs itself; behind a length that is damaged
-nothing can be found any more.
+The frame of a record is in `pipeline.dataset.tfrecord`. A record whose data is damaged costs itself; behind a length
+that is damaged nothing can be found any more.
 
 >>> from recordmill.pipeline.dataset.tfrecord import frame
 >>> list(frames(io.BytesIO(frame(b"a") + frame(b"b")), 0, 34))
@@ -10,7 +9,6 @@ nothing can be found any more.
 """
 
 import io
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -21,17 +19,19 @@ from recordmill.pipeline.sources.inflate import DamagedDataError
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
 SKIPPED_BYTES = 1 << 20  # read at a time of what is passed over
 
-_crc = struct.Struct("<I").unpack
-
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What stands in place of a record that cannot be read."""
+    """Takes the place of a record that cannot be read."""
 
     message: str
     reason: str = "damaged_record"
     is_end: bool = False
-    """Whether it stands for all that lies behind it, too."""
+    """Whether all that lies behind it cannot be read, either."""
+
+
+class _LostError(Exception):
+    """Nothing can be found in the file from here on."""
 
 
 def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, bytes | Damage]]:
@@ -48,22 +48,26 @@ def frames(file: BinaryIO, start: int, end: int | None) -> Iterator[tuple[int, b
     Raises:
         OSError: the file cannot be read.
     """
-    at = start
-    while end is None or at < end:
+    offset = start
+    while end is None or offset < end:
+        name = f"the record at byte {offset}"
         try:
-            length, data = _record(file, at, end)
-        except DamagedDataError as error:
-            length, data = 0, _rest(f"the compressed data is damaged ({error}) in the record at byte {at}")
-        if data is None:
+            header = file.read(HEADER_BYTES)
+            if not header and end is None:
+                return
+            left = None if end is None else end - offset - HEADER_BYTES - FOOTER_BYTES
+            length, data = _record(file, name, header, left)
+        except (DamagedDataError, _LostError) as error:
+            reason = f"the compressed data is damaged ({error}) in {name}"
+            reason = str(error) if isinstance(error, _LostError) else reason
+            yield offset, Damage(f"{reason}; what lies behind it in the file cannot be read", is_end=True)
             return
-        yield at, data
-        if isinstance(data, Damage) and data.is_end:
-            return
-        at += HEADER_BYTES + length + FOOTER_BYTES
+        yield offset, data
+        offset += HEADER_BYTES + length + FOOTER_BYTES
 
 
 def walk(file: BinaryIO, size: int) -> Iterator[int]:
-    """Gives the byte offsets of a file's records, reading their headers alone; the last may be damaged.
+    """Yields the byte offsets of a file's records, reading their headers alone; the last may be damaged.
 
     Args:
         file: stands at its beginning, and can seek.
@@ -72,49 +76,38 @@ def walk(file: BinaryIO, size: int) -> Iterator[int]:
     Raises:
         OSError: the file cannot be read.
     """
-    at = 0
-    while at < size:
-        yield at
+    offset = 0
+    while offset < size:
+        yield offset
         length = record_length(file.read(HEADER_BYTES))
         if length is None:
             return
         file.seek(length + FOOTER_BYTES, io.SEEK_CUR)
-        at += HEADER_BYTES + length + FOOTER_BYTES
+        offset += HEADER_BYTES + length + FOOTER_BYTES
 
 
-def _record(file: BinaryIO, at: int, end: int | None) -> tuple[int, bytes | Damage | None]:
-    """The length and the data of the next record; None where there is none."""
-    header = file.read(HEADER_BYTES)
-    if not header and end is None:
-        return 0, None
+def _record(file: BinaryIO, name: str, header: bytes, left: int | None) -> tuple[int, bytes | Damage]:
+    """The length and the data of a record whose header was read; `left` is the most that its data can be."""
     length = record_length(header)
     if length is None:
         what = "the file is cut off in" if len(header) < HEADER_BYTES else "the checksum is wrong of the length of"
-        return 0, _rest(f"{what} the record at byte {at}")
-    left = None if end is None else end - at - HEADER_BYTES - FOOTER_BYTES
+        raise _LostError(f"{what} {name}")
     if left is not None and length > left:
-        return length, _rest(f"the record at byte {at} claims {length} bytes, and the file has {max(left, 0)} more")
+        raise _LostError(f"{name} claims {length} bytes, and the file has {max(left, 0)} more")
     if length > MAX_RECORD_BYTES:
-        whole = _skip(file, length + FOOTER_BYTES)
-        too_large = Damage(f"the record at byte {at} is longer than 1 GiB", "too_large")
-        return length, too_large if whole else _rest(f"the file is cut off in the record at byte {at}")
+        _skip(file, name, length + FOOTER_BYTES)
+        return length, Damage(f"{name} is longer than 1 GiB", "too_large")
     data, footer = file.read(length), file.read(FOOTER_BYTES)
     if len(footer) < FOOTER_BYTES:
-        return length, _rest(f"the file is cut off in the record at byte {at}")
-    if _crc(footer)[0] != masked_crc(data):
-        return length, Damage(f"the checksum is wrong of the data of the record at byte {at}")
+        raise _LostError(f"the file is cut off in {name}")
+    if int.from_bytes(footer, "little") != masked_crc(data):
+        return length, Damage(f"the checksum is wrong of the data of {name}")
     return length, data
 
 
-def _rest(message: str) -> Damage:
-    return Damage(f"{message}; what lies behind it in the file cannot be read", is_end=True)
-
-
-def _skip(file: BinaryIO, length: int) -> bool:
-    """Passes over some bytes; whether they were there."""
+def _skip(file: BinaryIO, name: str, length: int) -> None:
     while length:
         read = len(file.read(min(length, SKIPPED_BYTES)))
         if not read:
-            return False
+            raise _LostError(f"the file is cut off in {name}")
         length -= read
-    return True

@@ -24,13 +24,13 @@ class RawRows:
     columns: Mapping[str, pa.Array]
     """Each of shape [rows], of its column's Arrow type, with nulls."""
     positions: npt.NDArray[np.int64]
-    """Where each row lies in the chunk, shape [rows], rising."""
+    """The position of each row in the chunk, shape [rows], rising."""
     keys: pa.Array | None
     """Default keys as Arrow `binary`, shape [rows], null where unknown; None where the key is made of columns."""
     covered: int
     """The number of positions of the chunk that these rows cover, blank lines included."""
     faults: Faults = field(default_factory=dict)
-    """What is already known of the rows."""
+    """The faults that are already known."""
     unparsed: Sequence[Reject] = ()
     """The rows that have no columns."""
 

@@ -1,4 +1,4 @@
-"""What a value must be beyond its type: there, UTF-8, a finite float32, a category of one line, as many as asked for.
+"""Checks of values beyond their type: they must be there, UTF-8, a finite float32, a category of one line.
 
 A row has one fault: of the first bad column in the order that they are asked for, its first fault in the order of
 `CHECKS`. Nothing depends on which rows are read together.

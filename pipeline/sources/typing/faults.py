@@ -1,4 +1,4 @@
-"""What is wrong with rows, while they are read together: at most one fault a row, the first one found.
+"""Faults of rows, while they are read together: at most one a row, the first one found.
 
 >>> faults = Faults()
 >>> inner = {2: Fault("wrong_type", "wanted a number, found a string")}
@@ -24,7 +24,7 @@ Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a row: a reason of `pipeline.sources.rejects`, in words, and the column."""
+    """The fault of a row: a reason of `pipeline.sources.rejects`, a message, and the column."""
 
     reason: str
     message: str

@@ -17,7 +17,7 @@ from recordmill.pipeline.sources.typing.faults import Fault, Faults
 
 DATA_URL = "data:"
 ImageBase = tuple[str, str]
-"""What paths of images are relative to: the root that `Source.image_root` gives, and a folder below it."""
+"""The folder that paths of images are relative to: the root that `Source.image_root` gives, and a folder below it."""
 
 
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:

@@ -1,6 +1,6 @@
 """From Python values of any type to a column's type: of a user's own source, and of JSON inside other files.
 
-Values that go together are made one Arrow array and read as `typing.values` reads Arrow. What is taken:
+Values of one sort are made one Arrow array and read as `typing.values` reads Arrow. It takes
 `str`, `bytes`, `bool`, `int`, `float`, `Decimal` (as a float), `date`, `datetime`, paths, `None`, NumPy's scalars and
 arrays, whatever has `__array__` (a tensor), dictionaries of an image's `bytes` and `path`, and lists and tuples of all
 these, nested or not.
@@ -31,8 +31,7 @@ from recordmill.pipeline.sources.typing.values import RULES, typed_values
 
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 Sorted = tuple[Hashable, Any]
-"""What is made into one Arrow array with a value (an Arrow type, `list`, or a NumPy dtype and whether it is an array),
-and the value as that array wants it."""
+"""The sort of a value (an Arrow type, `list`, or a NumPy dtype and whether it is an array), and the value for Arrow."""
 
 
 class _RefusedError(Exception):
@@ -159,4 +158,4 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     PathLike: lambda value: _text(fsdecode(value)),
     Mapping: _dictionary,
 }
-"""What makes values of a type ready; a type stands before its bases."""
+"""By type the function that makes a value ready; a type stands before its bases."""

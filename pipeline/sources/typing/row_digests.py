@@ -1,7 +1,7 @@
 """The default key of a row of typed columns: the digest of what is asked of it.
 
 The columns stand in the order of their names, a value as its length in bytes and its bytes (`3:cat`), one that is
-absent as `~`. The bytes are those of a text, a category, or the reference to a picture (its path inside the source's
+absent as `~`. The bytes are those of a text, a category, or the reference to an image (its path inside the source's
 folder, or its own bytes); a number is its float64, an integer its int64, little-endian; a list is that of its values.
 So the key does not depend on the file, nor on the types that the values had there, but does on which columns are asked.
 """
@@ -37,7 +37,7 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
 
 
 def _parts(values: pa.Array) -> pa.Array:
-    """What each value adds, as Arrow `binary`."""
+    """Each value's part of the key, as Arrow `binary`."""
     if pt.is_list(values.type):
         lists = as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values))
         values = pc.binary_join(lists, b"")

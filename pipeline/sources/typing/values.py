@@ -205,10 +205,10 @@ def _integer(values: pa.Array) -> pa.Array:
 
 
 class Rule(NamedTuple):
-    """Which Arrow types a column takes."""
+    """The Arrow types that a column takes, and how they become its own."""
 
     wanted: str
-    """What a message calls it."""
+    """Its name in a message."""
     takes: Callable[[pa.DataType], bool]
     convert: Callable[[pa.Array], pa.Array]
     """Makes the column's Arrow type of them; null where that cannot be."""
@@ -233,4 +233,4 @@ NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (pt.is_date, "a date"),
     (pt.is_timestamp, "a time"),
 )
-"""What a message calls an Arrow type."""
+"""The names of Arrow types in messages."""

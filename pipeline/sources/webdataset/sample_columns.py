@@ -1,6 +1,6 @@
 """From samples of a WebDataset to typed columns.
 
-A column's name says which member it is: `jpg`; or the first that is there of several, `jpg;png;webp`; or a field of one
+A column is a member by its extension: `jpg`; or the first that is there of several, `jpg;png;webp`; or a field of one
 that holds a JSON object, `json.caption`, `meta.json.author.name`; or `__key__`, the sample's key. Extensions are
 compared in small letters.
 """
@@ -28,40 +28,40 @@ KEY = "__key__"
 
 @dataclass(frozen=True)
 class Part:
-    """What a column is of a sample: a member, or a field of the JSON object in it."""
+    """The part of a sample that a column is: a member, or a field of the JSON object in it."""
 
     extension: str
     field: str | None = None
 
 
 def parts(name: str) -> list[Part]:
-    """What a column may be, the first that is there.
+    """Lists the parts that a column may be, the first that is there.
 
     >>> parts("jpg;json.url")
     [Part(extension='jpg', field=None), Part(extension='json.url', field=None), Part(extension='json', field='url')]
     """
-    found = []
-    for one in name.split(";"):
-        words = one.strip().split(".")
-        found.append(Part(".".join(words).lower()))
-        for at in range(1, len(words)):
-            if words[at - 1].lower() == "json":
-                found.append(Part(".".join(words[:at]).lower(), ".".join(words[at:])))
-    return found
+    result = []
+    for alternative in name.split(";"):
+        words = alternative.strip().split(".")
+        result.append(Part(".".join(words).lower()))
+        for end in range(1, len(words)):
+            if words[end - 1].lower() == "json":
+                result.append(Part(".".join(words[:end]).lower(), ".".join(words[end:])))
+    return result
 
 
-def wanted(columns: Columns, *, pictures: bool) -> frozenset[str]:
-    """The extensions of which the bytes are read; those of pictures only where `pictures`."""
-    found = [(part, column) for name, column in columns.items() for part in parts(name)]
+def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
+    """Lists the extensions of which the bytes are read; those of images only where `images`."""
     return frozenset(
         part.extension
-        for part, column in found
-        if pictures or part.field is not None or column.type is not ColumnType.IMAGE
+        for name, column in columns.items()
+        for part in parts(name)
+        if images or part.field is not None or column.type is not ColumnType.IMAGE
     )
 
 
 def json_object(sample: Sample, extension: str) -> dict[str, Any] | str:
-    """The JSON object that a member holds, which is parsed once; or what is wrong with it, maybe nothing in words."""
+    """Parses the JSON object that a member holds, once; gives a message, maybe an empty one, where it is no object."""
     if extension not in sample.objects:
         sample.objects[extension] = _parsed(sample.members[extension].data or b"")
     return sample.objects[extension]
@@ -69,25 +69,25 @@ def json_object(sample: Sample, extension: str) -> dict[str, Any] | str:
 
 def _parsed(data: bytes) -> dict[str, Any] | str:
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except json.JSONDecodeError as invalid:
         return f": {invalid.msg}, character {invalid.pos + 1}"
     except UnicodeDecodeError:
         return ": it is not UTF-8"
     except (ValueError, RecursionError):
         return ""
-    return found if isinstance(found, dict) else ""
+    return value if isinstance(value, dict) else ""
 
 
 class SampleColumn:
     """One column of some samples."""
 
     def __init__(self, name: str, column: Column, file: str | None, base: ImageBase) -> None:
-        """What is asked.
+        """Takes the column.
 
         Args:
             name: its name.
-            column: what is wanted.
+            column: its type.
             file: the tar file, relative to the source's root, where images can stay in it.
             base: what paths of images in JSON are relative to.
         """
@@ -95,7 +95,7 @@ class SampleColumn:
         self._file, self._base = file, base
 
     def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
-        """The column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
+        """Gives the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
         members, values = dict[int, Member](), dict[int, Any]()
         for row, sample in enumerate(samples):
             value = sample.key if self._name == KEY else self._value(sample)
@@ -110,7 +110,7 @@ class SampleColumn:
         return in_groups(len(samples), self._column.arrow, groups, faults)
 
     def _value(self, sample: Sample) -> Any:
-        """The member, or the value of the field, that the column is; None where there is none."""
+        """The member, or the value of the field, that the column is; None where the sample has neither."""
         for part in self._parts:
             member = sample.members.get(part.extension)
             if member is None:
@@ -127,10 +127,10 @@ class SampleColumn:
         return None
 
     def _field(self, sample: Sample, extension: str, name: str) -> Any:
-        found = json_object(sample, extension)
-        if isinstance(found, dict):
-            return python_field(found, name)
-        return Fault("malformed_row", f"the member .{extension} is no JSON object{found}", self._name)
+        row = json_object(sample, extension)
+        if isinstance(row, dict):
+            return python_field(row, name)
+        return Fault("malformed_row", f"the member .{extension} is no JSON object{row}", self._name)
 
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:

@@ -2,56 +2,55 @@
 
     source: {format: webdataset, path: "shards/train-*.tar"}
 
-What a sample is: `webdataset.tar_samples`; what of it a column is: `webdataset.sample_columns`. Files on a
-local disk are cut where samples begin; compressed ones, and those behind a URL, are a chunk each. A picture's bytes are
-not copied out of a file that is not compressed: what is delivered is where they lie.
+A sample is explained in `webdataset.tar_samples`, its columns in `webdataset.sample_columns`. Files on a
+local disk are cut where samples begin; compressed ones, and those behind a URL, are a chunk each. An image's bytes are
+not copied out of a file that is not compressed: a reference to them is delivered.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from recordmill.pipeline.sources.archives import Archives
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
-from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.batches import batches
+from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import is_utf8, join, listed, path_key
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Cut, Table
-from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
-from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.table import Cut
+from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_names
 from recordmill.pipeline.sources.webdataset.sample_columns import KEY, SampleColumn, json_object, parts, wanted
 from recordmill.pipeline.sources.webdataset.tar_members import DamagedTarError, Tar
 from recordmill.pipeline.sources.webdataset.tar_samples import Sample, samples
 
-BLOCK_BYTES, BLOCK_SAMPLES = 8 << 20, 4096
-PICTURES_CHUNK_BYTES = 64 << 20  # 64 MiB: of samples that hold pictures, 8 MiB would be a handful
+BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # looked at when planning
-FILES_AT_ONCE = 8
 SHOWN = 3
 GZIP = (".gz", ".tgz")
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A piece of a file: the samples that start in the bytes `[start, end)`; its bytes where it is not compressed."""
+    """A piece of a file: the samples that start in the bytes `[start, end)`."""
 
     start: int = 0
     end: int | None = None
     size: int | None = None
+    """The file's bytes; None where it is compressed."""
 
 
 @dataclass
 class Look:
-    """What a file, or its first samples, hold."""
+    """The result of a look at a file, or at its first samples."""
 
     starts: list[int] = field(default_factory=lambda: [0])
-    """Where chunks can start."""
+    """The bytes where chunks start."""
     rows: int = 0
     extensions: set[str] = field(default_factory=set)
     left_out: list[str] = field(default_factory=list)
@@ -59,17 +58,14 @@ class Look:
     no_end: bool = False
     """Whether the mark is missing that a tar file ends with."""
     damage: str = ""
-    """What is wrong with the file."""
+    """A message about the damage of the file; empty for a good file."""
 
 
-class WebDataset(Table):
+class WebDataset(Archives):
     """Tar files of WebDataset."""
 
     endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
-    compressed: ClassVar[bool] = False
     format: Literal["webdataset"]
-    images: None = None
-    """Pictures lie in the tar files."""
 
     def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
         """Cuts local files where samples begin, so that `rows` is exact; of others it is estimated by all their heads.
@@ -78,10 +74,7 @@ class WebDataset(Table):
             SourceError: the first file holds no sample.
             OSError: a file cannot be read.
         """
-        if any(column.type is ColumnType.IMAGE for column in columns.values()):
-            chunk_bytes = max(chunk_bytes, PICTURES_CHUNK_BYTES)
-        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            looks = list(pool.map(partial(_look, files, root, chunk_bytes), inputs))
+        looks = self.look_at(_look, files, root, inputs, columns, chunk_bytes)
         chunks = [
             Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, Samples(start, end, _size(file)))
             for file, look in zip(inputs, looks, strict=True)
@@ -105,13 +98,11 @@ class WebDataset(Table):
         file = chunk.file if in_place else None
         made = {name: SampleColumn(name, column, file, base) for name, column in columns.items()}
         path, first = join(self.root(files), chunk.file), 0
-        for batch in _batches(_read(files, path, chunk.work, wanted(columns, pictures=not in_place))):
+        read = _read(files, path, chunk.work, wanted(columns, images=not in_place))
+        for batch in batches(read, _bytes, BLOCK_SAMPLES):
             raw = _raw_rows(chunk, first, batch, made, key is None)
             yield make_block(chunk, raw, columns, key)
             first += len(batch)
-
-    def _pictures(self, files: Files, columns: Columns) -> list[FileInfo]:
-        return []
 
 
 def _size(file: FileInfo) -> int | None:
@@ -158,32 +149,23 @@ def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -
             yield f"{damage}; the sample there, and what lies behind it in the file, cannot be read"
 
 
-def _batches(found: Iterator[Sample | str]) -> Iterator[list[Sample | str]]:
-    batch, size = list[Sample | str](), 0
-    for one in found:
-        batch.append(one)
-        if isinstance(one, Sample):
-            size += sum(len(member.data or b"") for member in one.members.values())
-        if size >= BLOCK_BYTES or len(batch) == BLOCK_SAMPLES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+def _bytes(sample: Sample | str) -> int:
+    return sum(len(member.data or b"") for member in sample.members.values()) if isinstance(sample, Sample) else 0
 
 
 def _raw_rows(
     chunk: Chunk, first: int, batch: list[Sample | str], columns: Mapping[str, SampleColumn], with_key: bool
 ) -> RawRows:
-    """Makes rows of samples; `first` is the place of the first one in the chunk."""
+    """Makes rows of samples; `first` is the position of the first one in the chunk."""
     good, rows, unparsed = list[Sample](), list[int](), list[Reject]()
     for position, sample in enumerate(batch, first):
         if isinstance(sample, str):
-            unparsed.append(Reject(chunk.index, position, "damaged_record", sample))
+            unparsed.append(as_reject(chunk, position, Fault("damaged_record", sample)))
         elif not is_utf8(sample.key):
-            unparsed.append(Reject(chunk.index, position, "invalid_utf8", "the sample's name is not UTF-8"))
+            unparsed.append(as_reject(chunk, position, Fault("invalid_utf8", "the sample's name is not UTF-8")))
         elif sample.twice:
-            message = f"the sample has two members .{sample.twice}"
-            unparsed.append(Reject(chunk.index, position, "malformed_row", message, sample.key if with_key else None))
+            fault = Fault("malformed_row", f"the sample has two members .{sample.twice}")
+            unparsed.append(as_reject(chunk, position, fault, sample.key if with_key else None))
         else:
             good.append(sample)
             rows.append(position)
@@ -199,22 +181,22 @@ def _raw_rows(
 
 
 def _fields(files: Files, root: str, file: FileInfo, columns: Columns) -> list[str]:
-    """The fields of the JSON objects in the first samples, `json.caption`, where columns are wanted of them."""
+    """The fields of the JSON objects in the first samples, such as `json.caption`, where columns are wanted of them."""
     asked = {part.extension for name in columns for part in parts(name) if part.field is not None}
     if not asked:
         return []
-    found = dict[str, None]()
+    names = dict[str, None]()
     read = _read(files, join(root, file.path), Samples(size=_size(file)), asked)
     for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, Sample)):
         for extension in sorted(asked & sample.members.keys()):
             row = json_object(sample, extension)
             if isinstance(row, dict):
-                found |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
-    return list(found)
+                names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
+    return list(names)
 
 
 def _names(columns: Columns, found: list[str]) -> list[str]:
-    """The columns that are there: those asked for that are there in any way, and what else was found."""
+    """The columns that are there: those asked for that are there in any way, and all others."""
     ways = {
         name: {f"{part.extension}.{part.field}" if part.field else part.extension for part in parts(name)}
         for name in columns
@@ -227,8 +209,8 @@ def _names(columns: Columns, found: list[str]) -> list[str]:
 def _notes(inputs: list[FileInfo], looks: list[Look]) -> list[str]:
     left_out = [name for look in looks for name in look.left_out]
     no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
-    found = (
+    notes = (
         (left_out, "members that are no part of a sample, left out"),
         (no_end, "maybe cut off, because the mark is missing that a tar file ends with"),
     )
-    return [f"{what}: {len(names):,} ({listed(names, SHOWN)})" for names, what in found if names]
+    return [f"{what}: {len(names):,} ({listed(names, SHOWN)})" for names, what in notes if names]

@@ -1,4 +1,4 @@
-"""The members of a tar file, one after another, by Python's `tarfile`: what they are named and where their bytes lie.
+"""The members of a tar file, one after another, by Python's `tarfile`: their names and the places of their bytes.
 
 Nothing is ever extracted. A hostile file costs no more memory than a header may have, and the walk goes forward alone.
 
@@ -26,7 +26,7 @@ class Tar:
     """A tar file that is open for reading at a header."""
 
     def __init__(self, file: BinaryIO, size: int | None) -> None:
-        """The file.
+        """Takes the file.
 
         Args:
             file: stands at a member's header; where it is compressed, at its start.
@@ -36,12 +36,12 @@ class Tar:
         self._file = _Forward(self._stream or file, can_seek=size is not None)
         self._size = size
         self.has_end = False
-        """Whether the mark was met that a tar file ends with."""
+        """True once the mark was met that a tar file ends with."""
         self.has_global_headers = False
-        """Whether a header was met that holds for all members behind it."""
+        """True once a header was met that holds for all members behind it."""
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
-        """Gives the members; `offset_data` and `size` say where the bytes of a regular one lie.
+        """Yields the members; `offset_data` and `size` say where the bytes of a regular one lie.
 
         Raises:
             DamagedTarError: what follows is no tar file, or cut off.
@@ -75,7 +75,7 @@ class Tar:
 
     @property
     def consumed(self) -> int:
-        """How many bytes of the file were read; about, where it is compressed."""
+        """The number of bytes of the file that were read; about, where it is compressed."""
         return self._stream.consumed if self._stream else self._file.tell()
 
     def _members(self) -> Iterator[tarfile.TarInfo]:
@@ -102,32 +102,32 @@ class _Forward:
 
     def __init__(self, file: BinaryIO, can_seek: bool) -> None:
         self._file, self._can_seek = file, can_seek
-        self._at = file.tell() if can_seek else 0
+        self._offset = file.tell() if can_seek else 0
         self.last = b""
-        """What was read last."""
-        self.header = self._at
-        """Where that began."""
+        """The bytes that were read last."""
+        self.header = self._offset
+        """The offset where they began."""
 
     def tell(self) -> int:
-        return self._at
+        return self._offset
 
     def read(self, size: int) -> bytes:
         if not 0 <= size <= MAX_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {size} bytes")
-        self.header = self._at
+        self.header = self._offset
         self.last = self.take(size)
         return self.last
 
     def take(self, size: int) -> bytes:
         data = self._file.read(size)
-        self._at += len(data)
+        self._offset += len(data)
         return data
 
     def seek(self, to: int) -> None:
-        if to < self._at:
+        if to < self._offset:
             raise tarfile.ReadError("a negative size")
         if self._can_seek:
             self._file.seek(to)
-            self._at = to
-        while self._at < to and self.take(min(to - self._at, SKIPPED_BYTES)):
+            self._offset = to
+        while self._offset < to and self.take(min(to - self._offset, SKIPPED_BYTES)):
             pass

@@ -32,17 +32,17 @@ class Sample:
 
     key: str
     start: int
-    """Where its first member's header begins."""
+    """The byte where its first member's header begins."""
     members: dict[str, Member] = field(default_factory=dict)
     """By extension; of two of one extension the first."""
     twice: str | None = None
     """An extension that two members have."""
     objects: dict[str, Any] = field(default_factory=dict)
-    """What members were found to hold, by extension, once they were parsed."""
+    """The contents of members, by extension, once they are parsed."""
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """The key and the extension of a member's name; None where it is no part of a sample.
+    """Splits a member's name into its key and its extension; None where it is no part of a sample.
 
     >>> split_name("./train/0001.SEG.png")
     ('train/0001', 'seg.png')
@@ -57,12 +57,12 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) -> Iterator[Sample]:
-    """Gives the samples of a tar file.
+    """Yields the samples of a tar file.
 
     Args:
         tar: the file, at a member's header.
         read: the extensions of which the bytes are wanted, too.
-        left_out: is told the names of the members that are no part of a sample; folders are not told.
+        left_out: is called with the names of the members that are no part of a sample, folders aside.
 
     Raises:
         DamagedTarError: the file is damaged or cut off; the sample that it happened in is not given.
