@@ -36,6 +36,7 @@ from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.csv.source import Csv
 from recordmill.pipeline.sources.jsonl.source import JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
+from tests.forked import recordmill
 from tests.read_source import FILES, TEXT, read
 
 WORDS = ("a cat sat on the mat", "two dogs", "one bird sings a song")
@@ -488,6 +489,5 @@ def test_the_command_prints_what_builds(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "recordmill"]
     with (tmp_path / "dataset.yaml").open("w") as file:
         subprocess.run([*command, "init", "data/images"], stdout=file, cwd=tmp_path, check=True, timeout=120)
-    built = subprocess.run([*command, "build", "dataset.yaml", "--output", "out"], cwd=tmp_path, timeout=240,
-                           capture_output=True, text=True)  # fmt: skip
+    built = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
     assert built.returncode == 0, built.stderr
