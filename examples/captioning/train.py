@@ -1,4 +1,4 @@
-"""Trains a small captioning model, a recurrent decoder that begins with the picture's features, and lets it write.
+"""Trains a small captioning model, a recurrent decoder that begins with the image's features, and lets it write.
 
 python examples/captioning/train.py demo/captioning/out
 """
@@ -11,7 +11,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with contextlib.ExitStack() as screen:
     screen.callback(os.dup2, os.dup(2), 2)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # off the screen: what TensorFlow prints while it loads
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # keeps what TensorFlow prints as it loads off the screen
     import keras
     import numpy as np
     import tensorflow as tf
@@ -24,7 +24,7 @@ Features = dict[str, tf.Tensor]
 
 
 def build_model(shape: list[int], words: int, length: int) -> keras.Model:
-    """Takes a picture and the caption so far; gives the scores of each next word."""
+    """Takes an image and the caption so far; gives the scores of each next word."""
     image = keras.Input(shape, name="image")
     text = keras.Input([length], name="text", dtype="int64")
     seen = layers.Flatten()(layers.AveragePooling2D(8)(image))
@@ -38,7 +38,7 @@ def build_model(shape: list[int], words: int, length: int) -> keras.Model:
 
 
 def shifted(features: Features) -> tuple[Features, tf.Tensor]:
-    """The picture with the caption but its last word, and the words that follow."""
+    """The image with the caption but its last word, and the words that follow."""
     return features | {"text": features["text"][:, :-1]}, features["text"][:, 1:]
 
 

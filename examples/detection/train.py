@@ -11,7 +11,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with contextlib.ExitStack() as screen:
     screen.callback(os.dup2, os.dup(2), 2)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # off the screen: what TensorFlow prints while it loads
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # keeps what TensorFlow prints as it loads off the screen
     import keras
     import tensorflow as tf
     from keras import layers
@@ -24,7 +24,7 @@ Features = dict[str, tf.Tensor]
 
 
 def build_model(shape: list[int], categories: int, steps: int) -> keras.Model:
-    """Takes pictures; gives for each cell the scores of the categories (0: none) and a box in cells from its centre."""
+    """Takes images; gives for each cell the scores of the categories (0: none) and a box in cells from its centre."""
     image = seen = keras.Input(shape)
     for filters, stride in ((16, 2), (32, 2), (64, 2), (64, 1)):
         seen = layers.Conv2D(filters, 3, stride, padding="same", use_bias=False)(seen)
@@ -46,11 +46,11 @@ def centres() -> tf.Tensor:
 
 
 def targets(features: Features) -> tuple[tf.Tensor, Features, Features]:
-    """What each cell should say, and how much it counts: most cells have no object, and then no box."""
+    """Gives what each cell should say and how much it counts: most cells have no object, and then no box."""
     boxes, categories = features["boxes"] * GRID, features["categories"]  # padded with zeros to the same length
     cells = tf.floor((boxes[..., :2] + boxes[..., 2:]) / 2) + 0.5  # the centre of the cell that a box is centred in
     inside = tf.reduce_all(cells[:, None, None] == centres()[:, :, None, :2], -1) & (categories > 0)[:, None, None]
-    which = tf.argmax(tf.cast(inside, tf.int64), -1)  # [batch, GRID, GRID]: which of the picture's objects
+    which = tf.argmax(tf.cast(inside, tf.int64), -1)  # [batch, GRID, GRID]: which of the image's objects
     there = tf.cast(tf.reduce_any(inside, -1), tf.float32)
     category = tf.gather(categories, which, batch_dims=1) * tf.cast(there, tf.int64)
     box = tf.gather(boxes, which, batch_dims=1) - centres()

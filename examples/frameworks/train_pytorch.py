@@ -1,4 +1,4 @@
-"""Trains a small PyTorch model on the shapes dataset, from both the pictures and their captions, without TensorFlow.
+"""Trains a small PyTorch model on the shapes dataset, from both the images and their captions, without TensorFlow.
 
 Prints the accuracy on the test split, which training never saw, beside chance. Exits with 1 where the model did not
 learn: under three times chance.

@@ -11,7 +11,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with contextlib.ExitStack() as screen:
     screen.callback(os.dup2, os.dup(2), 2)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # off the screen: what TensorFlow prints while it loads
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # keeps what TensorFlow prints as it loads off the screen
     import keras
     import numpy as np
     from keras import layers

@@ -1,7 +1,7 @@
-"""Trains a small Keras model on the shapes dataset, from both the pictures and their captions.
+"""Trains a small Keras model on the shapes dataset, from both the images and their captions.
 
 Prints the accuracy on the test split, which training never saw, beside chance, and what is left of it when the
-captions or the pictures are blanked. Exits with 1 where the model did not learn: under three times chance.
+captions or the images are blanked. Exits with 1 where the model did not learn: under three times chance.
 
     python examples/shapes/train.py demo/shapes
 """
@@ -17,7 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is im
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps off the screen what TensorFlow prints while it loads, whatever its log level."""
+    """Keeps what TensorFlow prints as it loads off the screen, whatever its log level."""
     screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -64,7 +64,7 @@ def build_model(inputs: dict[str, ArraySpec], words: int, classes: int, steps: i
 
 
 def without(name: str) -> Callable[[Features, tf.Tensor], tuple[Features, tf.Tensor]]:
-    """Makes a function that blanks one input of a batch: white pictures, or captions without a word."""
+    """Makes a function that blanks one input of a batch: white images, or captions without a word."""
     blank = tf.ones_like if name == "image" else tf.zeros_like
     return lambda features, label: ({**features, name: blank(features[name])}, label)
 
@@ -90,7 +90,7 @@ def main() -> None:
     test = dataset.evaluation_input("test", batch_size=BATCH_ROWS).as_tf_data()
     found, chance = accuracy(model, test), 1 / dataset.num_classes
     print(f"Accuracy on the test split: {found:.3f}; chance: {chance:.3f}")
-    print(f"  from the pictures alone: {accuracy(model, test.map(without('text'))):.3f}")
+    print(f"  from the images alone: {accuracy(model, test.map(without('text'))):.3f}")
     print(f"  from the captions alone: {accuracy(model, test.map(without('image'))):.3f}")
     if found < 3 * chance:
         sys.exit(f"train.py: the model did not learn: {found:.3f} is under three times chance")

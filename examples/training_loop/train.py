@@ -1,4 +1,4 @@
-"""Trains with a loop of its own on pictures that are changed at random; a run that was stopped goes on exactly.
+"""Trains with a loop of its own on images that are changed at random; a run that was stopped goes on exactly.
 
     python examples/training_loop/train.py demo/training_loop/out --stop-after-steps 40
     python examples/training_loop/train.py demo/training_loop/out
@@ -19,7 +19,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with contextlib.ExitStack() as screen:
     screen.callback(os.dup2, os.dup(2), 2)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # off the screen: what TensorFlow prints while it loads
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # keeps what TensorFlow prints as it loads off the screen
     import keras
     import numpy as np
     import tensorflow as tf
@@ -35,7 +35,7 @@ SAVE_EVERY = 50  # steps
 
 
 def build_model(classes: int) -> keras.Model:
-    """Takes pictures; gives the scores of the classes."""
+    """Takes images; gives the scores of the classes."""
     image = seen = keras.Input([SIDE, SIDE, 3])
     for filters in (16, 32, 64):
         seen = layers.Conv2D(filters, 3, padding="same", use_bias=False)(seen)
@@ -81,14 +81,14 @@ def train(model: keras.Model, given: Input, checkpoints: Path, stop_after: int |
 
 
 def accuracy(model: keras.Model, dataset: Dataset) -> float:
-    """Gives the share of the test split's pictures whose class the model finds, 0..1."""
+    """Gives the share of the test split's images whose class the model finds, 0..1."""
     test = dataset.evaluation_input("test", batch_size=64, augment=[CenterCrop(SIDE)])
     found = [model.predict_on_batch(features["image"]).argmax(-1) == label for features, label in test.as_numpy()]
     return float(np.concatenate(found).mean())
 
 
 def digest(model: keras.Model) -> str:
-    """Of the weights, to the bit."""
+    """Gives a digest of the weights, equal only where they are equal to the bit."""
     return hashlib.sha256(b"".join(weight.tobytes() for weight in model.get_weights())).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Trains a new head on a backbone that knows pictures already, from a tenth of the labels, and says what that gains.
+"""Trains a new head on a backbone that knows images already, from a tenth of the labels, and says what that gains.
 
     python examples/transfer_learning/train.py demo/transfer_learning/out
     python examples/transfer_learning/train.py demo/transfer_learning/out --weights imagenet
@@ -17,7 +17,7 @@ from typing import Any
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 with contextlib.ExitStack() as screen:
     screen.callback(os.dup2, os.dup(2), 2)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # off the screen: what TensorFlow prints while it loads
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # keeps what TensorFlow prints as it loads off the screen
     import keras
     import numpy as np
     from keras import layers
@@ -39,12 +39,12 @@ def training(dataset: Dataset, label: str, split: str = "train") -> Input:
 
 
 def evaluation(dataset: Dataset, label: str, split: str) -> Input:
-    """The middle of each picture."""
+    """The middle of each image."""
     return dataset.evaluation_input(split, label=label, augment=[CenterCrop(SIDE)], **BATCHES)
 
 
 def small_backbone() -> keras.Model:
-    """Takes normalized pictures; gives 64 numbers each."""
+    """Takes normalized images; gives 64 numbers each."""
     image = seen = keras.Input([SIDE, SIDE, 3])
     for filters, stride in ((8, 4), (16, 2), (32, 2), (64, 2)):
         seen = layers.Conv2D(filters, 5, stride, padding="same", use_bias=False)(seen)
@@ -92,7 +92,7 @@ def accuracy_of_new_head(backbone: keras.Model, dataset: Dataset) -> float:
 
 def main() -> None:
     """Trains, evaluates and prints."""
-    parser = argparse.ArgumentParser(description="Trains a new head on a backbone that knows pictures already.")
+    parser = argparse.ArgumentParser(description="Trains a new head on a backbone that knows images already.")
     parser.add_argument("dataset", help="the folder that `recordmill build --output` wrote")
     parser.add_argument("--weights", help="of DenseNet121: `imagenet`, or a file")
     arguments = parser.parse_args()
