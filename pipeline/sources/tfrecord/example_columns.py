@@ -49,17 +49,19 @@ class ExampleColumn:
     def __init__(self, name: str, column: Column) -> None:
         """Takes the column; its name is the feature's, too."""
         self._name, self._column = name, column
+        self._many, self._is_image = column.many, column.type is ColumnType.IMAGE
         self._parts: dict[str, _Part] = {}
         self._faults: Faults = {}
 
     def add(self, row: int, example: Example, piece: Piece | None) -> None:
         """Adds the values of a row; `piece` is its record, where images can stay there."""
-        kind, values = example.values(self._name) or ("", ())
-        if not kind:
+        found = example.values(self._name)
+        if found is None:
             return
-        if piece and kind == BYTES and self._column.type is ColumnType.IMAGE:
+        kind, values = found
+        if piece and kind == BYTES and self._is_image:
             kind, values = PIECES, [_reference(value, piece) for value in values]
-        if not self._column.many and len(values) != 1:
+        if not self._many and len(values) != 1:
             if values:
                 self._faults[row] = Fault("wrong_type", f"wanted one value, found {len(values)}", self._name)
             return
@@ -67,8 +69,11 @@ class ExampleColumn:
         if part is None:
             part = self._parts[kind] = _Part()
         part.rows.append(row)
-        part.lengths.append(len(values))
-        part.flat.extend(values)
+        if self._many:
+            part.lengths.append(len(values))
+            part.flat.extend(values)
+        else:
+            part.flat.append(values[0])
 
     def typed(self, rows: int, faults: Faults) -> pa.Array:
         """Gives the column in its Arrow type, shape [rows]: null where a row has no value, or a bad one.
@@ -87,7 +92,7 @@ class ExampleColumn:
             add_faults(faults, np.ones(count, bool), several)
             return pa.nulls(count, self._column.arrow)
         values = pa.array(part.flat, ARROW[kind])
-        if self._column.many:
+        if self._many:
             values = as_lists(np.array(part.lengths), values, np.zeros(count, bool))
         return values if kind == PIECES else typed_values(self._name, self._column, values, ("", ""), faults)
 

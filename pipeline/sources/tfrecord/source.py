@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, rec
 from recordmill.pipeline.sources.archives import Archives
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.inflate import Inflated
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.rejects import Reject
@@ -153,6 +153,7 @@ def _size(record: Record) -> int:
 def _raw_rows(chunk: Chunk, first: int, batch: list[Record], columns: Columns, with_key: bool) -> RawRows:
     """Parses records, the first of which is at the position `first`."""
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
+    in_place = not chunk.work.compressed and any(column.type is ColumnType.IMAGE for column in columns.values())
     positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
     for position, (offset, record) in enumerate(batch, first):
         if isinstance(record, Damage):
@@ -163,7 +164,7 @@ def _raw_rows(chunk: Chunk, first: int, batch: list[Record], columns: Columns, w
         if example is None:
             unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
             continue
-        piece = None if chunk.work.compressed else Piece(record, chunk.file, offset + HEADER_BYTES)
+        piece = Piece(record, chunk.file, offset + HEADER_BYTES) if in_place else None
         for column in gathered.values():
             column.add(len(positions), example, piece)
         positions.append(position)
