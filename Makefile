@@ -2,6 +2,8 @@
 # The newest of python3.13, python3.12, python3.11 that runs; another: make PYTHON=/path/to/python
 PYTHON ?= $(firstword $(shell .ci/pythons))
 BIN := .venv/bin
+# Where it is set, every process compiles TensorFlow and Beam anew: 7 s of CPU.
+export PYTHONDONTWRITEBYTECODE :=
 # Written last: a half-made environment has no stamp and is made again.
 READY := .venv/.ready
 SHAPES := demo/data/images
