@@ -11,6 +11,7 @@ from PIL import Image as Picture
 
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.contract.kinds.image import ImageOptions
 
 RANDOM = np.random.default_rng(0)
 PIXELS = np.kron(RANDOM.integers(0, 256, (6, 9, 3)), np.ones((3, 3, 1))).astype(np.uint8)  # 18 x 27
@@ -19,10 +20,10 @@ ORIENTATION = 0x0112
 LOSSLESS = {"WEBP": {"lossless": True, "exact": True}}
 
 
-def options(**keys: Any) -> dict[str, Any]:
+def options(**keys: Any) -> ImageOptions:
     """An image's options as the graph takes them, 8 x 8 by default."""
     sizes = {} if {"shorter_side", "fit", "store"} & keys.keys() and keys.get("size", 0) is None else {"size": (8, 8)}
-    return Image(kind="image", **{**sizes, "background": BACKGROUND, **keys}).model_dump()
+    return Image(kind="image", **{**sizes, "background": BACKGROUND, **keys}).options()
 
 
 def saved(pixels: Any = PIXELS, form: str = "JPEG", **keys: Any) -> bytes:

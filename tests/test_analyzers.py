@@ -80,13 +80,13 @@ def test_words_come_in_the_order_of_stock_tensorflow_transform(tmp_path: Path, t
 
 
 FEATURES: dict[str, dict[str, Any]] = {
-    "text": Text(kind="text", vocabulary=100).model_dump() | {"is_label": False},
-    "label": Category(kind="category").model_dump() | {"is_label": True},
-    "price": Number(kind="number").model_dump(),
-    "size": Number(kind="number", normalize="min_max", optional=True, impute="median", indicator=True).model_dump(),
-    "rank": Number(kind="number", column="price", quantiles=2).model_dump(),
-    "sizes": Numbers(kind="numbers", quantiles=3).model_dump(),
-    "image": Image(kind="image", size=(2, 2), normalize="dataset").model_dump(),  # its pixels come as sums
+    "text": Text(kind="text", vocabulary=100).options(is_label=False),
+    "label": Category(kind="category").options(is_label=True),
+    "price": Number(kind="number").options(),
+    "size": Number(kind="number", normalize="min_max", optional=True, impute="median", indicator=True).options(),
+    "rank": Number(kind="number", column="price", quantiles=2).options(),
+    "sizes": Numbers(kind="numbers", quantiles=3).options(),
+    "image": Image(kind="image", size=(2, 2), normalize="dataset").options(),  # its pixels come as sums
 }
 TYPES = {
     "text": scalar(tf.string),

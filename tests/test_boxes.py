@@ -76,15 +76,15 @@ def ragged(lists: list[list[float]]) -> tf.RaggedTensor:
 
 def stored_boxes(options: Boxes, of: Image, files: list[bytes], lists: list[list[float]]) -> tf.RaggedTensor:
     column, numbers = tf.constant(files, tf.string), ragged(lists)
-    context = Context(tf.fill([len(files)], True), options={"image": of.model_dump()})
-    prepared = {"image": image.prepare(of.model_dump(), column, context)}
+    context = Context(tf.fill([len(files)], True), options={"image": of.options()})
+    prepared = {"image": image.prepare(of.options(), column, context)}
     context = Context(context.train, {}, prepared, context.options)
-    return boxes.prepare(options.model_dump(), numbers, context).store(Statistics())[""]
+    return boxes.prepare(options.options(), numbers, context).store(Statistics())[""]
 
 
 def read_picture(of: Image, file: bytes) -> np.ndarray:
-    stored = image.prepare(of.model_dump(), tf.constant([file]), Context(tf.constant([True]))).store(Statistics())
-    return image.finish(of.describe({}), stored)[""][0].numpy()
+    stored = image.prepare(of.options(), tf.constant([file]), Context(tf.constant([True]))).store(Statistics())
+    return image.features(of.describe({}), stored)[""][0].numpy()
 
 
 def check_things(options: Boxes, of: Image, orientations: range) -> None:
@@ -160,8 +160,8 @@ INFINITE, NAN = float("inf"), float("nan")
     ],
 )
 def test_a_box_by_hand(keys: dict[str, Any], of: dict[str, Any], given: list[float], expected: list[float]) -> None:
-    of = picture(**(of or {"size": (50, 50), "fit": "stretch"})).model_dump()
-    moved = boxes.moved(feature(**keys).model_dump(), of, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64))
+    of = picture(**(of or {"size": (50, 50), "fit": "stretch"})).options()
+    moved = boxes.moved(feature(**keys).options(), of, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64))
     np.testing.assert_array_equal(moved, np.float32([expected]))
 
 
@@ -173,7 +173,7 @@ FITS += [{"size": (24, 31), "fit": "crop", "shorter_side": 45}, {"shorter_side":
 @settings(max_examples=40, deadline=None)
 @given(SOURCE, st.lists(st.floats(-100, 3_100, width=32), min_size=4, max_size=4), st.sampled_from(FITS))
 def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], fit: dict[str, Any]) -> None:
-    of = picture(**fit).model_dump()
+    of = picture(**fit).options()
     place = [[int(number) for number in pair] for pair in placement(tf.constant(source[:2]), of)]
 
     def moved(point: float, axis: int) -> Fraction:
@@ -184,7 +184,7 @@ def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], 
 
     corners = [*box[:2], max(box[0], box[2]), max(box[1], box[3])]
     expected = [np.float32(float(moved(point, axis % 2))) for axis, point in enumerate(corners)]
-    got = boxes.moved(feature().model_dump(), of, tf.constant([box]), tf.constant([source], tf.int64))[0].numpy()
+    got = boxes.moved(feature().options(), of, tf.constant([box]), tf.constant([source], tf.int64))[0].numpy()
     np.testing.assert_array_max_ulp(got, np.float32(expected), 1)
     assert (got[:2] <= got[2:]).all()
 
@@ -195,7 +195,7 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
     random = np.random.default_rng(0)
     given = random.uniform(-200, 900, (37, 4)).astype(np.float32)
     sources = np.stack([random.integers(1, 900, 37), random.integers(1, 900, 37), random.integers(1, 9, 37)], 1)
-    options, of = feature(order=order, oriented="file").model_dump(), picture(size=(33, 57)).model_dump()
+    options, of = feature(order=order, oriented="file").options(), picture(size=(33, 57)).options()
 
     def moved(both: Any) -> Any:
         return boxes.moved(options, of, both[:, :4], tf.cast(both[:, 4:], tf.int64))
@@ -228,8 +228,8 @@ def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) 
     description = feature(**keys).describe({})
     lists = [TWO, [], TWO[4:]]
     serialized = tf.constant(encode([b"a", b"b", b"c"], {"x": ragged(lists)}))
-    spec = parse_spec({"x": description})
-    read = run(lambda each: boxes.finish(description, {"": tf.io.parse_example(each, spec)["x"]}), serialized)
+    spec = parse_spec({"x": description.to_json()})
+    read = run(lambda each: boxes.features(description, {"": tf.io.parse_example(each, spec)["x"]}), serialized)
     expected = [np.reshape(one + [0.0] * (4 * wide - len(one)), [wide, 4]) for one in lists]
     np.testing.assert_array_equal(read[""], np.float32(expected))
     assert read[""].dtype == tf.float32
@@ -241,8 +241,8 @@ def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) 
 def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None:
     options = feature(max_length=max_length)
     none = stored_boxes(options, picture(size=(8, 8)), [], [])
-    assert boxes.finish(options.describe({}), {"": none})[""].shape == shape
-    ready = tf.function(lambda numbers: boxes.finish(options.describe({}), {"": numbers})[""])
+    assert boxes.features(options.describe({}), {"": none})[""].shape == shape
+    ready = tf.function(lambda numbers: boxes.features(options.describe({}), {"": numbers})[""])
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64)).output_shapes
     assert static.as_list() == [None, max_length, 4]
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.categories import Categories
+from recordmill.transforms.contract.kinds.category import CategoriesDescription
 from recordmill.transforms.tensorflow import categories
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
 from tests.running import BOTH_WAYS, Run, lookup_of
@@ -19,16 +20,16 @@ FOUND = Statistics(lookup=lookup_of("a", "b", "c"))
 
 
 def prepared(rows: tf.RaggedTensor, is_label: bool = False, **given: Any) -> Prepared:
-    options = Categories(kind="categories", **given).model_dump() | {"is_label": is_label}
+    options = Categories(kind="categories", **given).options(is_label=is_label)
     return categories.prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
 
 
-def described(is_label: bool = False, **given: Any) -> dict[str, Any]:
+def described(is_label: bool = False, **given: Any) -> CategoriesDescription:
     return Categories(kind="categories", **given).describe({"is_label": is_label, "vocabulary": "v", "words": 3})
 
 
 def read(rows: tf.RaggedTensor, **given: Any) -> dict[str, tf.Tensor]:
-    return dict(categories.finish(described(**given), prepared(rows, **given).store(FOUND)))
+    return dict(categories.features(described(**given), prepared(rows, **given).store(FOUND)))
 
 
 IDS: list[Any] = [
@@ -60,7 +61,7 @@ def test_ids_are_padded(given: dict[str, Any], ids: Any, lengths: list[int] | No
 )
 def test_multi_hot_is_1_where_the_row_has_the_name(given: dict[str, Any], places: list[list[int]], run: Run) -> None:
     parts = run(lambda rows: read(rows, **given), ROWS)
-    size = described(**given)["vocabulary_size"]
+    size = described(**given).vocabulary_size
     expected = [[float(place in row) for place in range(size)] for row in places]
     assert (list(parts), parts[""].dtype) == ([""], tf.float32)
     np.testing.assert_array_equal(parts[""], expected)
@@ -91,11 +92,12 @@ def test_the_description_tells_the_ids_and_how_they_are_read() -> None:
     ids = {"vocabulary": "v", "vocabulary_size": 5, "unknown_id": 1, "first_id": 2, "oov_buckets": 1, "padding_id": 0}
     lengths = {"length": "varying", "max_length": 7}
     stored = {"kind": "categories", "stored": "int64"}
-    assert described(max_length=7) == {**stored, **lengths, "read": "ids", **ids}
+    assert described(max_length=7).to_json() == {**stored, **lengths, "read": "ids", **ids}
     label = {"vocabulary": "v", "vocabulary_size": 3, "unknown_id": None, "first_id": 0, "padding_id": -1}
-    assert described(True, max_length=7) == {**stored, **lengths, "read": "multi_hot", **label}
+    assert described(True, max_length=7).to_json() == {**stored, **lengths, "read": "multi_hot", **label}
     hashed = {"vocabulary_size": 4, "hash_buckets": 3, "padding_id": 0}
-    assert described(hash_buckets=3, length=7) == {**stored, "length": 7, "max_length": None, "read": "ids", **hashed}
+    shown = described(hash_buckets=3, length=7).to_json()
+    assert shown == {**stored, "length": 7, "max_length": None, "read": "ids", **hashed}
 
 
 def test_the_column_is_a_list_of_names() -> None:

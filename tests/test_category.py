@@ -22,7 +22,7 @@ LOOKUP = lookup_of("cat", "dög", "with space")
 
 
 def prepared(column: tf.Tensor, is_label: bool = False, **given: Any) -> Prepared:
-    options = Category(kind="category", **given).model_dump() | {"is_label": is_label}
+    options = Category(kind="category", **given).options(is_label=is_label)
     train = TRAIN[: len(column)] if column.shape[0] is not None else tf.ones_like(column, tf.bool)
     return category.prepare(options, column, Context(train))
 
@@ -43,7 +43,7 @@ IDS: list[Any] = [
 def test_ids_of_known_unknown_and_missing_names(given: dict[str, Any], ids: list[int], run: Run) -> None:
     stored = run(lambda column: prepared(column, **given).store(Statistics(lookup=LOOKUP)), NAMES)
     assert (stored[""].dtype, stored[""].numpy().tolist()) == (tf.int64, ids)
-    assert category.finish({}, stored)[""].numpy().tolist() == ids
+    assert category.features({}, stored)[""].numpy().tolist() == ids
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_no_rows_give_no_ids(given: dict[str, Any]) -> None:
 
 @BOTH_WAYS
 def test_a_cross_is_the_hash_of_all_names_in_their_places(run: Run) -> None:
-    options = Category(kind="category", cross=("a", "b"), hash_buckets=1000).model_dump() | {"is_label": False}
+    options = Category(kind="category", cross=("a", "b"), hash_buckets=1000).options(is_label=False)
 
     def crossed(columns: dict[str, tf.Tensor]) -> tf.Tensor:
         return category.prepare(options, None, Context(tf.ones([4], tf.bool), columns)).store(Statistics())[""]
@@ -105,7 +105,7 @@ DESCRIBED: list[Any] = [
 def test_the_description_tells_the_ids(given: dict[str, Any], is_label: bool, expected: dict[str, Any]) -> None:
     feature = Category(kind="category", **given)
     description = feature.describe({"is_label": is_label, "vocabulary": "v.txt", "words": 3})
-    assert description == {"kind": "category", "stored": "int64", **expected}
+    assert description.to_json() == {"kind": "category", "stored": "int64", **expected}
     named = feature.tfds(description)["pythonClassName"].endswith("ClassLabel")
     assert named == ("vocabulary" in expected and "oov_buckets" not in expected)
     column = None if "cross" in given else Column(ColumnType.CATEGORY)

@@ -37,11 +37,16 @@ from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions
+from recordmill.transforms.contract.kinds.number import NumberOptions
+from recordmill.transforms.contract.kinds.raw import RawOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
 
 LAYOUT = Layout({"train": 60, "validation": 20, "test": 20}, {"train": 2, "validation": 1, "test": 1})
 COLUMNS = {"text": Column(ColumnType.TEXT), "who": Column(ColumnType.CATEGORY)}
 FORM = RowSchema(columns=COLUMNS, features={"text": "text"}, key=None, label=None, classes=None)
-FEATURES = {"text": {"kind": "text"}}
+FEATURES = {"text": TextOptions()}
 Row = tuple[str, str, str]
 """Its key, its text and its group."""
 
@@ -262,16 +267,16 @@ def test_no_rows_have_no_duplicates(tmp_path: Path) -> None:
     assert done.dropped is None
 
 
-PICTURE, TEXT = {"kind": "image", "max_length": None}, {"kind": "text", "max_length": 9}
+PICTURE, TEXT = ImageOptions(max_pixels=9, max_bytes=9), TextOptions(max_length=9)
 
 
 @pytest.mark.parametrize(
     ("features", "names"),
     [
-        ({"image": PICTURE, "number": {"kind": "number"}, "text": TEXT}, ["image", "text"]),
+        ({"image": PICTURE, "number": NumberOptions(), "text": TEXT}, ["image", "text"]),
         ({"image": PICTURE, "again": PICTURE}, ["image", "again"]),
-        ({"number": {"kind": "number"}, "id": {"kind": "raw"}}, ["number"]),
-        ({"id": {"kind": "raw"}}, []),
+        ({"number": NumberOptions(), "id": RawOptions()}, ["number"]),
+        ({"id": RawOptions()}, []),
     ],
 )
 def test_pictures_and_texts_are_the_content_or_else_all_but_the_key(features: Any, names: list[str]) -> None:
@@ -281,9 +286,16 @@ def test_pictures_and_texts_are_the_content_or_else_all_but_the_key(features: An
 
 
 def test_of_features_that_read_one_column_the_first_counts() -> None:
-    frames = [{"kind": "image_sequence", "max_length": length} for length in (2, 3, 2)]
-    features = {"a": PICTURE, "b": PICTURE, "c": frames[0], "d": frames[1], "e": frames[2], "f": TEXT}
-    features["g"] = {**TEXT, "max_length": 3}
+    frames = [ImageSequenceOptions(max_pixels=9, max_bytes=9, max_length=length) for length in (2, 3, 2)]
+    features: dict[str, FeatureOptions] = {
+        "a": PICTURE,
+        "b": PICTURE,
+        "c": frames[0],
+        "d": frames[1],
+        "e": frames[2],
+        "f": TEXT,
+    }
+    features["g"] = TextOptions(max_length=3)
     form = RowSchema({}, {name: "xxyyytt"[place] for place, name in enumerate(features)}, None, None, None)
     assert content_features(features, form) == ["a", "c", "d", "f"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.features import finish, parse, parse_spec
+from recordmill.transforms.tensorflow.features import model_features, parse, parse_spec
 from tests import hand_made
 
 ROWS = [3, 0, 5, 1]
@@ -93,7 +93,7 @@ def test_the_number_of_rows_is_static_where_it_can_be(rows: int | None) -> None:
 def test_finish_keeps_the_order_and_leaves_out_what_is_not_described() -> None:
     stored = {"note": tf.constant([b"x"]), "count": tf.constant([1]), "price": tf.constant([0.5])}
     described = {name: hand_made.FEATURES[name] for name in ("price", "note")}
-    assert list(finish(described, stored)) == ["price", "note"]
+    assert list(model_features(described, stored)) == ["price", "note"]
 
 
 def test_the_key_is_parsed_only_where_it_is_asked_for() -> None:

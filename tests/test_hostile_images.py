@@ -187,7 +187,7 @@ def test_a_large_picture_with_alpha_is_laid_on_its_background_by_bands(graph: Gr
     rgba = np.kron(np.asarray(ALPHA)[:17], np.ones((120, 100, 1), np.uint8))  # 5.5 million pixels
     data = saved(Picture.fromarray(rgba), "PNG", compress_level=1)
     got = tf.io.decode_png(stored_picture(tf.constant(data), keys)[""]).numpy()
-    alpha, behind = rgba[..., 3:].astype(np.int32), np.array(keys["background"])
+    alpha, behind = rgba[..., 3:].astype(np.int32), np.array(keys.background)
     expected = (rgba[..., :3] * alpha + behind * (255 - alpha) + 127) // 255
     np.testing.assert_array_equal(got, expected)
 

@@ -1,5 +1,7 @@
 """Images as a kind: their options, what is stored of them, and what the reader gives."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -34,7 +36,7 @@ def store(files, **keys):
 
 
 def read(stored, statistics=None, **keys):
-    return image.finish(described(statistics, **keys), {"": stored})[""]
+    return image.features(described(statistics, **keys), {"": stored})[""]
 
 
 def pixels_of(data, **keys):
@@ -97,7 +99,7 @@ def test_the_size_may_be_one_number_or_the_pictures_own(keys, size, fit):
     feature = Image(kind="image", **keys)
     assert (feature.size, feature.fit) == (size, fit)
     assert Image(**feature.model_dump(mode="json")) == feature
-    assert feature.describe({})["shape"] == [*(size or (None, None)), 3]
+    assert feature.describe({}).to_json()["shape"] == [*(size or (None, None)), 3]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +193,7 @@ def test_no_rows_are_no_pictures(how):
     stored = stored_parts([], store=how)
     assert stored[""].shape == [0]
     assert stored[""].dtype == tf.string
-    finished = tf.function(lambda parts: image.finish(described(store=how, normalize="zero_one"), parts)[""])
+    finished = tf.function(lambda parts: image.features(described(store=how, normalize="zero_one"), parts)[""])
     assert finished(stored).shape == [0, 8, 8, 3]
 
 
@@ -205,12 +207,12 @@ def test_no_rows_are_no_pictures(how):
 )
 def test_any_batch_gives_the_same_bytes_in_a_data_set_and_eagerly(keys):
     files, expected = tf.data.Dataset.from_tensor_slices(FILES), stored_parts(FILES, **keys)
-    ready = image.finish(described(**keys), expected)[""]
+    ready = image.features(described(**keys), expected)[""]
     prepared = tf.function(
         lambda rows: image.prepare(options(**keys), rows, CONTEXT).store(Statistics()), autograph=False
     )
     finished = tf.function(
-        lambda parts: image.finish(described(**keys), parts)[""], autograph=False, reduce_retracing=True
+        lambda parts: image.features(described(**keys), parts)[""], autograph=False, reduce_retracing=True
     )
     prepared.get_concrete_function(tf.TensorSpec([None], tf.string))
     for size in (1, 2, 3):
@@ -237,7 +239,7 @@ def test_a_stored_picture_of_another_size_is_an_error(how):
 )
 def test_a_stored_picture_is_a_string_and_its_parts(keys, parts):
     feature = Image(kind="image", size=(8, 8), **keys)
-    assert finish.parse_spec({"x": feature.describe({})}) == {
+    assert finish.parse_spec({"x": feature.describe({}).to_json()}) == {
         part_name("x", part): tf.io.FixedLenFeature([], dtype) for part, dtype in parts.items()
     }
     assert {"", *feature.parts()} == parts.keys()
@@ -262,7 +264,7 @@ def test_a_batch_is_as_large_as_its_largest_with_zeros_around(how, keys, sides, 
     files = [saved(form="PNG"), saved(PIXELS[::2]), turned("JPEG", 6)]
     keys = {"size": None, "store": how, **keys}
     description = described(normalize=normalize, **keys)
-    ready = image.finish(description, stored_parts(files, **keys))
+    ready = image.features(description, stored_parts(files, **keys))
     np.testing.assert_array_equal(ready["shape"], sides)
     assert Image(kind="image", **keys).read_parts() == ("shape",)
     batch = ready[""].numpy()
@@ -278,7 +280,7 @@ def test_a_batch_is_as_large_as_its_largest_with_zeros_around(how, keys, sides, 
 @pytest.mark.parametrize("how", ["auto", "original"])
 def test_no_rows_have_no_size(how):
     keys = {"size": None, "fit": "none", "store": how}
-    ready = tf.function(lambda parts: image.finish(described(**keys), parts))(stored_parts([], **keys))
+    ready = tf.function(lambda parts: image.features(described(**keys), parts))(stored_parts([], **keys))
     assert (ready[""].shape, ready["shape"].shape) == ([0, 0, 0, 3], [0, 2])
 
 
@@ -287,11 +289,11 @@ def test_no_rows_have_no_size(how):
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP", "TIFF"])
 def test_an_original_stays_as_it_is_and_is_turned_when_it_is_read(form):
-    data = decodable(saved(form=form) if form == "BMP" else turned(form, 6), options())
+    data = decodable(saved(form=form) if form == "BMP" else turned(form, 6), asdict(options()))
     stored = stored_parts([data], store="original", fit="crop", size=(8, 6))
     assert stored[""][0] == data
     assert stored["orientation"][0] == (1 if form == "BMP" else 6)
-    got = image.finish(described(store="original", fit="crop", size=(8, 6)), stored)[""]
+    got = image.features(described(store="original", fit="crop", size=(8, 6)), stored)[""]
     np.testing.assert_array_equal(got[0], pixels_of(data, fit="crop", size=(8, 6)))
 
 
@@ -310,7 +312,7 @@ def test_a_missing_picture_is_zeros(how):
     stored = stored_parts([FILES[0], b"", FILES[1]], **keys)
     assert stored[""][1] == b""
     np.testing.assert_array_equal(stored["missing"], [0, 1, 0])
-    ready = image.finish(described(normalize="minus_one_one", **keys), stored)
+    ready = image.features(described(normalize="minus_one_one", **keys), stored)
     np.testing.assert_array_equal(ready["missing"], [0, 1, 0])
     there = read(store(FILES[:2], store="png"), store="png", normalize="minus_one_one")
     if how != "auto":
@@ -321,10 +323,10 @@ def test_a_missing_picture_is_zeros(how):
 @pytest.mark.parametrize("how", ["auto", "original"])
 def test_a_missing_picture_has_no_size_of_its_own(how):
     keys = {"optional": True, "store": how, "size": None, "fit": "none"}
-    ready = image.finish(described(**keys), stored_parts([b"", FILES[1]], **keys))
+    ready = image.features(described(**keys), stored_parts([b"", FILES[1]], **keys))
     np.testing.assert_array_equal(ready["shape"], [[0, 0], [18, 27]])
     np.testing.assert_array_equal(ready[""], [np.zeros_like(PIXELS), PIXELS])
-    ready = image.finish(described(**keys), stored_parts([b""], **keys))
+    ready = image.features(described(**keys), stored_parts([b""], **keys))
     assert ready[""].shape == (1, 0, 0, 3)
 
 

@@ -43,15 +43,15 @@ def ragged(lists: list[list[bytes]]) -> tf.RaggedTensor:
 
 def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
     context = Context(tf.fill([len(lists)], True))
-    return image_sequence.prepare(options.model_dump(), ragged(lists), context).store(Statistics())[""]
+    return image_sequence.prepare(options.options(), ragged(lists), context).store(Statistics())[""]
 
 
 def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
     """What kind image stores of the pictures, and what it reads."""
     options = Image(kind="image", **{"size": (6, 8), **keys})
-    stored = image.prepare(options.model_dump(), tf.constant(files), Context(tf.fill([len(files)], True)))
+    stored = image.prepare(options.options(), tf.constant(files), Context(tf.fill([len(files)], True)))
     parts = stored.store(Statistics())
-    return parts[""].numpy().tolist(), image.finish(options.describe(statistics), parts)[""].numpy()
+    return parts[""].numpy().tolist(), image.features(options.describe(statistics), parts)[""].numpy()
 
 
 @BOTH_WAYS
@@ -72,9 +72,9 @@ def test_every_picture_is_an_images_with_zeros_after_the_last(run: Run, keys: di
     stored, pixels = one_by_one({key: value for key, value in keys.items() if key != "optional"}, FILES, statistics)
     lists = store(options, LISTS)
     assert lists.to_list() == [stored[:2], [], stored[2:]]
-    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), parse_spec({"x": description})
+    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), parse_spec({"x": description.to_json()})
     ready = run(
-        lambda each: image_sequence.finish(description, {"": tf.io.parse_example(each, spec)["x"]}),
+        lambda each: image_sequence.features(description, {"": tf.io.parse_example(each, spec)["x"]}),
         serialized,
     )
     nothing = np.zeros_like(pixels[0])
@@ -89,7 +89,7 @@ def test_every_picture_is_an_images_with_zeros_after_the_last(run: Run, keys: di
 )
 def test_lists_are_cut_and_padded_to_the_limit(keys: dict[str, Any], wide: int, lengths: list[int]) -> None:
     options = feature(**keys)
-    ready = image_sequence.finish(options.describe({}), {"": store(options, LISTS)})
+    ready = image_sequence.features(options.describe({}), {"": store(options, LISTS)})
     assert ready[""].shape == [3, wide, 6, 8, 3]
     assert ready["length"].numpy().tolist() == lengths
 
@@ -103,7 +103,7 @@ def test_what_is_cut_off_is_not_decoded() -> None:
 
 def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
     options = feature(length=2)
-    ready = image_sequence.finish(options.describe({}), {"": store(options, [FILES[:2], FILES[1:]])})
+    ready = image_sequence.features(options.describe({}), {"": store(options, [FILES[:2], FILES[1:]])})
     assert {part: tensor.shape.as_list() for part, tensor in ready.items()} == {"": [2, 2, 6, 8, 3]}
 
 
@@ -112,7 +112,7 @@ def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
 def test_no_pictures(rows: int, max_length: int | None, shape: list[int], how: str) -> None:
     options = feature(max_length=max_length, store=how)
     description = options.describe({})
-    ready = tf.function(lambda stored: image_sequence.finish(description, {"": stored})[""])
+    ready = tf.function(lambda stored: image_sequence.features(description, {"": stored})[""])
     assert ready(store(options, [[]] * rows)).shape == [*shape, 6, 8, 3]
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.string, 1, tf.int64)).output_shapes
     assert static.as_list() == [None, max_length, 6, 8, 3]
@@ -120,8 +120,8 @@ def test_no_pictures(rows: int, max_length: int | None, shape: list[int], how: s
 
 def test_the_description_is_an_images_with_lengths() -> None:
     described = feature(optional=True, max_length=5).describe({})
-    assert described == {
-        **Image(kind="image", size=(6, 8)).describe({}),
+    assert described.to_json() == {
+        **Image(kind="image", size=(6, 8)).describe({}).to_json(),
         "kind": "image_sequence",
         "length": "varying",
         "max_length": 5,

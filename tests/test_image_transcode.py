@@ -3,6 +3,7 @@
 import base64
 import io
 import struct
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ ALPHA.putalpha(Picture.fromarray(PIXELS[..., 1]))
 
 
 def decoded(data: bytes, **keys) -> np.ndarray:
-    return decode(tf.constant(decodable(data, options(**keys))), options(**keys)).numpy()
+    return decode(tf.constant(decodable(data, asdict(options(**keys)))), options(**keys)).numpy()
 
 
 def tiff(rows: bytes, height: int, width: int, order: str = "<", **more: int) -> bytes:
@@ -47,7 +48,7 @@ def tiff(rows: bytes, height: int, width: int, order: str = "<", **more: int) ->
     [saved(), saved(progressive=True), saved(form="PNG"), animated("PNG"), saved(form="WEBP"), saved(form="BMP")],
 )
 def test_what_the_graph_takes_stays_as_it_is(data):
-    assert decodable(data, options()) is data
+    assert decodable(data, asdict(options())) is data
 
 
 @pytest.mark.parametrize(
@@ -111,9 +112,9 @@ def gif(frame: tuple[int, int, int, int], screen: tuple[int, int], *, clear: boo
 
 def test_transparent_pixels_of_a_gif_lie_on_the_background():
     keys = options()
-    np.testing.assert_array_equal(decoded(gif((0, 0, 2, 2), (2, 2), clear=True)), [[keys["background"]] * 2] * 2)
+    np.testing.assert_array_equal(decoded(gif((0, 0, 2, 2), (2, 2), clear=True)), [[keys.background] * 2] * 2)
     got = decoded(gif((1, 0, 1, 2), (3, 2), clear=False))
-    np.testing.assert_array_equal(got, [[keys["background"], (0, 255, 0), keys["background"]]] * 2)
+    np.testing.assert_array_equal(got, [[keys.background, (0, 255, 0), keys.background]] * 2)
 
 
 def test_only_the_first_frame_is_decoded():
@@ -150,7 +151,7 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
     data = turned("TIFF", orientation)
     expected = np.asarray(ImageOps.exif_transpose(Picture.open(io.BytesIO(data))))
     np.testing.assert_array_equal(decoded(data), expected)
-    sides = geometry(tf.constant([decodable(data, options())]))
+    sides = geometry(tf.constant([decodable(data, asdict(options()))]))
     np.testing.assert_array_equal(sides, [[*expected.shape[:2], orientation]])
 
 
@@ -175,7 +176,7 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
 )
 def test_what_is_bad_is_named(data, reason, message):
     with pytest.raises(ImageError, match=message) as error:
-        decodable(data, options(max_pixels=1_000))
+        decodable(data, asdict(options(max_pixels=1_000)))
     assert error.value.reason == reason
 
 

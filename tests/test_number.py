@@ -22,7 +22,7 @@ NAN = float("nan")
 
 
 def options(**given: Any) -> dict[str, Any]:
-    return Number(kind="number", **given).model_dump() | {"is_label": False}
+    return Number(kind="number", **given).options(is_label=False)
 
 
 def prepared(values: Any, train: list[bool] | None = None, **given: Any) -> Prepared:
@@ -73,7 +73,7 @@ def test_without_normalization_a_number_is_itself(run: Run) -> None:
     edges = [*EDGES, 1e-45, float("inf")]
     same = run(lambda values: stored(values, {"mean": 5.0}, normalize="none"), tf.constant(edges, tf.float32))
     assert bits(same[""]) == bits(edges)
-    assert bits(number.finish({}, same)[""]) == bits(edges)
+    assert bits(number.features({}, same)[""]) == bits(edges)
 
 
 OPTIONS: list[Any] = [
@@ -204,7 +204,7 @@ DESCRIBED: list[Any] = [
 @pytest.mark.parametrize(("given", "expected"), DESCRIBED)
 def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: dict[str, Any]) -> None:
     feature = Number(kind="number", **given)
-    description = feature.describe({"boundaries": [0.5], "mean": 0.0})
+    description = feature.describe({"boundaries": [0.5], "mean": 0.0}).to_json()
     assert description == {"kind": "number", **expected}
     assert Number.model_validate(feature.model_dump(mode="json")) == feature
     spec = stored_parts(description)

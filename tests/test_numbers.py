@@ -25,13 +25,13 @@ FOUND = Statistics(
 
 
 def prepared(rows: tf.RaggedTensor, **given: Any) -> Prepared:
-    options = Numbers(kind="numbers", **given).model_dump() | {"is_label": False}
+    options = Numbers(kind="numbers", **given).options(is_label=False)
     return numbers.prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
 
 
 def ready(rows: tf.RaggedTensor, **given: Any) -> dict[str, tf.Tensor]:
     description = Numbers(kind="numbers", **given).describe({"boundaries": [3.0, 5.0]})
-    return dict(numbers.finish(description, prepared(rows, **given).store(FOUND)))
+    return dict(numbers.features(description, prepared(rows, **given).store(FOUND)))
 
 
 READ: list[Any] = [
@@ -96,10 +96,10 @@ def test_the_column_asks_the_source_for_the_length_and_says_how_cells_are_cut() 
 def test_the_description_tells_what_is_stored() -> None:
     feature = Numbers(kind="numbers", boundaries=[1], max_length=9)
     bucket = {"stored": "int64", "normalize": "none", "boundaries": [1.0], "buckets": 2}
-    assert feature.describe({}) == {"kind": "numbers", **bucket, "length": "varying", "max_length": 9}
-    assert Numbers(kind="numbers", length=2).describe({})["length"] == 2
-    assert feature.tfds({})["sequence"]["feature"]["tensor"]["dtype"] == "int64"
-    assert stored_parts(feature.describe({}))[""].dtype == "int64"
+    assert feature.describe({}).to_json() == {"kind": "numbers", **bucket, "length": "varying", "max_length": 9}
+    assert Numbers(kind="numbers", length=2).describe({}).length == 2
+    assert feature.tfds(feature.describe({}))["sequence"]["feature"]["tensor"]["dtype"] == "int64"
+    assert stored_parts(feature.describe({}).to_json())[""].dtype == "int64"
 
 
 @pytest.mark.parametrize(

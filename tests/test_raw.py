@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.transforms.tensorflow import raw
-from recordmill.transforms.tensorflow.features import TYPES, parse_spec
-from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.tensorflow.features import parse_spec
+from recordmill.transforms.tensorflow.kind import DTYPES, Context, Statistics
 from tests.running import BOTH_WAYS, Run
 
 VALUES: list[Any] = [
@@ -23,14 +23,14 @@ VALUES: list[Any] = [
 
 def read(column: Any, **given: Any) -> dict[str, tf.Tensor]:
     feature = Raw(kind="raw", **given)
-    stored = raw.prepare(feature.model_dump(), column, Context(tf.ones([3], tf.bool))).store(Statistics())
-    return dict(raw.finish(feature.describe({}), stored))
+    stored = raw.prepare(feature.options(), column, Context(tf.ones([3], tf.bool))).store(Statistics())
+    return dict(raw.features(feature.describe({}), stored))
 
 
 @BOTH_WAYS
 @pytest.mark.parametrize(("type_", "values", "padding", "column"), VALUES)
 def test_a_value_is_itself(type_: str, values: list[Any], padding: Any, column: ColumnType, run: Run) -> None:
-    parts = run(lambda raw_column: read(raw_column, type=type_), tf.constant(values, TYPES[type_]))
+    parts = run(lambda raw_column: read(raw_column, type=type_), tf.constant(values, DTYPES[type_]))
     assert list(parts) == [""]
     np.testing.assert_array_equal(parts[""], values)
     assert Raw(kind="raw", type=type_, optional=True).raw_column() == Column(column, optional=True)
@@ -39,7 +39,7 @@ def test_a_value_is_itself(type_: str, values: list[Any], padding: Any, column: 
 @BOTH_WAYS
 @pytest.mark.parametrize(("type_", "values", "padding", "column"), VALUES)
 def test_a_list_is_padded(type_: str, values: list[Any], padding: Any, column: ColumnType, run: Run) -> None:
-    rows = tf.RaggedTensor.from_row_lengths(tf.constant(values, TYPES[type_]), tf.constant([0, 2, 1], tf.int64))
+    rows = tf.RaggedTensor.from_row_lengths(tf.constant(values, DTYPES[type_]), tf.constant([0, 2, 1], tf.int64))
     first, second, third = values
     full = [[padding, padding], [first, second], [third, padding]]
     for given, width, lengths in (({}, 2, [0, 2, 1]), ({"max_length": 1}, 1, [0, 1, 1]), ({"length": 2}, 2, None)):
@@ -60,12 +60,12 @@ def test_what_a_row_lacks_is_empty_zero_not_a_number_or_no_values() -> None:
 def test_the_description_tells_what_is_stored(type_: str, values: Any, padding: Any, column: Any, many: bool) -> None:
     feature = Raw(kind="raw", type=type_, many=many)
     lengths = {"length": "varying", "max_length": None} if many else {}
-    assert feature.describe({}) == {"kind": "raw", "stored": type_, **lengths}
+    assert feature.describe({}).to_json() == {"kind": "raw", "stored": type_, **lengths}
     kind = tf.io.RaggedFeature if many else tf.io.FixedLenFeature
-    assert isinstance(parse_spec({"x": feature.describe({})})["x"], kind)
-    tfds = feature.tfds({})
+    assert isinstance(parse_spec({"x": feature.describe({}).to_json()})["x"], kind)
+    tfds = feature.tfds(feature.describe({}))
     scalar = tfds["sequence"]["feature"] if many else tfds
-    assert scalar["tensor"]["dtype"] == TYPES[type_].name
+    assert scalar["tensor"]["dtype"] == DTYPES[type_].name
     assert feature.read_parts() == (("length",) if many else ())
 
 

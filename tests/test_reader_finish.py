@@ -17,7 +17,7 @@ from recordmill.transforms.numpy import normalize
 from recordmill.transforms.numpy.augment import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow.features import finish as finish_in_tensorflow
+from recordmill.transforms.tensorflow.features import model_features as finish_in_tensorflow
 from recordmill.transforms.tensorflow.features import unpacked
 from tests.hand_made import encoded
 

@@ -2,6 +2,7 @@
 
 import itertools
 import struct
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -46,7 +47,7 @@ def check_original(data: bytes) -> None:
     """An original is decoded as TensorFlow does, in colours and in grey."""
     turn = int(graph("orientation")(data))
     for channels in (3, 1):
-        found = decode_original(memoryview(data), options(channels=channels), turn)
+        found = decode_original(memoryview(data), asdict(options(channels=channels)), turn)
         np.testing.assert_array_equal(found, graph("decode", channels)(data).numpy(), strict=True)
 
 
@@ -114,9 +115,9 @@ def test_a_large_jpeg_is_decoded_at_the_part_that_the_graph_chooses(
     keys: dict[str, Any], sides: list[tuple[int, int]], turn: int, backend: None
 ) -> None:
     asked = options(**keys)
-    found = decode_original(turned("JPEG", turn, PHOTO), asked, turn).shape[:2]
+    found = decode_original(turned("JPEG", turn, PHOTO), asdict(asked), turn).shape[:2]
     shape, orientation = tf.constant([*PHOTO.shape]), tf.constant(turn)
-    if asked["dct_scaling"] and asked["resize"] == "auto":
+    if asked.dct_scaling and asked.resize == "auto":
         place = int(image_decode._reduction(shape, orientation, asked))
         assert found == tuple(side // image_decode.RATIOS[place] for side in PHOTO.shape[:2][:: -1 if turn == 6 else 1])
     assert found == sides[turn == 6]
@@ -140,7 +141,7 @@ def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
     data = png(samples, depth, colour, *chunks)
     if (colour, depth, transparent) == (2, 16, True):
         with pytest.raises(DecodeError, match="TensorFlow alone decodes"):
-            decode_original(data, options(), 1)
+            decode_original(data, asdict(options()), 1)
     else:
         check_original(data)
 
@@ -184,7 +185,7 @@ def test_what_is_no_whole_picture_is_an_error(data: bytes, backend: None) -> Non
     with pytest.raises(DecodeError, match="cut off or damaged|neither JPEG nor PNG"):
         decode(data, 3)
     with pytest.raises(DecodeError, match="cut off or damaged"):
-        decode_original(data, options(), 1)
+        decode_original(data, asdict(options()), 1)
 
 
 # Sizes
@@ -211,7 +212,7 @@ def test_a_picture_goes_where_the_graph_puts_it(
     }.get(way, {"size": size, "fit": way})
     asked = options(**keys)
     expected = geometry.placement(tf.constant(sides), asked)
-    assert placement(sides, asked) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
+    assert placement(sides, asdict(asked)) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
 
 
 def test_the_limits_are_the_graphs() -> None:
@@ -230,7 +231,7 @@ def check_resized(method: str, antialias: bool) -> None:
             for channels in (1, 3) if sides == (33, 47) else (3,):
                 asked = options(resize=method, antialias=antialias, channels=channels, **keys)
                 pixels = RANDOM.integers(0, 256, (*sides, channels)).astype(np.uint8)
-                expected, found = image_resize.resize(tf.constant(pixels), asked).numpy(), resize(pixels, asked)
+                expected, found = image_resize.resize(tf.constant(pixels), asked).numpy(), resize(pixels, asdict(asked))
                 assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
                 assert np.abs(found.astype(int) - expected).max() <= (method != "nearest")
 
@@ -260,10 +261,12 @@ def description(store: str, shape: list[int | None], dtype: str = "float32", **k
 )
 def test_batches_of_originals(keys: dict[str, Any]) -> None:
     asked = options(store="original", **keys)
-    described = description("original", [*(asked["size"] or (None, None)), 3], "uint8", options=asked, optional=True)
+    described = description(
+        "original", [*(asked.size or (None, None)), 3], "uint8", options=asdict(asked), optional=True
+    )
     data = [turned("JPEG", 6), saved(EVERY_RGBA, "PNG"), b"", saved(SMOOTH, "WEBP"), turned("PNG", 8, NOISE)]
     found = ImageReader("x", described).images([memoryview(each) for each in data], [6, 1, 1, 1, 8])
-    sides = found.get("shape", np.array([asked["size"]] * 5))
+    sides = found.get("shape", np.array([asked.size] * 5))
     assert found[""].shape == (5, *sides.max(0), 3)
     for batch, encoded, (height, width) in zip(found[""], data, sides, strict=True):
         if encoded:

@@ -5,6 +5,7 @@ import io
 import threading
 import time
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,12 +136,12 @@ def test_pillow_without_memory_says_nothing_of_the_picture(error: Exception, mon
     assert read_header(GIF).in_graph is False
     monkeypatch.setattr(Image, "open", Failing(error))
     with pytest.raises(type(error)):
-        decodable(GIF, OPTIONS)
+        decodable(GIF, asdict(OPTIONS))
 
 
 def test_a_damaged_picture_is_one_all_the_same() -> None:
     with pytest.raises(ImageError) as raised:
-        decodable(GIF[:40], OPTIONS)
+        decodable(GIF[:40], asdict(OPTIONS))
     assert raised.value.reason == "undecodable_image"
 
 

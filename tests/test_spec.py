@@ -1,6 +1,7 @@
 """`dataset.yaml` as options: defaults, paths, columns, the schema for editors."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.transforms.contract.kinds.number import NumberOptions
 
 SMALLEST = """
 name: small
@@ -112,9 +114,9 @@ def test_columns_are_those_of_features_and_key() -> None:
 
 def test_options_are_plain_and_know_the_label() -> None:
     options = parse_spec(SMALLEST + "label: category").options()
-    assert options["number"].items() >= {"kind": "number", "column": None, "normalize": "z_score"}.items()
-    assert json.loads(json.dumps(options["image"]))["size"] == [8, 6]
-    assert {name for name, feature in options.items() if feature["is_label"]} == {"category"}
+    assert options["number"] == NumberOptions(normalize="z_score")
+    assert json.loads(json.dumps(asdict(options["image"])))["size"] == [8, 6]
+    assert {name for name, feature in options.items() if getattr(feature, "is_label", False)} == {"category"}
 
 
 @pytest.mark.parametrize(

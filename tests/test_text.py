@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.stored import stored_parts
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from tests.running import BOTH_WAYS, Run, lookup_of
@@ -15,7 +15,7 @@ TEXTS = ["The cat sat, the", "", "İ"]
 
 
 def prepared(column: tf.Tensor, **given: Any) -> Prepared:
-    options = Text(kind="text", **given).model_dump()
+    options = Text(kind="text", **given).options()
     return text.prepare(options, column, Context(tf.ones_like(column, tf.bool)))
 
 
@@ -74,6 +74,11 @@ def test_what_is_counted(given: dict[str, Any], counted: list[str] | None) -> No
     assert Text(kind="text", **given).analyzed == bool(counted)
 
 
+def described(max_length: int | None = None, padding_id: int = 0, **given: Any) -> TextDescription:
+    ids = {"vocabulary_size": 9, "unknown_id": 1, "first_id": 2}
+    return TextDescription(max_length=max_length, padding_id=padding_id, **ids, **given)
+
+
 @BOTH_WAYS
 @pytest.mark.parametrize(
     ("given", "lengths"),
@@ -83,9 +88,9 @@ def test_true_lengths_are_kept(run: Run, given: dict[str, Any], lengths: list[in
     parts = stored(run, TEXTS, keep_length=True, **given)
     assert parts["length"].dtype == tf.int64
     assert parts["length"].numpy().tolist() == lengths
-    description = {"kind": "text", "max_length": None, "padding_id": 0, "keep_length": True}
-    assert list(stored_parts(description)) == ["", "length"]
-    assert text.finish(description, parts)["length"].numpy().tolist() == lengths
+    description = described(keep_length=True)
+    assert list(description.parts()) == ["", "length"]
+    assert text.features(description, parts)["length"].numpy().tolist() == lengths
 
 
 @BOTH_WAYS
@@ -98,17 +103,17 @@ def test_true_lengths_are_kept(run: Run, given: dict[str, Any], lengths: list[in
     ],
 )
 def test_padding(run: Run, max_length: int | None, padding_id: int, padded: list[list[int]]) -> None:
-    description = {"kind": "text", "max_length": max_length, "padding_id": padding_id}
+    description = described(max_length=max_length, padding_id=padding_id)
     ids = tf.ragged.constant([[5, 6, 7], []], tf.int64)
-    ready = run(lambda ragged: text.finish(description, {"": ragged}), ids)
-    assert list(ready) == list(stored_parts(description)) == [""]
+    ready = run(lambda ragged: text.features(description, {"": ragged}), ids)
+    assert list(ready) == list(description.parts()) == [""]
     assert (ready[""].dtype, ready[""].numpy().tolist()) == (tf.int64, padded)
 
 
 @pytest.mark.parametrize(("max_length", "shape"), [(None, [0, 0]), (3, [0, 3])])
 def test_no_rows_are_padded_to_no_rows(max_length: int | None, shape: list[int]) -> None:
     none = tf.RaggedTensor.from_row_splits(tf.constant([], tf.int64), tf.constant([0], tf.int64))
-    assert text.finish({"max_length": max_length, "padding_id": 0}, {"": none})[""].shape == shape
+    assert text.features(described(max_length=max_length), {"": none})[""].shape == shape
 
 
 @pytest.mark.parametrize("given", [{"begin": True, "end": True, "max_length": 5}, {"oov_buckets": 3}, {"ngrams": 2}])

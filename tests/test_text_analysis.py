@@ -1,5 +1,6 @@
 """Every kind of tokenizer through tf.Transform: analyzed, exported, loaded again, and the same as the graph alone."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from recordmill.pipeline.build.analysis.tokenizer_models import read_model
 from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
 from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing
@@ -34,12 +36,12 @@ ALONE: dict[str, dict[str, Any]] = {
 }
 
 
-def options(given: dict[str, Any]) -> dict[str, Any]:
+def options(given: dict[str, Any]) -> TextOptions:
     chosen = Text(kind="text", **given)
-    plain = chosen.model_dump()
+    plain = chosen.options()
     if chosen.needs_model:
-        plain |= read_model(train(count_words(pa.array(TEXTS), plain), plain), plain).options()
-    return plain | ({"given_words": ("zebra", "cat")} if given.get("vocabulary") == "words.txt" else {})
+        plain = read_model(train(count_words(pa.array(TEXTS), plain), plain), plain).complete(plain)
+    return replace(plain, words=("zebra", "cat")) if given.get("vocabulary") == "words.txt" else plain
 
 
 @pytest.mark.slow

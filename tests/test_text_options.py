@@ -11,7 +11,7 @@ from recordmill.pipeline.dataset.vocabulary import read_vocabulary, to_words
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.text_options import vocabulary_owner
+from recordmill.transforms.contract.kinds.text import vocabulary_owner
 
 WRONG = [
     ({"normalize": "nfc", "case": "fold"}, "normalize", "`case: fold` is NFKC case folding: leave `normalize` out"),
@@ -79,9 +79,7 @@ def _check(features: dict[str, Any]) -> None:
 
 def test_who_owns_a_vocabulary() -> None:
     assert Text(**SHARES).vocabulary_owner("b") == "a"
-    assert (
-        Text(kind="text").vocabulary_owner("b") == vocabulary_owner("b", Category(kind="category").model_dump()) == "b"
-    )
+    assert Text(kind="text").vocabulary_owner("b") == vocabulary_owner("b", Category(kind="category").options()) == "b"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ DESCRIBED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str] 
 def test_descriptions(
     tmp_path: Path, given: dict[str, Any], statistics: dict[str, Any], described: dict[str, Any], words: list[str]
 ) -> None:
-    description = Text(kind="text", **given).describe(statistics)
+    description = Text(kind="text", **given).describe(statistics).to_json()
     assert description == BASE | described
     (tmp_path / "v.txt").write_text("a\nb\nc\n")
     if words is None:

@@ -25,6 +25,7 @@ from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import Stored, stored_parts
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import parse
@@ -129,8 +130,9 @@ FINISHED = [
 @BOTH_WAYS
 @pytest.mark.parametrize(("ids", "lengths", "padded", "segments", "positions"), FINISHED)
 def test_model_ready(run: Run, ids: Any, lengths: Any, padded: Any, segments: Any, positions: Any) -> None:
-    description = PACKED | {"padding_id": 9}
-    ready = run(lambda stored: text.finish(description, stored), {"": ragged(ids), "lengths": ragged(lengths)})
+    ids = {"vocabulary_size": 12, "padding_id": 9, "unknown_id": None, "first_id": 1}
+    description = TextDescription.from_json(PACKED | {"max_length": None} | ids)
+    ready = run(lambda stored: text.features(description, stored), {"": ragged(ids), "lengths": ragged(lengths)})
     assert {part: tensor.numpy().tolist() for part, tensor in ready.items()} == {
         "": padded, "segments": segments, "positions": positions
     }  # fmt: skip
@@ -139,7 +141,7 @@ def test_model_ready(run: Run, ids: Any, lengths: Any, padded: Any, segments: An
 
 @BOTH_WAYS
 def test_the_graph_gives_each_document_as_a_row_of_its_own(run: Run) -> None:
-    options = Text(kind="text", tokenizer="bytes", end=True, max_length=3, pack=2).model_dump()
+    options = Text(kind="text", tokenizer="bytes", end=True, max_length=3, pack=2).options()
 
     def stored(column: tf.Tensor) -> Any:
         return text.prepare(options, column, Context(tf.ones_like(column, tf.bool))).store(Statistics())
@@ -151,10 +153,11 @@ def test_the_graph_gives_each_document_as_a_row_of_its_own(run: Run) -> None:
 def test_how_it_is_described() -> None:
     packed = Text(kind="text", tokenizer="bytes", pack=1024, max_length=9000)
     description = packed.describe({})
-    assert (description["packed"], description["max_length"]) == (1024, 9000)
-    assert "packed" not in Text(kind="text", tokenizer="bytes").describe({})
-    assert list(stored_parts(description)) == ["", *packed.parts()]
-    assert stored_parts(description)["lengths"] == Stored("int64", None)
+    written = description.to_json()
+    assert (written["packed"], written["max_length"]) == (1024, 9000)
+    assert "packed" not in Text(kind="text", tokenizer="bytes").describe({}).to_json()
+    assert list(description.parts()) == ["", *packed.parts()]
+    assert stored_parts(written)["lengths"] == Stored("int64", None)
     assert packed.tfds_part("lengths", description) != packed.tfds(description)
     assert packed.read_parts() == ("segments", "positions")
 

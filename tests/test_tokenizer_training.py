@@ -29,7 +29,7 @@ def words() -> dict[bytes, int]:
 
 
 def options(**given: Any) -> dict[str, Any]:
-    return Text(kind="text", **given).model_dump()
+    return Text(kind="text", **given).options()
 
 
 KINDS = [
@@ -116,7 +116,7 @@ def test_the_files_of_a_version(tmp_path: Path, given: dict[str, Any]) -> None:
     for path, data in files.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_bytes(data)
-    description = Text(kind="text", **given, end=True).describe(statistics)
+    description = Text(kind="text", **given, end=True).describe(statistics).to_json()
     assert read_vocabulary(tmp_path, description) == ["", "[UNK]", "[END]", *model.pieces[3:]]
     assert read_model((tmp_path / statistics["model"]).read_bytes(), chosen) == model
 
@@ -151,7 +151,7 @@ def test_a_given_model_keeps_its_ids(tokenizer: str, data: bytes, asked: dict[st
     assert files["tokenizers/x.vocabulary.txt"].count(b"\n") == len(model.pieces) == model.statistics("x")["words"]
     assert b"\r" not in files["tokenizers/x.vocabulary.txt"]
     column = tf.constant(["ab", ""])
-    stored = text.prepare(chosen | model.options(), column, Context(tf.ones_like(column, tf.bool))).store(Statistics())[
+    stored = text.prepare(model.complete(chosen), column, Context(tf.ones_like(column, tf.bool))).store(Statistics())[
         ""
     ]
     assert stored.to_list()[0][-1] == (ids["end"] if "end" in asked else stored.to_list()[0][-1])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.analysis.tokenizer_models import read_model
 from recordmill.pipeline.build.analysis.tokenizer_training import train
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.text_options import needs_tensorflow_text
+from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import tokenizers
 from recordmill.transforms.tensorflow.cleaning import clean
 from tests.running import BOTH_WAYS, Run
@@ -52,8 +52,8 @@ BERT = {"": [], " \n": [], "don't, (e-mail)": ["don", "'", "t", ",", "(", "e", "
 CASES = {"words": WORDS, "whitespace": WHITE, "characters": CHARACTERS, "bytes_of": BYTES, "wordpiece_words": BERT}
 
 
-def options(**given: Any) -> dict[str, Any]:
-    return Text(kind="text", **given).model_dump()
+def options(**given: Any) -> TextOptions:
+    return Text(kind="text", **given).options()
 
 
 def plain(ragged: tf.RaggedTensor) -> list[list[Any]]:
@@ -142,10 +142,10 @@ LEARNED = [
 learned = pytest.mark.parametrize("given", LEARNED, ids=lambda given: " ".join(map(str, given.values())))
 
 
-def with_model(given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def with_model(given: Mapping[str, Any]) -> tuple[TextOptions, tuple[str, ...]]:
     chosen = options(**given)
     model = read_model(train(COUNTS, chosen), chosen)
-    return chosen | model.options(), model.pieces
+    return model.complete(chosen), model.pieces
 
 
 def cut(given: Mapping[str, Any]) -> tuple[Callable[[tf.Tensor], tf.RaggedTensor], tuple[str, ...]]:
@@ -180,7 +180,7 @@ def test_wordpiece_is_that_of_bert() -> None:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "don", "'", "t", "low", "##er", "##est", ",", "日", "$", "3", "é"]
     lines = "".join(f"{word}\n" for word in words)
     chosen = options(tokenizer="wordpiece", model="vocab.txt", case="lower")
-    chosen |= read_model(lines.encode(), chosen).options()
+    chosen = read_model(lines.encode(), chosen).complete(chosen)
     texts = tf.constant(["Don't lower, LOWEST", "日$3 é", "", "lowly"])
     bert = tf_text.BertTokenizer(_table(words), token_out_type=tf.int64, lower_case=False).tokenize
     expected = bert(tf.strings.lower(texts, "utf-8")).merge_dims(1, 2).to_list()
@@ -206,7 +206,7 @@ def test_the_graph_holds_tensorflow_texts_ops_where_it_is_said_to(given: dict[st
     chosen = with_model(given)[0] if given in LEARNED else options(**given)
     graph = tf.function(lambda texts: tokenizers.tokenize(clean(texts, chosen), chosen).flat_values, autograph=False)
     found = set(_ops(graph.get_concrete_function(tf.TensorSpec([None], tf.string)).graph))
-    assert needs_tensorflow_text(chosen) == needed
+    assert chosen.needs_tensorflow_text == needed
     assert (
         bool(found & {"NormalizeUTF8", "CaseFoldUTF8", "SentencepieceOp", "FastWordpieceTokenizeWithOffsets"}) == needed
     )

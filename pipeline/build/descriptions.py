@@ -9,9 +9,10 @@ import tensorflow_transform as tft
 from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.spec.features.base import Description, Feature
+from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.own import Own
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import stored_features
 from recordmill.transforms.tensorflow.features import parse_spec
 
@@ -48,13 +49,15 @@ def with_own_features(export: str, built_in: Described) -> Described:
     """
     stored = tft.TFTransformOutput(export).transformed_feature_spec()
     kept = {name: one for name, one in built_in.items() if _is_stored(name, one[1], stored)}
-    known = stored_features({name: described for name, (_, described) in kept.items()})
+    known = stored_features({name: described.to_json() for name, (_, described) in kept.items()})
     own = {name: _own(spec) for name, spec in stored.items() if name not in known}
     return kept | {name: (feature, feature.describe({})) for name, feature in own.items()}
 
 
 def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -> bool:
-    return all(_form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description}).items())
+    return all(
+        _form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description.to_json()}).items()
+    )
 
 
 def _form(spec: Any) -> tuple[Any, ...]:

@@ -198,7 +198,7 @@ class _Attempt:
 
     def _publish(self, results: Results) -> Published:
         features, work = describe_features(results), results.work
-        descriptions = {name: description for name, (_, description) in features.items()}
+        descriptions = {name: description.to_json() for name, (_, description) in features.items()}
         serving = os.path.join(work.path("version"), SERVING_FOLDER)
         export_serving(results.export, descriptions, input_specs(work), work.schema.label, serving)
         self.listener.on_publish()

@@ -12,7 +12,7 @@ from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
 from recordmill.pipeline.build.attempts import clear
-from recordmill.pipeline.build.context.build_context import CLASSES, BuildContext
+from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.plan import package_versions
 from recordmill.pipeline.build.results import COUNTED, Results, published_path
 from recordmill.pipeline.build.tfds_files import write_tfds_files
@@ -20,11 +20,13 @@ from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.spec.features.base import Description, Feature
+from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.model import PATHS, Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.inventory import inventory
 from recordmill.pipeline.versions.leases import Lease
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
 
@@ -64,9 +66,9 @@ def publish(
 
 def _vocabularies(results: Results, described: dict[str, Description]) -> dict[str, list[str]]:
     return {
-        name: Path(results.export, description["vocabulary"]).read_text(encoding="utf-8").split("\n")[:-1]
+        name: Path(results.export, description.vocabulary).read_text(encoding="utf-8").split("\n")[:-1]
         for name, description in described.items()
-        if description["kind"] in CLASSES and "vocabulary" in description
+        if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary
     }
 
 
@@ -142,7 +144,7 @@ def _manifest(
         version=f"{now:%Y%m%dT%H%M%SZ}-{plan.build_key[:8]}",
         build_key=plan.build_key,
         label=plan.spec.label,
-        features=described,
+        features={name: description.to_json() for name, description in described.items()},
         splits=splits,
         statistics=results.statistics,
         rows={what: sum(source[what] for source in sources) for what in COUNTED},

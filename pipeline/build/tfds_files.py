@@ -10,7 +10,9 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Split
 from recordmill.pipeline.dataset.vocabulary import UNKNOWN
-from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoryDescription
 
 
 def write_tfds_files(
@@ -25,8 +27,8 @@ def write_tfds_files(
     _write_json(into / "dataset_info.json", _dataset_info(name, splits))
     _write_json(into / "features.json", _features(_parts(features)))
     for feature, (options, description) in features.items():
-        if "classLabel" in options.tfds(description):
-            names = [UNKNOWN] * description["first_id"] + vocabularies[feature]
+        if "classLabel" in options.tfds(description) and isinstance(description, CategoryDescription):
+            names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
             (into / f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
 
 

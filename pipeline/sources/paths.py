@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.base import SourceError
+from recordmill.transforms.contract.image_formats import SUFFIXES as SUFFIXES
 
 SHOWN_COLUMNS = 20
-SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"})
-"""The endings of files that are listed as images, in any case; formats that are not read are rejected later."""
 
 
 def inside(folder: str, path: str) -> str | None:

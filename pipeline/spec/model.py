@@ -34,6 +34,7 @@ from recordmill.pipeline.spec.messages import explain
 from recordmill.pipeline.spec.sources import AnySource
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
+from recordmill.transforms.contract.kinds.base import FeatureOptions
 
 
 def _power_of_two(count: int) -> int:
@@ -277,11 +278,9 @@ class Spec(Options):
         by = self.split_by.read_column if self.split_by else None
         return [*(self.key_columns or ()), *([by] if by else []), *([self.content_key] if self.content_key else [])]
 
-    def options(self) -> dict[str, dict[str, Any]]:
-        """The features' options as plain mappings, as `transforms` takes them; `is_label` is added."""
-        return {
-            name: {**feature.model_dump(), "is_label": name == self.label} for name, feature in self.features.items()
-        }
+    def options(self) -> dict[str, FeatureOptions]:
+        """Gives the features' options as `transforms` takes them, by name."""
+        return {name: feature.options(is_label=name == self.label) for name, feature in self.features.items()}
 
 
 def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:

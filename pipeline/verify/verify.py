@@ -77,7 +77,7 @@ def _check_described(manifest: Manifest) -> None:
     for name, description in manifest.features.items():
         try:
             stored_parts(description)
-        except (KeyError, TypeError):
+        except (DatasetError, KeyError, TypeError):
             raise DatasetError(
                 f"the feature '{name}' is of kind {description['kind']!r:.50}, which this Recordmill does not know, or "
                 "its description is broken: upgrade, or restore dataset.json from a copy"

@@ -1,4 +1,4 @@
-"""A picture's header, read from its bytes alone: its format, its size, and whether the graph decodes it as it is.
+"""An image's header, read from its bytes alone: its format, its size, and whether the graph decodes it as it is.
 
 Nothing is decoded or allocated, so that hostile bytes may come here first. (Pillow's `open` would: it fills the canvas
 of an animated PNG before it looks at its size, and its warnings cannot be silenced for one thread.)
@@ -9,23 +9,15 @@ Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+
+from recordmill.transforms.contract.image_formats import FORMATS, format_of, other_format
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
 TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
 """The byte order of a TIFF and whether it is a BigTIFF, by its first four bytes."""
-OTHER_FORMATS = {
-    rb"....ftypavi[fs]": "AVIF",
-    rb"....ftyp(hei[cx]|mif1|msf1)": "HEIF",
-    rb"\0\0\x01\0": "ICO",
-    rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": "JPEG 2000",
-    rb"\0\0\0\x0cJXL |\xff\x0a": "JPEG XL",
-    rb"8BPS": "Photoshop",
-    rb"%PDF": "PDF",
-    rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
-}
 LOSSLESS = 0xC3  # the only frame header of 8 bits that TensorFlow's libjpeg refuses
 PROGRESSIVE = (0xC2, 0xCA)
 END, SCAN = 0xD9, 0xDA  # markers of JPEG
@@ -42,7 +34,7 @@ Size = tuple[int, int] | None
 
 
 class ImageError(Exception):
-    """A picture that is rejected before the graph sees it."""
+    """An image that is rejected before the graph sees it."""
 
     def __init__(self, reason: str, message: str, path: str | None = None) -> None:
         super().__init__(message)
@@ -55,10 +47,10 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a picture says of itself."""
+    """The facts that an image's header states."""
 
     format: str
-    """JPEG, PNG, GIF, BMP, WebP or TIFF."""
+    """The name of one of `image_formats.FORMATS`."""
     width: int
     """In pixels as they are stored, before EXIF turns them; at least 1."""
     height: int
@@ -69,7 +61,7 @@ class Header:
 
 
 def check_header(data: bytes, max_pixels: int) -> Header:
-    """Refuses what no decoder may see: no picture of a format that is read, one of too many pixels, or of many scans.
+    """Refuses images that no decoder may see: of a format that is not read, of too many pixels, or of many scans.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels` or `too_slow`; nothing else, whatever the bytes.
@@ -97,54 +89,54 @@ def check_pixels(width: int, height: int, max_pixels: int) -> None:
 
 
 def read_header(data: bytes) -> Header:
-    """Reads the header of a picture's first frame.
+    """Reads the header of an image's first frame.
 
     Raises:
         ImageError: `unsupported_format`; nothing else, whatever the bytes.
     """
-    if data.startswith(JPEG):
-        frame, size, scans = _jpeg_frame(data)
-        return _header("JPEG", size, frame != LOSSLESS, scans)
-    if data.startswith(PNG):
-        size = struct.unpack_from(">II", data, 16) if data[12:16] == b"IHDR" and len(data) >= 24 else None
-        return _header("PNG", size, True)
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return _header("WebP", _webp_size(data), not _is_animated_webp(data))
-    if data[:6] in (b"GIF87a", b"GIF89a"):
-        return _header("GIF", struct.unpack_from("<HH", data, 6) if len(data) >= 10 else None, False)
-    if data[:2] == b"BM":
-        return _header("BMP", _bmp_size(data), _is_plain_bmp(data))
-    if data[:4] in TIFFS:
-        return _header("TIFF", _tiff_size(data), False)
-    raise _unsupported(data)
-
-
-def _header(form: str, size: Size, in_graph: bool, scans: int = 1) -> Header:
+    form = format_of(data)
+    if form is None:
+        raise _unsupported(data)
+    size, in_graph, scans = READERS[form.name](data)
     if size is None or not all(size):
-        raise ImageError("unsupported_format", f"the file begins as {form}, but its header states no size")
-    return Header(form, *size, in_graph, scans)
+        raise ImageError("unsupported_format", f"the file begins as {form.name}, but its header states no size")
+    return Header(form.name, *size, in_graph, scans)
 
 
 def _unsupported(data: bytes) -> ImageError:
-    if not data:
-        found = "the file is empty"
-    else:
-        names = (name for pattern, name in OTHER_FORMATS.items() if re.match(pattern, data[:512], re.DOTALL))
-        name = next(names, None)
-        found = f"the file is {name or 'no image'}"
-    return ImageError("unsupported_format", f"{found}; JPEG, PNG, GIF, BMP, WebP and TIFF are read")
+    what = f"the file is {other_format(data) or 'no image'}" if data else "the file is empty"
+    *names, last = (form.name for form in FORMATS)
+    return ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
+
+
+Read = tuple[Size, bool, int]
+"""A header's size, whether the graph decodes the image, and rightly, and its scans."""
+
+
+def _jpeg(data: bytes) -> Read:
+    frame, size, scans = _jpeg_frame(data)
+    return size, frame != LOSSLESS, scans
+
+
+def _png(data: bytes) -> Read:
+    has_size = data[12:16] == b"IHDR" and len(data) >= 24
+    return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
+
+
+def _gif(data: bytes) -> Read:
+    return struct.unpack_from("<HH", data, 6) if len(data) >= 10 else None, False, 1
 
 
 def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
     """Finds the frame header as libjpeg does: its marker, its size and the number of scans; 0 and None if none is."""
     frame, size, components = 0, None, 0
-    for marker, at in _segments(data):
+    for marker, offset in _segments(data):
         if marker in FRAMES and not frame:
-            height, width, components = struct.unpack_from(">HHB", data, at + 5)
+            height, width, components = struct.unpack_from(">HHB", data, offset + 5)
             frame, size = marker, (width, height)
         elif marker == SCAN:
-            several = frame in PROGRESSIVE or data[at + 4] != components
-            return frame, size, data.count(b"\xff\xda", at) if several else 1
+            several = frame in PROGRESSIVE or data[offset + 4] != components
+            return frame, size, data.count(b"\xff\xda", offset) if several else 1
     return frame, size, 1
 
 
@@ -221,3 +213,14 @@ def _tiff_size(data: bytes) -> Size:
         return found[WIDTH], found[LENGTH]
     except (struct.error, KeyError, OverflowError):
         return None
+
+
+READERS: Mapping[str, Callable[[bytes], Read]] = {
+    "JPEG": _jpeg,
+    "PNG": _png,
+    "GIF": _gif,
+    "BMP": lambda data: (_bmp_size(data), _is_plain_bmp(data), 1),
+    "WebP": lambda data: (_webp_size(data), not _is_animated_webp(data), 1),
+    "TIFF": lambda data: (_tiff_size(data), False, 1),
+}
+"""The readers of headers, by the format's name (`image_formats.FORMATS`)."""

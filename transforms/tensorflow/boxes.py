@@ -11,23 +11,26 @@ without a picture, are zeros.
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
+from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.tensorflow.geometry import placement, upright
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, padded
 
 NUMBERS = 4  # of a box
 LEAST = 2.0**-100  # what is smaller is 0: TensorFlow may, or may not, take what is below 2**-126 for 0
 
 
-def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare(options: BoxesOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores lists of boxes, four float32 each, ragged [rows, None]: as many, or the first `max_length`.
 
     The feature that `image` names is prepared before.
     """
-    limit = options["max_length"]
-    kept = cut({"max_length": limit and NUMBERS * limit}, column)
-    geometry, picture = context.prepared[options["image"]].geometry, context.options[options["image"]]
-    assert geometry is not None  # noqa: S101 - the spec's check: it is an image
+    limit = options.max_length
+    kept = cut(limit and NUMBERS * limit, column)
+    geometry, picture = context.prepared[options.image].geometry, context.options[options.image]
+    assert isinstance(picture, ImageOptions)  # noqa: S101 - the spec's check
+    assert geometry is not None  # noqa: S101 - as all images have
 
     def store(_: Statistics) -> Parts:
         boxes = tf.reshape(kept.flat_values, [-1, NUMBERS])
@@ -37,7 +40,7 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     return Prepared(store)
 
 
-def moved(options: Options, picture: Options, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
+def moved(options: BoxesOptions, picture: PixelOptions, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
     """Moves boxes as their pictures are cut, scaled and laid on the background.
 
     Args:
@@ -50,7 +53,7 @@ def moved(options: Options, picture: Options, boxes: tf.Tensor, sources: tf.Tens
         float32 [boxes, 4]: `y_min, x_min, y_max, x_max`, 0..1, relative to the stored picture.
     """
     boxes, (sides, turn) = tf.cast(boxes, tf.float64), (sources[:, :2], sources[:, 2])
-    start, end = _upright_corners(options, *_corners(options["order"], boxes), sides, turn)
+    start, end = _upright_corners(options, *_corners(options.order, boxes), sides, turn)
     corners = tf.concat([_placed(start, sides, picture), _placed(end, sides, picture)], 1)
     is_box = tf.reduce_all(sides > 0, 1) & ~tf.reduce_any(tf.math.is_nan(corners), 1)
     return tf.cast(tf.where(is_box[:, tf.newaxis] & (corners >= LEAST), corners, tf.zeros_like(corners)), tf.float32)
@@ -68,11 +71,11 @@ def _corners(order: str, boxes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _upright_corners(
-    options: Options, start: tf.Tensor, end: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor
+    options: BoxesOptions, start: tf.Tensor, end: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Corners in pixels of the upright picture; `sides` are of that."""
-    in_file = options["oriented"] == "file"
-    if options["unit"] == "relative":
+    in_file = options.oriented == "file"
+    if options.unit == "relative":
         scale = tf.cast(upright(sides, turn) if in_file else sides, tf.float64)
         start, end = start * scale, end * scale
     return _turned(start, end, tf.cast(sides, tf.float64), turn) if in_file else (start, end)
@@ -85,7 +88,7 @@ def _turned(start: tf.Tensor, end: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor)
     return tf.where(mirrored, sides - end, start), tf.where(mirrored, sides - start, end)
 
 
-def _placed(points: tf.Tensor, sides: tf.Tensor, picture: Options) -> tf.Tensor:
+def _placed(points: tf.Tensor, sides: tf.Tensor, picture: PixelOptions) -> tf.Tensor:
     """Moves points of upright pictures to where they lie in the stored ones, 0..1, or to the nearest edge."""
     place = placement(sides, picture)
     least, most = tf.maximum(place.offset, 0), tf.minimum(place.offset + place.scaled, place.output)
@@ -95,7 +98,7 @@ def _placed(points: tf.Tensor, sides: tf.Tensor, picture: Options) -> tf.Tensor:
     return tf.clip_by_value(there, least * box, most * box) / (output * box)
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: BoxesDescription, stored: Parts) -> Parts:
     """Pads with boxes of zeros.
 
     Returns:

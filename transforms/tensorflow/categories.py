@@ -5,15 +5,16 @@ Ids are those of `transforms.tensorflow.category`, but that unknown names have a
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoriesOptions
 from recordmill.transforms.tensorflow.category import ids, tokens
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, of_train, padded
 
 
-def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare(options: CategoriesOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores lists of int64 ids in the row's order, a name that comes twice twice."""
-    names = cut(options, column)
-    learned = names.flat_values if options["is_label"] else of_train(names, context.train)
+    names = cut(options.max_length, column)
+    learned = names.flat_values if options.is_label else of_train(names, context.train)
 
     def store(found: Statistics) -> Parts:
         return {"": names.with_flat_values(ids(options, names.flat_values, found))}
@@ -21,11 +22,11 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     return Prepared(store, tokens=tokens(options, learned))
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: CategoriesDescription, stored: Parts) -> Parts:
     """Padded ids and the part `length` (`lists.padded`), or the float32 1s and 0s of `multi_hot`."""
-    if description["read"] == "multi_hot":
-        return {"": multi_hot(stored[""], description["vocabulary_size"])}
-    return padded(description, stored[""], tf.constant(description["padding_id"], tf.int64))
+    if description.read == "multi_hot":
+        return {"": multi_hot(stored[""], description.vocabulary_size)}
+    return padded(description, stored[""], tf.constant(description.padding_id, tf.int64))
 
 
 def multi_hot(rows: tf.RaggedTensor, size: int) -> tf.Tensor:

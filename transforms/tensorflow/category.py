@@ -6,13 +6,14 @@ A label's ids are the places themselves, from 0. Of any other feature 0 is what 
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
+from recordmill.transforms.contract.kinds.category import CategoryDescription, CategoryOptions, NameOptions
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 
 
-def prepare(options: Options, column: tf.Tensor | None, context: Context) -> Prepared:
+def prepare(options: CategoryOptions, column: tf.Tensor | None, context: Context) -> Prepared:
     """Stores int64 ids; of a `cross`, which has no column, those of the other features' names together."""
-    names = crossed([context.columns[name] for name in options["cross"]]) if options["cross"] else column
-    learned = names if options["is_label"] else tf.boolean_mask(names, _learned(options, names, context.train))
+    names = crossed([context.columns[name] for name in options.cross]) if options.cross else column
+    learned = names if options.is_label else tf.boolean_mask(names, _learned(options, names, context.train))
 
     def store(found: Statistics) -> Parts:
         return {"": ids(options, names, found)}
@@ -20,28 +21,28 @@ def prepare(options: Options, column: tf.Tensor | None, context: Context) -> Pre
     return Prepared(store, tokens=tokens(options, learned))
 
 
-def _learned(options: Options, names: tf.Tensor, train: tf.Tensor) -> tf.Tensor:
-    return train & (names != "") if options["optional"] else train
+def _learned(options: CategoryOptions, names: tf.Tensor, train: tf.Tensor) -> tf.Tensor:
+    return train & (names != "") if options.optional else train
 
 
-def tokens(options: Options, names: tf.Tensor) -> tf.Tensor | None:
+def tokens(options: NameOptions, names: tf.Tensor) -> tf.Tensor | None:
     """What is counted for the vocabulary of names that may be learned from; None where there is no vocabulary."""
-    if options["hash_buckets"] is not None:
+    if options.hash_buckets is not None:
         return None
-    return names if options["classes"] is None else names[:0]  # given names are not counted
+    return names if options.classes is None else names[:0]  # given names are not counted
 
 
-def ids(options: Options, names: tf.Tensor, found: Statistics) -> tf.Tensor:
+def ids(options: NameOptions, names: tf.Tensor, found: Statistics) -> tf.Tensor:
     """Gives the int64 ids of names of any shape."""
-    if options["hash_buckets"] is not None:
-        return _hashed(names, options["hash_buckets"])
+    if options.hash_buckets is not None:
+        return _hashed(names, options.hash_buckets)
     assert found.lookup is not None  # noqa: S101 - the analysis always gives what was asked for
     places = found.lookup(names, -1)
-    if options["is_label"]:
+    if options.is_label:
         return places
-    if not options["oov_buckets"]:
+    if not options.oov_buckets:
         return places + 1
-    return tf.where(places < 0, _hashed(names, options["oov_buckets"]), places + 1 + options["oov_buckets"])
+    return tf.where(places < 0, _hashed(names, options.oov_buckets), places + 1 + options.oov_buckets)
 
 
 def _hashed(names: tf.Tensor, buckets: int) -> tf.Tensor:
@@ -55,6 +56,6 @@ def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
     return tf.where(missing, "", tf.strings.join(columns, separator="\n"))  # which no name holds
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: CategoryDescription, stored: Parts) -> Parts:
     """The ids as they are: int64, shape [rows]."""
     return stored

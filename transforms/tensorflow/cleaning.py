@@ -5,7 +5,7 @@ from types import ModuleType
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Options
+from recordmill.transforms.contract.kinds.text import TextOptions
 
 WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"
 """Runs of what Unicode calls white space; RE2's own `\\s` is ASCII only."""
@@ -17,16 +17,16 @@ def text_ops() -> ModuleType:
     return importlib.import_module("recordmill.transforms.tensorflow.text_ops")
 
 
-def clean(text: tf.Tensor, options: Options) -> tf.Tensor:
+def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:
     """Normalizes UTF-8 texts of any shape by `normalize` and `case`; an empty text stays empty.
 
     `fold` is Unicode's NFKC_Casefold, which normalizes too. `lower` is TensorFlow's own op and keeps the form.
     """
-    if options["case"] == "fold":
+    if options.case == "fold":
         return text_ops().case_fold_utf8(text)
-    if options["normalize"] != "none":
-        text = text_ops().normalize_utf8(text, options["normalize"].upper())
-    return tf.strings.lower(text, encoding="utf-8") if options["case"] == "lower" else text
+    if options.normalize != "none":
+        text = text_ops().normalize_utf8(text, options.normalize.upper())
+    return tf.strings.lower(text, encoding="utf-8") if options.case == "lower" else text
 
 
 def single_spaces(text: tf.Tensor) -> tf.Tensor:

@@ -7,20 +7,23 @@ All functions take the features' descriptions as `dataset.json` holds them, work
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract import stored as layout
 from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
-from recordmill.transforms.contract.stored import KEY, part_name, stored_features, stored_parts
-from recordmill.transforms.tensorflow import image, image_sequence, text
-from recordmill.transforms.tensorflow.kind import Options, Parts, Stored
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import Json
+from recordmill.transforms.contract.kinds.base import Stored as Layout
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.stored import KEY, part_name, stored_features
+from recordmill.transforms.tensorflow import text
+from recordmill.transforms.tensorflow.kind import DTYPES, Parts, Stored
 from recordmill.transforms.tensorflow.kinds import KINDS
 
-Features = Mapping[str, Options]
-IMAGES = {"image": image.finish, "image_sequence": image_sequence.finish}
-TYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}
+Features = Mapping[str, Json]
 
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
@@ -28,15 +31,15 @@ def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
     return {name: part_spec(stored) for name, stored in stored_features(features, with_key=with_key).items()}
 
 
-def part_spec(stored: layout.Stored) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
+def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
     """How TensorFlow parses one part."""
-    kind = TYPES[stored.dtype]
+    kind = DTYPES[stored.dtype]
     if stored.shape is None:
         return tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
     return tf.io.FixedLenFeature(list(stored.shape), kind)
 
 
-def finish(
+def model_features(
     features: Features,
     stored: Mapping[str, Stored],
     options: FinishOptions = SERVED,
@@ -46,37 +49,41 @@ def finish(
     Args:
         features: the features' descriptions; their order is the result's.
         stored: for each of their parts a tensor of shape [rows], or ragged [rows, None]; anything else is left out.
-        options: of pictures and texts; by default what the serving model gives.
+        options: of images and texts; by default what the serving model gives.
 
     Returns:
-        Tensors of shape [rows, …] and the dtypes that the kinds' own `finish` state, by the parts' names. No rows give
-        tensors of no rows.
+        Tensors of shape [rows, …] and the dtypes that the kinds' own `features` state, by the parts' names. No rows
+        give tensors of no rows.
+
+    Raises:
+        DatasetError: a description is of no known kind, or is broken.
     """
     ready: dict[str, tf.Tensor] = {}
-    for name, description in features.items():
-        parts: Parts = {part: stored[part_name(name, part)] for part in stored_parts(description)}
-        if description["kind"] in IMAGES:
-            finished = _pictures(description, parts, options)
-        elif description["kind"] == "text" and "packed" not in description:
-            finished = _text(description, parts, options)
+    for name, json in features.items():
+        description = read_description(json)
+        parts: Parts = {part: stored[part_name(name, part)] for part in description.parts()}
+        if isinstance(description, ImageDescription | ImageSequenceDescription):
+            made = _images(description, parts, options)
+        elif isinstance(description, TextDescription) and description.packed is None:
+            made = _text(description, parts, options)
         else:
-            finished = KINDS[description["kind"]].finish(description, parts)
-        ready |= {part_name(name, part): tensor for part, tensor in finished.items()}
+            made = KINDS[description.kind].features(description, parts)
+        ready |= {part_name(name, part): tensor for part, tensor in made.items()}
     return ready
 
 
-def _pictures(description: Options, parts: Parts, options: FinishOptions) -> Parts:
-    dtype = options.dtype or description["dtype"]
-    asked = {**description, "dtype": "uint8" if dtype == "uint8" else "float32"}
-    finished = IMAGES[description["kind"]](asked, parts)
-    return {**finished, "": tf.cast(finished[""], dtype)} if dtype == "bfloat16" else finished
+def _images(description: ImageDescription | ImageSequenceDescription, parts: Parts, options: FinishOptions) -> Parts:
+    dtype = options.dtype or description.dtype
+    asked: Any = replace(description, dtype="uint8" if dtype == "uint8" else "float32")
+    ready = KINDS[description.kind].features(asked, parts)
+    return {**ready, "": tf.cast(ready[""], dtype)} if dtype == "bfloat16" else ready
 
 
-def _text(description: Options, parts: Parts, options: FinishOptions) -> Parts:
+def _text(description: TextDescription, parts: Parts, options: FinishOptions) -> Parts:
+    length = options.length_of({"max_length": description.max_length})
     if options.text == "ragged":
-        length = options.length_of(description)
         return parts if length is None else {**parts, "": parts[""][:, :length]}
-    padded = text.finish({**description, "max_length": options.length_of(description)}, parts)
+    padded = text.features(replace(description, max_length=length), parts)
     if not options.masks:
         return padded
     return {**padded, "mask": tf.sequence_mask(parts[""].row_lengths(), tf.shape(padded[""])[1])}
@@ -98,14 +105,14 @@ def parse(
     """Reads a batch of serialized Examples, string of shape [rows], in one parse and makes it model-ready.
 
     Returns:
-        What `finish` gives, with the static number of rows where `serialized` has one; with the key: `key` too, the
-        rows' keys as string of shape [rows].
+        The tensors of `model_features`, with the static number of rows where `serialized` has one; with the key:
+        `key` too, the rows' keys as string of shape [rows].
 
     Raises:
         tf.errors.InvalidArgumentError: a record is no Example, or lacks a feature.
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
-    ready = finish(features, unpacked(features, stored), options)
+    ready = model_features(features, unpacked(features, stored), options)
     for tensor in ready.values():  # padding and decoding lose what is known of the number of rows
         if isinstance(tensor, tf.Tensor):
             tensor.set_shape([serialized.shape[0], *tensor.shape[1:]])

@@ -4,7 +4,7 @@ Whole numbers alone, so that a picture, its boxes and its points move by the sam
 shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or y, x. A point of the upright source goes
 to `(point - start) * scaled / box + offset`, which is outside of the result where the picture was cut.
 
->>> placement(tf.constant([300, 400]), {"size": (64, 64), "fit": "pad", "shorter_side": None}).scaled.numpy()
+>>> placement(tf.constant([300, 400]), PixelOptions(size=(64, 64))).scaled.numpy()
 array([48, 64])
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Options
+from recordmill.transforms.contract.kinds.image import PixelOptions
 
 MAX_SIDE = 16_384
 """The longer side that `shorter_side` may give, in pixels: a strip is scaled less than it asks for."""
@@ -35,7 +35,7 @@ class Placement(NamedTuple):
     """The result's size."""
 
 
-def placement(sides: tf.Tensor, options: Options) -> Placement:
+def placement(sides: tf.Tensor, options: PixelOptions) -> Placement:
     """Tells where pictures of some size go, by `size`, `fit` and `shorter_side`.
 
     Args:
@@ -46,22 +46,22 @@ def placement(sides: tf.Tensor, options: Options) -> Placement:
     """
     sides = tf.maximum(tf.cast(sides, tf.int64), 1)
     nothing = tf.zeros_like(sides)
-    if options["size"] is None:
-        scaled = _own(sides, options["shorter_side"])
+    if options.size is None:
+        scaled = _own(sides, options.shorter_side)
         return Placement(nothing, sides, scaled, nothing, scaled)
-    size = tf.constant(options["size"], tf.int64) + nothing
-    if options["fit"] == "stretch":
+    size = tf.constant(options.size, tf.int64) + nothing
+    if options.fit == "stretch":
         return Placement(nothing, sides, size, nothing, size)
-    if options["fit"] == "pad":
+    if options.fit == "pad":
         scaled = tf.minimum(size, divided(sides * _swapped(size), _swapped(sides)))
         return Placement(nothing, sides, scaled, (size - scaled) // 2, size)
-    if options["shorter_side"] is None:
+    if options.shorter_side is None:
         # Cut before it is scaled: a strip of 1 x 16,000 pixels, scaled to fill, would be of millions.
         box = tf.minimum(sides, divided(_swapped(sides) * size, _swapped(size)))
         return Placement((sides - box) // 2, box, size, nothing, size)
     start = tf.maximum(sides - MAX_STRIP * _swapped(sides), 0) // 2
     box = sides - 2 * start
-    scaled = divided(box * options["shorter_side"], _least(box))
+    scaled = divided(box * options.shorter_side, _least(box))
     return Placement(start, box, scaled, -((scaled - size) // 2), size)
 
 

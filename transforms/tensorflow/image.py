@@ -11,14 +11,23 @@ the part `shape` tells each one's sides. With `optional`, an empty string is no 
 `missing`. `store: original` keeps the part `orientation`, what EXIF says, for the reader.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
+from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.image_header import check_header as check_header
+from recordmill.transforms.contract.kinds.image import (
+    ImageDescription,
+    ImageOptions,
+    ImageSequenceDescription,
+    PixelOptions,
+)
 from recordmill.transforms.tensorflow.exif import orientation
 from recordmill.transforms.tensorflow.geometry import placement, upright
 from recordmill.transforms.tensorflow.image_decode import decode as decode
@@ -26,10 +35,12 @@ from recordmill.transforms.tensorflow.image_decode import is_jpeg, libjpeg
 from recordmill.transforms.tensorflow.image_encode import encode
 from recordmill.transforms.tensorflow.image_resize import resize as resize
 from recordmill.transforms.tensorflow.image_sides import stored_sides
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics
+
+ReadImages = ImageDescription | ImageSequenceDescription
 
 
-def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
+def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Stores each picture, encoded strings of shape [rows], as `stored_picture` does.
 
     The pixels' statistics come from `pixel_sums` of a sample, so nothing is left to analyze here.
@@ -37,39 +48,39 @@ def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
 
     def store(_: Statistics) -> Parts:
         one = partial(stored_picture, options=options)
-        stored = tf.map_fn(one, column, fn_output_signature=picture_spec(options), parallel_iterations=1)
-        return {**stored, "missing": tf.cast(column == "", tf.int64)} if options["optional"] else stored
+        stored = tf.map_fn(one, column, fn_output_signature=image_spec(options), parallel_iterations=1)
+        return {**stored, "missing": tf.cast(column == "", tf.int64)} if options.optional else stored
 
     return Prepared(store, geometry=lambda: geometry(column))
 
 
-def stored_picture(encoded: tf.Tensor, options: Options) -> dict[str, tf.Tensor]:
-    """Makes of one picture, a string scalar, what is stored of it, by part: scalars as in `picture_spec`.
+def stored_picture(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
+    """Makes of one picture, a string scalar, what is stored of it, by part: scalars as in `image_spec`.
 
     An empty string stays one where `optional` allows it.
 
     Raises:
         tf.errors.InvalidArgumentError: it cannot be decoded.
     """
-    way = _original if options["store"] == "original" else _encoded
-    if not options["optional"]:
+    way = _original if options.store == "original" else _encoded
+    if not options.optional:
         return way(encoded, options)
     nothing = {"": tf.constant(b""), "orientation": tf.constant(1, tf.int64)}
-    empty = {part: nothing[part] for part in picture_spec(options)}
+    empty = {part: nothing[part] for part in image_spec(options)}
     return tf.cond(encoded == "", lambda: empty, lambda: way(encoded, options))
 
 
-def picture_spec(options: Options) -> dict[str, tf.TensorSpec]:
-    """What `stored_picture` gives by part: one picture's bytes, and for `store: original` its orientation, 1..8."""
-    spec = {"": tf.TensorSpec([], tf.string)}
-    return {**spec, "orientation": tf.TensorSpec([], tf.int64)} if options["store"] == "original" else spec
+def image_spec(options: ImageOptions) -> dict[str, tf.TensorSpec]:
+    """Gives the specs of `stored_picture`'s parts: one image's bytes, and for `store: original` its orientation."""
+    parts = replace(options, optional=False).parts()
+    return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()}
 
 
-def _encoded(encoded: tf.Tensor, options: Options) -> dict[str, tf.Tensor]:
+def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     return {"": encode(resize(decode(encoded, options), options), is_jpeg(encoded), options)}
 
 
-def _original(encoded: tf.Tensor, options: Options) -> dict[str, tf.Tensor]:
+def _original(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     """The bytes as they came, if they can be decoded."""
     turn = orientation(encoded)
     sides = tf.shape(decode(encoded, options, turn))
@@ -91,14 +102,14 @@ def geometry(column: tf.Tensor) -> tf.Tensor:
     return tf.map_fn(one, column, fn_output_signature=tf.TensorSpec([3], tf.int64), parallel_iterations=1)
 
 
-def pixel_sums(encoded: tf.Tensor, options: Options) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Sums the pixels of pictures, strings of shape [rows], as they are before they are encoded.
 
     Returns:
         Pixels, int64 [rows]; their sum and their sum of squares by channel, int64 [rows, channels]. All exact. Zeros
         for an empty string where `optional` allows it.
     """
-    channels = options["channels"]
+    channels = options.channels
 
     def sums(one: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         pixels = tf.cast(resize(decode(one, options), options), tf.int64)
@@ -111,17 +122,17 @@ def pixel_sums(encoded: tf.Tensor, options: Options) -> tuple[tf.Tensor, tf.Tens
 
     by_channel = tf.TensorSpec([channels], tf.int64)
     signature = (tf.TensorSpec([], tf.int64), by_channel, by_channel)
-    way = measured if options["optional"] else sums
+    way = measured if options.optional else sums
     return tf.map_fn(way, encoded, fn_output_signature=signature, parallel_iterations=1)
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: ImageDescription, stored: Parts) -> Parts:
     """Decodes stored pictures, strings of shape [rows]; see `pictures`. The part `missing` stays as it is."""
     ready = pictures(description, stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
 
 
-def pictures(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+def pictures(description: ReadImages, stored: tf.Tensor, turns: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
     """Decodes stored pictures, strings of shape [n], and normalizes them.
 
     Args:
@@ -138,39 +149,39 @@ def pictures(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = 
         tf.errors.InvalidArgumentError: for bytes that are not what was stored.
     """
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
-    if None in description["shape"]:
+    if None in description.shape:
         return _of_any_size(description, stored, turns)
     pixels = _normalized(_of_one_size(description, stored, turns), description)
-    if description.get("optional"):
+    if description.optional:
         pixels = tf.where(tf.reshape(stored != "", [-1, 1, 1, 1]), pixels, tf.zeros([], pixels.dtype))
     return {"": pixels}
 
 
-def sides(description: Options, stored: tf.Tensor, turns: tf.Tensor | None = None) -> tf.Tensor:
+def sides(description: ReadImages, stored: tf.Tensor, turns: tf.Tensor | None = None) -> tf.Tensor:
     """Height and width of stored pictures, strings of shape [n], as they are read: int64 [n, 2]; zeros of none.
 
     `turns` are the orientations of originals. Nothing is decoded.
     """
-    if None not in description["shape"]:
-        size = tf.constant(description["shape"][:2], tf.int64)
+    if None not in description.shape:
+        size = tf.constant(description.shape[:2], tf.int64)
         return tf.cast(stored != "", tf.int64)[:, tf.newaxis] * size
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
 
     def one(picture: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         of = stored_sides(picture[0])
-        if description["encoding"] == "original":
-            of = placement(upright(of, picture[1]), description["options"]).output
+        if description.encoding == "original":
+            of = placement(upright(of, picture[1]), _pixel_options(description)).output
         return tf.where(picture[0] == "", tf.zeros([2], tf.int64), of)
 
     return tf.map_fn(one, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))
 
 
-def _of_one_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
+def _of_one_size(description: ReadImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
     """Decodes images of the size that the description gives: uint8 [n, height, width, channels]."""
-    shape = list(description["shape"])
-    if description["encoding"] == "raw":
+    shape = list(description.shape)
+    if description.encoding == "raw":
         # With a fixed length, what is missing reads as zeros.
-        length = shape[0] * shape[1] * shape[2] if description.get("optional") else None
+        length = math.prod(side or 0 for side in shape) if description.optional else None
         return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
 
     def pixels(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
@@ -179,9 +190,9 @@ def _of_one_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> t
     return tf.map_fn(pixels, (stored, turns), fn_output_signature=tf.TensorSpec(shape, tf.uint8))
 
 
-def _of_any_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
+def _of_any_size(description: ReadImages, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
     """Pads images to the largest of them; their sizes are known before they are decoded."""
-    channels = description["shape"][2]
+    channels = description.shape[2]
 
     def padded(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         own = _or_nothing(description, row[0], [0, 0, channels], lambda: _decoded(description, *row))
@@ -190,43 +201,50 @@ def _of_any_size(description: Options, stored: tf.Tensor, turns: tf.Tensor) -> d
 
     shape = sides(description, stored, turns)
     largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
-    signature = tf.TensorSpec([None, None, channels], description["dtype"])
+    signature = tf.TensorSpec([None, None, channels], description.dtype)
     batch = tf.cond(
         tf.size(stored) > 0,  # no pictures of no known size cannot be stacked
         lambda: tf.map_fn(padded, (stored, turns), fn_output_signature=signature),
-        lambda: tf.zeros([0, 0, 0, channels], description["dtype"]),
+        lambda: tf.zeros([0, 0, 0, channels], description.dtype),
     )
     return {"": batch, "shape": shape}
 
 
 def _or_nothing(
-    description: Options, stored: tf.Tensor, shape: list[int], pixels: Callable[[], tf.Tensor]
+    description: ReadImages, stored: tf.Tensor, shape: list[int | None], pixels: Callable[[], tf.Tensor]
 ) -> tf.Tensor:
     """The pixels, or zeros of a shape where there is no picture."""
-    if not description.get("optional"):
+    if not description.optional:
         return pixels()
     return tf.cond(stored == "", lambda: tf.zeros(shape, tf.uint8), pixels)
 
 
-def _decoded(description: Options, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+def _decoded(description: ReadImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """One picture as it was stored, uint8 [height, width, channels]."""
-    shape, encoding = description["shape"], description["encoding"]
+    shape, encoding = description.shape, description.encoding
     if encoding == "raw":
         return tf.reshape(tf.io.decode_raw(stored, tf.uint8), shape)
     if encoding != "original":
         return tf.ensure_shape(libjpeg(stored, shape[2]), shape)  # TensorFlow's operation takes PNG too
-    options = description["options"]
+    options = _pixel_options(description)
     return resize(decode(stored, options, tf.cast(turn, tf.int32)), options)
 
 
-def _normalized(pixels: tf.Tensor, description: Options) -> tf.Tensor:
-    if description["dtype"] == "uint8":
+def _pixel_options(description: ReadImages) -> PixelOptions:
+    """Gives the way from an original to its pixels."""
+    if description.options is None:
+        raise DatasetError("an image is stored as `original`, but dataset.json has no `options` to read it by")
+    return description.options
+
+
+def _normalized(pixels: tf.Tensor, description: ReadImages) -> tf.Tensor:
+    if description.dtype == "uint8":
         return pixels
     width = pixels.shape[-2] or tf.shape(pixels)[-2]
-    offset, scale = (_row(description[key], width) for key in ("offset", "scale"))
+    offset, scale = (_row(numbers, width) for numbers in (description.offset, description.scale))
     return (tf.cast(pixels, tf.float32) - offset) * scale
 
 
-def _row(by_channel: list[float], width: Any) -> tf.Tensor:
+def _row(by_channel: tuple[float, ...], width: Any) -> tf.Tensor:
     """Repeats the channels' numbers for a row of pixels: broadcasting three numbers alone takes three times as long."""
     return tf.tile(tf.constant([by_channel], tf.float32), [width, 1])

@@ -14,10 +14,10 @@ from functools import partial
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.tensorflow.exif import APART, contains, jpeg_orientation, orient, other_orientation
 from recordmill.transforms.tensorflow.geometry import placement, upright
-from recordmill.transforms.tensorflow.kind import Options
 
 PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
 RATIOS = (1, 2, 4, 8)
@@ -26,7 +26,7 @@ LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: what is more than the first is l
 SPARE = 2  # times the wanted sides: with less, the difference is seen in photos (docs/images.md)
 
 
-def decode(encoded: tf.Tensor, options: Options, orientation: tf.Tensor | None = None) -> tf.Tensor:
+def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | None = None) -> tf.Tensor:
     """Decodes a picture, a string scalar, and turns it upright: uint8 [height, width, channels].
 
     Args:
@@ -37,7 +37,7 @@ def decode(encoded: tf.Tensor, options: Options, orientation: tf.Tensor | None =
     Raises:
         tf.errors.InvalidArgumentError: for bytes that are no such picture, are cut or are damaged.
     """
-    channels, background = options["channels"], tuple(options["background"])
+    channels, background = options.channels, tuple(options.background)
     image = tf.cond(
         is_jpeg(encoded),
         lambda: _jpeg(encoded, jpeg_orientation(encoded) if orientation is None else orientation, options),
@@ -51,7 +51,7 @@ def is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
     return tf.strings.substr(encoded, 0, 3) == b"\xff\xd8\xff"
 
 
-def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: Options) -> tf.Tensor:
+def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
     return _upright(_jpeg_pixels(encoded, orientation, options), orientation)
 
 
@@ -59,9 +59,9 @@ def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     return tf.cond(orientation > 1, lambda: orient(image, orientation), lambda: image)
 
 
-def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: Options) -> tf.Tensor:
-    channels, least = options["channels"], min(options["size"] or [options["shorter_side"]])
-    if least is None or not options["dct_scaling"] or options["resize"] not in ("auto", "area"):
+def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
+    channels, least = options.channels, min(options.size) if options.size else options.shorter_side
+    if least is None or not options.dct_scaling or options.resize not in ("auto", "area"):
         return _decode_jpeg(encoded, channels)
     shape = tf.io.extract_jpeg_shape(encoded)
 
@@ -77,7 +77,7 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: Options) -
     )
 
 
-def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: Options) -> tf.Tensor:
+def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
     """The place in RATIOS of the most that a JPEG's size may be divided by: int32 scalar."""
     sides = upright(tf.cast(shape[:2], tf.int64), orientation)
     place = placement(sides, options)

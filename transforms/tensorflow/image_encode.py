@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Options
+from recordmill.transforms.contract.kinds.image import ImageOptions
 
 
-def encode(pixels: tf.Tensor, is_jpeg: tf.Tensor, options: Options) -> tf.Tensor:
+def encode(pixels: tf.Tensor, is_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     """Encodes a picture, uint8 [height, width, channels], as `store` says: a string scalar.
 
     Args:
@@ -19,14 +19,14 @@ def encode(pixels: tf.Tensor, is_jpeg: tf.Tensor, options: Options) -> tf.Tensor
         "png": lambda: _to_png(pixels),
         "raw": lambda: _to_raw(pixels),
     }
-    return ways[options["store"]]()
+    return ways[options.store]()
 
 
-def _to_jpeg(pixels: tf.Tensor, options: Options) -> tf.Tensor:
+def _to_jpeg(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     return tf.io.encode_jpeg(
         pixels,
-        format="rgb" if options["channels"] == 3 else "grayscale",
-        quality=options["quality"],
+        format="rgb" if options.channels == 3 else "grayscale",
+        quality=options.quality,
         progressive=False,
         optimize_size=False,
         chroma_downsampling=True,

@@ -3,20 +3,23 @@
 A row may have none. Read, a batch's rows are as long as its longest, or `max_length`, with zeros after their end.
 """
 
+from dataclasses import replace
+
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds.image import ImageSequenceDescription, ImageSequenceOptions
 from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, padded
 
 
-def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare(options: ImageSequenceOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores lists of pictures, encoded strings, ragged [rows, None], as `image.stored_picture` does each.
 
     What is beyond `max_length` is not decoded. A missing list is an empty one.
     """
-    kept = cut(options, column)
-    one_by_one = image.prepare({**options, "optional": False}, kept.flat_values, context)
+    kept = cut(options.max_length, column)
+    one_by_one = image.prepare(replace(options, optional=False), kept.flat_values, context)
 
     def store(found: Statistics) -> Parts:
         return {"": kept.with_flat_values(one_by_one.store(found)[""])}
@@ -24,7 +27,7 @@ def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prep
     return Prepared(store)
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: ImageSequenceDescription, stored: Parts) -> Parts:
     """Decodes and normalizes each picture, then pads with zeros.
 
     Args:

@@ -1,8 +1,7 @@
-"""What the graph half of a kind is: raw to stored in two steps around the analysis, stored to model-ready in one.
+"""The graph half of a kind: raw to stored in two steps around the analysis, stored to model-ready in one.
 
 `prepare` gives what the analysis must see and a function that, given what the analysis found, makes the stored
-tensors, by part (`transforms.contract.stored`); `finish` makes them model-ready. Descriptions are the manifest's
-(`dataset.json`), options the spec's as a plain mapping.
+tensors, by part; `features` makes them model-ready. Options and descriptions are those of `transforms.contract.kinds`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,15 +10,18 @@ from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
 
-Options = Mapping[str, Any]
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+
 Stored: TypeAlias = tf.Tensor | tf.RaggedTensor
 Parts = Mapping[str, Stored]
 """Tensors by part."""
+DTYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}
+"""TensorFlow's types of what is stored."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What the analysis found for one feature: a vocabulary's look-up, or what numbers are like."""
+    """The analysis' results for one feature: a vocabulary's look-up, or statistics of numbers."""
 
     lookup: Callable[[tf.Tensor, int], tf.Tensor] | None = None
     """Gives the int64 places (0, 1, …) of strings in the vocabulary, and the given integer for unknown ones."""
@@ -39,7 +41,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class RequestedStatistics:
-    """What is wanted of a feature's values beside mean and variance."""
+    """The statistics of a feature's values that the analysis must find beside mean and variance."""
 
     extremes: bool = False
     """Minimum and maximum."""
@@ -50,7 +52,7 @@ class RequestedStatistics:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A raw column on its way: what is to be analyzed, and what then makes the stored tensors."""
+    """A raw column on its way: the values to analyze, and the function that then makes the stored tensors."""
 
     store: Callable[[Statistics], Parts]
     tokens: tf.Tensor | None = None
@@ -58,33 +60,33 @@ class Prepared:
     values: tf.Tensor | None = None
     """float32 values for statistics, any number of them, of the train split alone."""
     wanted: RequestedStatistics = RequestedStatistics()
-    """Which statistics of the values."""
+    """The statistics of the values that the analysis must find."""
     geometry: Callable[[], tf.Tensor] | None = None
-    """Of pictures: their sizes before they were scaled, for what must move with them (`tensorflow.geometry`)."""
+    """Gives images' sizes before they were scaled, for boxes, which move with them (`tensorflow.geometry`)."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a kind may look at beside its own column."""
+    """The other things that a kind may look at beside its own column."""
 
     train: tf.Tensor
-    """Which rows are of the train split: bool, shape [rows]."""
+    """True for rows of the train split: bool, shape [rows]."""
     columns: Mapping[str, Stored] = field(default_factory=dict)
     """The raw columns of all features, by feature: shape [rows], or ragged [rows, None]."""
     prepared: Mapping[str, Prepared] = field(default_factory=dict)
-    """The features that are prepared already: pictures come first."""
-    options: Mapping[str, Options] = field(default_factory=dict)
+    """The features that are prepared already: images come first."""
+    options: Mapping[str, FeatureOptions] = field(default_factory=dict)
     """The options of all features, by feature."""
 
 
 class Kind(Protocol):
     """A module of this package that is the graph half of a kind."""
 
-    def prepare(self, options: Options, column: Any, context: Context) -> Prepared:
+    def prepare(self, options: Any, column: Any, context: Context) -> Prepared:
         """Takes the raw column, shape [rows] or ragged [rows, None] (None for a kind that has no column).
 
         What a row lacks, where `optional` allows it, comes as `""`, as NaN, or as an empty list.
         """
 
-    def finish(self, description: Options, stored: Parts) -> Mapping[str, Any]:
+    def features(self, description: Any, stored: Parts) -> Mapping[str, Any]:
         """Makes a batch of stored values model-ready, by part."""

@@ -4,12 +4,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Options, Parts
+from recordmill.transforms.contract.kinds.base import ListDescription
+from recordmill.transforms.contract.kinds.raw import RawDescription
+from recordmill.transforms.tensorflow.kind import Parts
 
 
-def cut(options: Options, column: tf.RaggedTensor) -> tf.RaggedTensor:
+def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
     """Keeps the first `max_length` values of each row, or all."""
-    return column if options["max_length"] is None else column[:, : options["max_length"]]
+    return column if max_length is None else column[:, :max_length]
 
 
 def of_train(column: tf.RaggedTensor, train: tf.Tensor) -> tf.Tensor:
@@ -17,7 +19,7 @@ def of_train(column: tf.RaggedTensor, train: tf.Tensor) -> tf.Tensor:
     return tf.boolean_mask(column.flat_values, tf.gather(train, column.value_rowids()))
 
 
-def padded(description: Options, values: tf.RaggedTensor, padding: Any = None) -> Parts:
+def padded(description: ListDescription | RawDescription, values: tf.RaggedTensor, padding: Any = None) -> Parts:
     """Pads lists at the end.
 
     Args:
@@ -29,8 +31,8 @@ def padded(description: Options, values: tf.RaggedTensor, padding: Any = None) -
         The values of shape [rows, length]; or, of varying length, [rows, max_length], or as wide as the longest row
         where there is no limit, and the part `length`: int64, shape [rows].
     """
-    length = description["length"]
-    wide = description["max_length"] if length == "varying" else length
+    length = description.length
+    wide = description.max_length if length == "varying" else length
     full = values.to_tensor(default_value=padding, shape=[None, wide, *values.shape[2:]])
     if length != "varying":
         return {"": full}

@@ -8,51 +8,52 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, RequestedStatistics, Statistics
+from recordmill.transforms.contract.kinds.number import NumberDescription, NumberOptions
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
 from recordmill.transforms.tensorflow.logarithm import log, log1p
 
 TRANSFORMS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {"log": log, "log1p": log1p}
 
 
-def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
+def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Stores a float32, or the int64 id of a bucket; with `indicator` the part `missing` too, int64 1 or 0."""
     values = transformed(options, column)
-    known = ~tf.math.is_nan(column) if options["optional"] else None
+    known = ~tf.math.is_nan(column) if options.optional else None
 
     def store(found: Statistics) -> Parts:
         if known is None:
             return {"": normalized(options, values, found)}
         exact = tf.where(known, tf.cast(values, tf.float64), _imputed(options, found))
         stored = {"": normalized(options, exact, found)}
-        return stored | {"missing": tf.cast(~known, tf.int64)} if options["indicator"] else stored
+        return stored | {"missing": tf.cast(~known, tf.int64)} if options.indicator else stored
 
-    if not is_learned(options):
+    if not options.is_learned:
         return Prepared(store)
     learned = context.train if known is None else context.train & known
     return Prepared(store, values=tf.boolean_mask(values, learned), wanted=wanted(options))
 
 
-def transformed(options: Options, values: tf.Tensor) -> tf.Tensor:
+def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
     """Clips and transforms float32 values of any shape; gives float32."""
-    low, high = options["clip"] or (None, None)
+    low, high = options.clip or (None, None)
     if low is not None:
         values = tf.where(values < low, tf.constant(low, tf.float32), values)
     if high is not None:
         values = tf.where(values > high, tf.constant(high, tf.float32), values)
-    if options["transform"] == "none":
+    if options.transform == "none":
         return values
-    return tf.cast(TRANSFORMS[options["transform"]](tf.cast(values, tf.float64)), tf.float32)
+    return tf.cast(TRANSFORMS[options.transform](tf.cast(values, tf.float64)), tf.float32)
 
 
-def normalized(options: Options, values: tf.Tensor, found: Statistics) -> tf.Tensor:
+def normalized(options: NumberOptions, values: tf.Tensor, found: Statistics) -> tf.Tensor:
     """Makes the stored values, float32 or int64, of transformed float32 or float64 values without NaN."""
-    if options["boundaries"] is not None:
-        return _bucket(values, tf.constant(options["boundaries"], tf.float32))
-    if options["quantiles"] is not None:
+    if options.boundaries is not None:
+        return _bucket(values, tf.constant(options.boundaries, tf.float32))
+    if options.quantiles is not None:
         return _bucket(values, tf.cast(found.boundaries, tf.float32))
-    if options["normalize"] == "none":
+    if options.normalize == "none":
         return tf.identity(tf.cast(values, tf.float32))  # no stored tensor may be the raw one itself
-    z_score = options["normalize"] == "z_score"
+    z_score = options.normalize == "z_score"
     origin, scale = (found.mean, found.scale) if z_score else (found.minimum, found.range_scale)
     return tf.cast((tf.cast(values, tf.float64) - origin) * scale, tf.float32)
 
@@ -62,9 +63,9 @@ def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(boundaries, tf.cast(values, tf.float32), side="right", out_type=tf.int64)
 
 
-def _imputed(options: Options, found: Statistics) -> tf.Tensor:
+def _imputed(options: NumberOptions, found: Statistics) -> tf.Tensor:
     """What a missing number is taken for, after the transform: a float64 scalar."""
-    impute = options["impute"]
+    impute = options.impute
     if impute == "mean":
         return found.mean
     if impute == "median":
@@ -72,21 +73,15 @@ def _imputed(options: Options, found: Statistics) -> tf.Tensor:
     return tf.cast(transformed(options, tf.constant(impute, tf.float32)), tf.float64)
 
 
-def is_learned(options: Options) -> bool:
-    """Whether anything is learned from the values of the train split."""
-    learned = options["normalize"] != "none" or options["quantiles"] is not None
-    return learned or bool(options.get("optional") and options.get("impute") in ("mean", "median"))
-
-
-def wanted(options: Options) -> RequestedStatistics:
+def wanted(options: NumberOptions) -> RequestedStatistics:
     """What the analysis is asked for beside mean and variance."""
     return RequestedStatistics(
-        extremes=options["normalize"] == "min_max",
-        median=bool(options.get("optional")) and options.get("impute") == "median",
-        buckets=options["quantiles"] or 1,
+        extremes=options.normalize == "min_max",
+        median=options.optional and options.impute == "median",
+        buckets=options.quantiles or 1,
     )
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: NumberDescription, stored: Parts) -> Parts:
     """The values as they are: float32 or int64, shape [rows]; and `missing`, int64, shape [rows]."""
     return stored

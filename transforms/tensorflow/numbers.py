@@ -2,24 +2,25 @@
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
+from recordmill.transforms.contract.kinds.number import NumbersDescription, NumbersOptions
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, of_train, padded
-from recordmill.transforms.tensorflow.number import is_learned, normalized, transformed, wanted
+from recordmill.transforms.tensorflow.number import normalized, transformed, wanted
 
 
-def prepare(options: Options, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare(options: NumbersOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores lists of float32, or of the int64 ids of buckets."""
-    kept = cut(options, column)
+    kept = cut(options.max_length, column)
     values = kept.with_flat_values(transformed(options, kept.flat_values))
 
     def store(found: Statistics) -> Parts:
         return {"": values.with_flat_values(normalized(options, values.flat_values, found))}
 
-    if not is_learned(options):
+    if not options.is_learned:
         return Prepared(store)
     return Prepared(store, values=of_train(values, context.train), wanted=wanted(options))
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: NumbersDescription, stored: Parts) -> Parts:
     """Pads with 0, and gives the part `length` where it varies (`transforms.tensorflow.lists.padded`)."""
     return padded(description, stored[""])

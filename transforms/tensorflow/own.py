@@ -4,15 +4,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.raw import OwnDescription
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared
 
 
-def prepare(options: Options, column: Any, context: Context) -> Prepared:
+def prepare(options: FeatureOptions, column: Any, context: Context) -> Prepared:
     """Is never called: the user's function stores it."""
     raise NotImplementedError
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: OwnDescription, stored: Parts) -> Parts:
     """The values: shape [rows, *shape], or [rows, longest]."""
     values = stored[""]
     return {"": values.to_tensor() if isinstance(values, tf.RaggedTensor) else values}

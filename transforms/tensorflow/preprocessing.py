@@ -13,12 +13,13 @@ from typing import Any, Protocol
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill.transforms.contract.stored import IMAGES, part_name
-from recordmill.transforms.contract.text_options import vocabulary_owner
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.stored import part_name
 from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics, Stored
 from recordmill.transforms.tensorflow.kinds import KINDS
 
-"""The kinds whose raw column is pictures."""
 PIXEL_COLUMNS = ("pixels", "sums", "squares")
 """What is known of a sampled picture: how many pixels, and by channel their sum and the sum of their squares."""
 
@@ -42,7 +43,7 @@ class Analyzers(Protocol):
 class Preprocessing:
     """The function that tf.Transform calls: `features` are the spec's options by feature (`Spec.options()`)."""
 
-    features: Mapping[str, Mapping[str, Any]]
+    features: Mapping[str, FeatureOptions]
     analyzers: Analyzers
     own: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Stored]] | None = None
     """The user's function: the raw columns and the stored tensors to what is stored instead."""
@@ -53,9 +54,9 @@ class Preprocessing:
         prepared: dict[str, Prepared] = {}
         columns = {name: inputs[name] for name in self.features if name in inputs}
         context = Context(train, columns, prepared, self.features)
-        for name in sorted(self.features, key=lambda name: self.features[name]["kind"] not in IMAGES):
+        for name in sorted(self.features, key=lambda name: not isinstance(self.features[name], ImageOptions)):
             options = self.features[name]
-            prepared[name] = KINDS[options["kind"]].prepare(options, inputs.get(name), context)
+            prepared[name] = KINDS[options.kind].prepare(options, inputs.get(name), context)
         found = self._analyze(prepared, self._pixels(inputs), train)
         stored = {
             part_name(name, part): tensor
@@ -68,7 +69,7 @@ class Preprocessing:
         return {
             name: tuple(inputs[f"{name}/{column}"] for column in PIXEL_COLUMNS)
             for name, options in self.features.items()
-            if options["kind"] in IMAGES and options["normalize"] == "dataset"
+            if isinstance(options, ImageOptions) and options.measured
         }
 
     def _analyze(

@@ -4,16 +4,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared
+from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared
 from recordmill.transforms.tensorflow.lists import cut, padded
 
 
-def prepare(options: Options, column: Any, context: Context) -> Prepared:
+def prepare(options: RawOptions, column: Any, context: Context) -> Prepared:
     """Stores the column: one value a row, or with `many` a list."""
-    kept = cut(options, column) if options["many"] else column
+    kept = cut(options.max_length, column) if options.many else column
     return Prepared(lambda _: {"": tf.identity(kept)})
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: RawDescription, stored: Parts) -> Parts:
     """The values as they are, shape [rows]; lists are padded with 0 or `""` (`transforms.tensorflow.lists.padded`)."""
-    return padded(description, stored[""]) if "length" in description else stored
+    return padded(description, stored[""]) if description.length is not None else stored

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from recordmill.transforms.contract.stored import part_name
-from recordmill.transforms.tensorflow.features import finish
+from recordmill.transforms.tensorflow.features import model_features
 
 LENGTHS = "lengths"
 Inputs = Mapping[str, tf.TypeSpec]
@@ -37,7 +37,7 @@ class ServingModel(tf.Module):
 
         def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
             stored = self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()})
-            return finish({name: one for name, one in wanted.items() if name in stored}, stored)
+            return model_features({name: one for name, one in wanted.items() if name in stored}, stored)
 
         specs = {name: spec for feature, one in inputs.items() for name, spec in _flat(feature, one).items()}
         return tf.function(serve, autograph=False).get_concrete_function(**specs)

@@ -5,39 +5,33 @@ from functools import partial
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.text_options import (
-    MODEL_TOKENIZERS,
-    SpecialIds,
-    counts_words,
-    has_vocabulary,
-    special_ids,
-)
+from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, SpecialIds, TextDescription, TextOptions
 from recordmill.transforms.tensorflow.cleaning import clean
-from recordmill.transforms.tensorflow.kind import Context, Options, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.tokenizers import tokenize
 
 
-def prepare(options: Options, column: tf.Tensor, context: Context) -> Prepared:
+def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Counts the tokens of the train split (other rows come empty); stores int64 ids, ragged, cut at `max_length`.
 
     The part `length` is the number of ids before the cut. A missing text is `""`. With `pack` each row is one document,
     and the part `lengths` says so: documents get together where a shard is built (`worker.text_packing`).
     """
     tokens = tokenize(clean(column, options), options)
-    if not has_vocabulary(options):
+    if not options.has_vocabulary:
         return Prepared(lambda _: _stored(tokens, options, partial(_numbers, options)))
 
     def store(found: Statistics) -> Parts:
         assert found.lookup is not None  # noqa: S101 - the analysis always gives what was asked for
         return _stored(tokens, options, partial(_places, options, found.lookup))
 
-    counted = tokens.flat_values if counts_words(options) else tokens.flat_values[:0]
+    counted = tokens.flat_values if options.counts_words else tokens.flat_values[:0]
     return Prepared(store, tokens=counted)
 
 
-def _places(options: Options, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
+def _places(options: TextOptions, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor) -> tf.Tensor:
     """The ids of tokens by their places in the vocabulary; several unknown ids are given by hash."""
-    special, buckets = special_ids(options), options["oov_buckets"]
+    special, buckets = options.special, options.oov_buckets
     assert special.unknown is not None  # noqa: S101 - there always is one beside a vocabulary
     if buckets == 1:
         return lookup(tokens, special.unknown - special.first) + special.first
@@ -45,13 +39,13 @@ def _places(options: Options, lookup: Callable[[tf.Tensor, int], tf.Tensor], tok
     return tf.where(places < 0, _hashed(tokens, buckets) + special.unknown, places + special.first)
 
 
-def _numbers(options: Options, tokens: tf.Tensor) -> tf.Tensor:
+def _numbers(options: TextOptions, tokens: tf.Tensor) -> tf.Tensor:
     """The ids of tokens that need no vocabulary: a model's own, hashes, or bytes."""
-    if options["tokenizer"] in MODEL_TOKENIZERS:
+    if options.tokenizer in MODEL_TOKENIZERS:
         return tokens
-    if options["hash_buckets"] is not None:
-        tokens = _hashed(tokens, options["hash_buckets"])
-    return tokens + special_ids(options).first
+    if options.hash_buckets is not None:
+        tokens = _hashed(tokens, options.hash_buckets)
+    return tokens + options.special.first
 
 
 def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
@@ -59,17 +53,17 @@ def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
     return tf.strings.to_hash_bucket_fast(tokens, buckets)
 
 
-def _stored(tokens: tf.RaggedTensor, options: Options, ids_of: Callable[[tf.Tensor], tf.Tensor]) -> Parts:
-    special = special_ids(options)
+def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.Tensor], tf.Tensor]) -> Parts:
+    special = options.special
     kept = tokens
-    if options["max_length"] is not None:
-        limit = options["max_length"] - special.added
-        kept = tokens[:, :limit] if options["truncate"] == "end" else tokens[:, -limit:]
+    if options.max_length is not None:
+        limit = options.max_length - special.added
+        kept = tokens[:, :limit] if options.truncate == "end" else tokens[:, -limit:]
     ids = surround(kept.with_flat_values(ids_of(kept.flat_values)), special)
-    if options["pack"] is not None:
+    if options.pack is not None:
         lengths = tf.RaggedTensor.from_row_splits(ids.row_lengths(), tf.range(ids.nrows() + 1), validate=False)
         return {"": ids, "lengths": lengths}
-    return {"": ids} | ({"length": tokens.row_lengths() + special.added} if options["keep_length"] else {})
+    return {"": ids} | ({"length": tokens.row_lengths() + special.added} if options.keep_length else {})
 
 
 def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
@@ -91,16 +85,16 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(stitched, splits, validate=False)
 
 
-def finish(description: Options, stored: Parts) -> Parts:
+def features(description: TextDescription, stored: Parts) -> Parts:
     """Pads: int64 ids of shape [rows, max_length], or as long as the longest row where there is no limit.
 
     The part `length` (int64, shape [rows]) is as it was stored. Packed rows are [rows, packed] wide; their parts
     `segments` (1 for a row's first document, 2, …) and `positions` (0, 1, … in each document) are int32 of the same
     shape and 0 where the row is padding. What of a longer row is beyond that, which only serving meets, is left out.
     """
-    wide = description.get("packed", description["max_length"])
-    padded = stored[""].to_tensor(default_value=description["padding_id"], shape=[None, wide])
-    if "packed" not in description:
+    wide = description.packed or description.max_length
+    padded = stored[""].to_tensor(default_value=description.padding_id, shape=[None, wide])
+    if description.packed is None:
         return {**stored, "": padded}
     inner = {part: values.to_tensor(shape=[None, wide]) for part, values in _inside(stored["lengths"]).items()}
     return {"": padded, **inner}

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.text_options import special_ids
+from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.cleaning import WHITE_SPACE, single_spaces, text_ops
-from recordmill.transforms.tensorflow.kind import Options
 
 NO_WORD = r"[^\p{L}\p{M}\p{N}_]+"
 SPACE = "▁"  # U+2581: how a space is written in tokens, as SentencePiece does; a blank line is no word of a vocabulary
@@ -50,15 +49,15 @@ def wordpiece_words(text: tf.Tensor) -> tf.RaggedTensor:
     return whitespace(tf.strings.regex_replace(text, ALONE, r" \1 "))
 
 
-def wordpiece(text: tf.Tensor, options: Options) -> tf.RaggedTensor:
+def wordpiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
     """WordPiece (Song et al. 2021): the longest piece first; int64 ids are the places in the file of pieces."""
-    pieces = options["model_bytes"].decode().removesuffix("\n").split("\n")
+    pieces = _model(options).decode().removesuffix("\n").split("\n")
     tokenizer = text_ops().FastWordpieceTokenizer(
         vocab=pieces,
         suffix_indicator="##",
         max_bytes_per_word=MAX_WORD_BYTES,
         token_out_type=tf.int64,
-        unknown_token=pieces[special_ids(options).unknown],
+        unknown_token=pieces[options.special.unknown or 0],
         no_pretokenization=True,
     )
     found = wordpiece_words(text)
@@ -67,10 +66,15 @@ def wordpiece(text: tf.Tensor, options: Options) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(ids.flat_values, splits, validate=False)
 
 
-def sentencepiece(text: tf.Tensor, options: Options) -> tf.RaggedTensor:
+def _model(options: TextOptions) -> bytes:
+    assert options.model_bytes is not None  # noqa: S101 - trained or read before the graph is made
+    return options.model_bytes
+
+
+def sentencepiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
     """SentencePiece: int64 ids of the model's own. A model of ours was trained on single spaces, and is given those."""
-    tokenizer = text_ops().SentencepieceTokenizer(model=options["model_bytes"], out_type=tf.int32)
-    return tf.cast(tokenizer.tokenize(text if options["model"] else single_spaces(text)), tf.int64)
+    tokenizer = text_ops().SentencepieceTokenizer(model=_model(options), out_type=tf.int32)
+    return tf.cast(tokenizer.tokenize(text if options.model else single_spaces(text)), tf.int64)
 
 
 WORDS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
@@ -79,7 +83,7 @@ WORDS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
     "characters": characters,
     "bytes": bytes_of,
 }
-MODELS: Mapping[str, Callable[[tf.Tensor, Options], tf.RaggedTensor]] = {
+MODELS: Mapping[str, Callable[[tf.Tensor, TextOptions], tf.RaggedTensor]] = {
     "wordpiece": wordpiece,
     "sentencepiece": sentencepiece,
 }
@@ -90,13 +94,13 @@ LEARNS_FROM: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
 """What is counted to train a model: the words that it cuts into pieces."""
 
 
-def tokenize(text: tf.Tensor, options: Options) -> tf.RaggedTensor:
+def tokenize(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
     """Cuts cleaned texts, shape [rows], into tokens: strings, or int64 where the tokenizer gives numbers.
 
     An empty text gives an empty row, except that a given model's own rules hold.
     """
-    if options["tokenizer"] in MODELS:
-        return MODELS[options["tokenizer"]](text, options)
-    tokens = WORDS[options["tokenizer"]](text)
-    widths = tuple(options["ngrams"])
+    if options.tokenizer in MODELS:
+        return MODELS[options.tokenizer](text, options)
+    tokens = WORDS[options.tokenizer](text)
+    widths = tuple(options.ngrams)
     return tokens if widths == (1,) else tf.strings.ngrams(tokens, widths, separator=" ")

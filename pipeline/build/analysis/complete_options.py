@@ -1,17 +1,20 @@
 """Completes the features' options with what the data and the files that a spec names hold."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from recordmill.pipeline.build.analysis.tokenizer_models import read_model
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.classes import read_classes
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.category import NameOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
 
 
 def complete_options(
     planned: PlannedBuild, models: Mapping[str, bytes], classes: tuple[str, ...] | None
-) -> dict[str, Mapping[str, Any]]:
+) -> dict[str, FeatureOptions]:
     """Gives the options of all features, by name.
 
     Args:
@@ -22,23 +25,26 @@ def complete_options(
     Raises:
         UserError: a file cannot be read, or is not what it should be.
     """
-    return {name: {**options, **_added(planned, name, models, classes)} for name, options in planned.features.items()}
+    completed: dict[str, FeatureOptions] = {}
+    for name, options in planned.features.items():
+        if isinstance(options, TextOptions):
+            completed[name] = _complete_text(planned, name, options, models)
+        elif isinstance(options, NameOptions) and name == planned.schema.label and classes is not None:
+            completed[name] = replace(options, classes=classes)
+        else:
+            completed[name] = options
+    return completed
 
 
-def _added(
-    planned: PlannedBuild, name: str, models: Mapping[str, bytes], classes: tuple[str, ...] | None
-) -> dict[str, Any]:
-    options = planned.features[name]
-    if name == planned.schema.label and classes is not None:
-        return {"classes": classes}
+def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, models: Mapping[str, bytes]) -> TextOptions:
     if name in planned.models:
         owner = planned.models[name]
-        given = planned.features[owner]
-        data = models[owner] if owner in models else _read(planned, given["model"])
-        return read_model(data, given, given["model"] or owner).options()
-    if options["kind"] == "text" and isinstance(options["vocabulary"], str):
-        return {"given_words": _words(options["vocabulary"])}
-    return {}
+        given = planned.texts()[owner]
+        data = models[owner] if given.model is None else _read(planned, given.model)
+        return read_model(data, given, given.model or owner).complete(options)
+    if isinstance(options.vocabulary, str):
+        return replace(options, words=_words(options.vocabulary))
+    return options
 
 
 def _read(planned: PlannedBuild, path: str) -> bytes:

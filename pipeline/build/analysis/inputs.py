@@ -39,9 +39,7 @@ def schema(context: PlannedBuild) -> pa.Schema:
 
 def tensor_config(context: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
     """How the columns become tensors: scalars a row, ragged lists, and a vector of channels for pixel sums."""
-    channels = {
-        f"{name}/{c}": o["channels"] for name, o in context.measured_images().items() for c in ("sums", "squares")
-    }
+    channels = {f"{name}/{c}": o.channels for name, o in context.measured_images().items() for c in ("sums", "squares")}
     representations = {}
     for name in schema(context).names:
         many = name in context.schema.features and pa.types.is_list(context.schema.final_type(name))
@@ -53,7 +51,7 @@ def analysis_specs(context: PlannedBuild) -> dict[str, tf.TypeSpec]:
     """What the analysis' graph takes: the raw columns, and what the analysis alone needs."""
     specs = dict(input_specs(context)) | {"train": tf.TensorSpec([None], tf.int64)}
     for name, options in context.measured_images().items():
-        shapes = ([None], [None, options["channels"]], [None, options["channels"]])
+        shapes = ([None], [None, options.channels], [None, options.channels])
         for column, shape in zip(PIXEL_COLUMNS, shapes, strict=True):
             specs[f"{name}/{column}"] = tf.TensorSpec(shape, tf.int64)
     return specs

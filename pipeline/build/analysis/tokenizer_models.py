@@ -4,7 +4,7 @@ A model that we trained has the ids of any text: 0 pads, 1 is unknown, then begi
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sentencepiece import SentencePieceProcessor
@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceProcessor
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
-from recordmill.transforms.contract.text_options import SpecialIds
+from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions
 
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
@@ -31,9 +31,9 @@ class TokenizerModel:
     """By id."""
     special: SpecialIds
 
-    def options(self) -> dict[str, Any]:
-        """What `transforms.tensorflow.text` needs of it among the feature's options."""
-        return {"model_bytes": self.data, "special_ids": asdict(self.special)}
+    def complete(self, options: TextOptions) -> TextOptions:
+        """Gives a text's options with this model."""
+        return replace(options, model_bytes=self.data, model_ids=self.special)
 
     def statistics(self, owner: str) -> dict[str, Any]:
         """What `Text.describe` needs of it; `owner` is the feature that it is named after."""
@@ -51,22 +51,22 @@ class TokenizerModel:
         return {paths["model"]: self.data, paths["vocabulary"]: "".join(lines).encode()}
 
 
-def read_model(data: bytes, options: Mapping[str, Any], where: str = "the model") -> TokenizerModel:
+def read_model(data: bytes, options: TextOptions, where: str = "the model") -> TokenizerModel:
     """Reads the model of a feature with these options; `where` names it in messages.
 
     Raises:
         UserError: it is no model of the feature's tokenizer, or lacks a piece that the options ask for.
     """
-    return READERS[options["tokenizer"]](data, options, where)
+    return READERS[options.tokenizer](data, options, where)
 
 
 def tokenizer(context: BuildContext, owner: str) -> TokenizerModel:
     """The model of a build that is named after this feature."""
-    options = context.features[owner]
-    return read_model(options["model_bytes"], options)
+    options = context.texts()[owner]
+    return read_model(options.model_bytes or b"", options)
 
 
-def _read_wordpiece(data: bytes, options: Mapping[str, Any], where: str) -> TokenizerModel:
+def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -87,7 +87,7 @@ def _read_wordpiece(data: bytes, options: Mapping[str, Any], where: str) -> Toke
     )
 
 
-def _read_sentencepiece(data: bytes, options: Mapping[str, Any], where: str) -> TokenizerModel:
+def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
     try:
         model = SentencePieceProcessor()
         model.LoadFromSerializedProto(data)
@@ -101,9 +101,9 @@ def _read_sentencepiece(data: bytes, options: Mapping[str, Any], where: str) -> 
 READERS = {"wordpiece": _read_wordpiece, "sentencepiece": _read_sentencepiece}
 
 
-def _special(found: Mapping[str, int], size: int, options: Mapping[str, Any], where: str) -> SpecialIds:
+def _special(found: Mapping[str, int], size: int, options: TextOptions, where: str) -> SpecialIds:
     """The special ids of a model where -1 stands for none; one without padding is padded with the id after its last."""
-    asked = {name: found[name] for name in ("unknown", "begin", "end") if name == "unknown" or options[name]}
+    asked = {name: found[name] for name in ("unknown", "begin", "end") if name == "unknown" or getattr(options, name)}
     for name, id_ in asked.items():
         if id_ < 0:
             message = f"{where} has no piece for {name} ({SPECIAL_PIECES[name]} in WordPieces)"
@@ -113,5 +113,5 @@ def _special(found: Mapping[str, int], size: int, options: Mapping[str, Any], wh
         unknown=asked["unknown"],
         begin=asked.get("begin"),
         end=asked.get("end"),
-        first=0 if options["model"] else 1 + len(asked),
+        first=0 if options.model else 1 + len(asked),
     )

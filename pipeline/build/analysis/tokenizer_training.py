@@ -17,6 +17,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts
 from recordmill.pipeline.build.analysis.tokenizer_models import SPECIAL_PIECES
 from recordmill.pipeline.errors import UserError
+from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.cleaning import clean
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM
 
@@ -26,7 +27,7 @@ SPECIAL_IDS = ("pad", "unk", "bos", "eos")
 SPACE = "▁"  # how SentencePiece writes the space before a word
 
 
-def count_words(texts: pa.Array, options: Mapping[str, Any]) -> Counts:
+def count_words(texts: pa.Array, options: TextOptions) -> Counts:
     """Counts the words of texts, of type string or binary, that a tokenizer with these options learns from.
 
     Missing texts hold none. The keys are UTF-8; no texts give no words.
@@ -35,13 +36,13 @@ def count_words(texts: pa.Array, options: Mapping[str, Any]) -> Counts:
     present = texts.drop_null()
     for start in range(0, len(present), BATCH):
         batch = tf.constant(present.slice(start, BATCH).to_pylist(), tf.string)
-        words = LEARNS_FROM[options["tokenizer"]](clean(batch, options)).flat_values
+        words = LEARNS_FROM[options.tokenizer](clean(batch, options)).flat_values
         distinct, _, how_many = tf.unique_with_counts(words, out_idx=tf.int64)
         add_counts(counts, distinct.numpy().tolist(), how_many.numpy().tolist())
     return counts
 
 
-def train(counts: Mapping[bytes, int], options: Mapping[str, Any], name: str = "text") -> bytes:
+def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text") -> bytes:
     """Learns a model from counted words: a SentencePiece model, or a file of WordPieces, one a line.
 
     There are at most `vocabulary` pieces beside the special ones, fewer where the words give no more.
@@ -54,32 +55,37 @@ def train(counts: Mapping[bytes, int], options: Mapping[str, Any], name: str = "
     Raises:
         UserError: there are no words, or more characters than pieces.
     """
-    frequent = {word: count for word, count in counts.items() if count >= options["minimum_count"]}
+    frequent = {word: count for word, count in counts.items() if count >= options.minimum_count}
     if not frequent:
-        words = f"no word {options['minimum_count']} times or more" if counts else "no words"
+        words = f"no word {options.minimum_count} times or more" if counts else "no words"
         raise UserError(f"features.{name}: there is nothing to learn a tokenizer from: the train split holds {words}")
-    learn = _wordpiece if options["tokenizer"] == "wordpiece" else _sentencepiece
+    learn = _wordpiece if options.tokenizer == "wordpiece" else _sentencepiece
     return learn(frequent, options, f"features.{name}")
 
 
-def _sentencepiece(counts: Mapping[bytes, int], options: Mapping[str, Any], where: str) -> bytes:
+def _sentencepiece(counts: Mapping[bytes, int], options: TextOptions, where: str) -> bytes:
     """SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018)."""
-    ids = ("pad", "unk", *(["bos"] if options["begin"] else []), *(["eos"] if options["end"] else []))
-    return _learn(counts, options["model_type"], options["vocabulary"], ids, where)
+    ids = ("pad", "unk", *(["bos"] if options.begin else []), *(["eos"] if options.end else []))
+    return _learn(counts, options.model_type, _size(options), ids, where)
 
 
-def _wordpiece(counts: Mapping[bytes, int], options: Mapping[str, Any], where: str) -> bytes:
+def _wordpiece(counts: Mapping[bytes, int], options: TextOptions, where: str) -> bytes:
     """WordPieces by byte-pair merges, as Hugging Face's trainer learns them; each letter is a piece in both forms."""
-    size = options["vocabulary"]
+    size = _size(options)
     model = SentencePieceProcessor(model_proto=_learn(counts, "bpe", size, ("pad", "unk"), where, spare=1))  # ▁
     learned = [model.id_to_piece(place) for place in range(2, model.vocab_size())]
     letters = sorted({piece for piece in learned if len(piece) == 1} - {SPACE})
     if 2 * len(letters) > size:
         raise UserError(_too_small(where, size, 2 * len(letters)))
     merged = [piece[1:] if piece.startswith(SPACE) else f"##{piece}" for piece in learned if len(piece) > 1]
-    special = [piece for name, piece in SPECIAL_PIECES.items() if options.get(name, True)]
+    special = [piece for name, piece in SPECIAL_PIECES.items() if getattr(options, name, True)]
     pieces = dict.fromkeys([*letters, *(f"##{letter}" for letter in letters), *merged])
     return "".join(f"{piece}\n" for piece in [*special, *list(pieces)[:size]]).encode()
+
+
+def _size(options: TextOptions) -> int:
+    assert isinstance(options.vocabulary, int)  # noqa: S101 - the spec's check: a trained model has a size
+    return options.vocabulary
 
 
 def _learn(

@@ -14,7 +14,7 @@ from recordmill.pipeline.build.analysis.inputs import analysis_specs
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
 from recordmill.pipeline.build.beam.analyzers import BeamAnalyzers
 from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
-from recordmill.pipeline.build.context.build_context import CLASSES, BuildContext, PlannedBuild
+from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
 from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.worker.content_pass import ContentReader, decide_duplicates
@@ -27,7 +27,8 @@ from recordmill.pipeline.build.worker.pre_passes import (
     unread,
 )
 from recordmill.pipeline.sources.base import Chunk
-from recordmill.transforms.contract.text_options import needs_tensorflow_text
+from recordmill.transforms.contract.kinds.category import NameOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.cleaning import text_ops
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing
 
@@ -127,7 +128,7 @@ def make_analyzers(context: BuildContext) -> BeamAnalyzers:
     options = {
         name: VocabularyOptions.of(name, feature)
         for name, feature in context.features.items()
-        if feature["kind"] in ("text", *CLASSES)
+        if isinstance(feature, TextOptions | NameOptions)
     }
     return BeamAnalyzers(options, context.path("reports"))
 
@@ -136,5 +137,5 @@ def install_user_code(planned: PlannedBuild) -> None:
     """Loads what this process needs to run the graph: the user's modules, and tensorflow-text's operations."""
     if planned.user_code is not None:
         planned.user_code.install()
-    if any(options["kind"] == "text" and needs_tensorflow_text(options) for options in planned.features.values()):
+    if any(text.needs_tensorflow_text for text in planned.texts().values()):
         text_ops()

@@ -5,7 +5,7 @@ Its report counts the rows that it saw, which the driver reconciles with the row
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from tensorflow_transform.beam.experimental import PTransformAnalyzer
 from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, most_frequent
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_report
 from recordmill.pipeline.dataset.file_names import vocabulary_name
+from recordmill.transforms.contract.kinds.category import NameOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
 
 BUCKETS = 8  # so many workers can merge the words' counts at once
 FLUSH_WORDS = 500_000  # distinct words kept in a bundle: about 100 MB
@@ -35,15 +37,11 @@ class VocabularyOptions:
     """The words themselves, in their order; then nothing is counted."""
 
     @classmethod
-    def of(cls, name: str, options: Mapping[str, Any]) -> "VocabularyOptions":
-        """Those of a feature's options: `vocabulary` or `max_classes`, `minimum_count`, `given_words` or `classes`."""
-        size = options.get("max_classes", options.get("vocabulary"))
-        return cls(
-            name,
-            top_k=size if isinstance(size, int) else None,
-            minimum_count=options.get("minimum_count", 1),
-            given=options["given_words"] if isinstance(size, str) else options.get("classes"),
-        )
+    def of(cls, name: str, options: TextOptions | NameOptions) -> "VocabularyOptions":
+        """Gives those of a text, or of a feature whose values are names."""
+        size = options.vocabulary if isinstance(options, TextOptions) else options.max_classes
+        given = options.words if isinstance(options, TextOptions) else options.classes
+        return cls(name, size if isinstance(size, int) else None, options.minimum_count, given)
 
 
 class Vocabularies(PTransformAnalyzer):

@@ -13,12 +13,13 @@ from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.sources.base import Files, Source
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.duplicates import Duplicates
-from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.category import NameOptions
+from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
 
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
-CLASSES = ("category", "categories")
-"""The kinds whose values are names of classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class PlannedBuild:
     name: str
     folder: str
     """The attempt's own folder, absolute: `OUT/.building/<build key>/<run>` (`pipeline.build.attempts`)."""
-    features: Mapping[str, Mapping[str, Any]]
+    features: Mapping[str, FeatureOptions]
     """The features' options; those of a `BuildContext` hold models, words and classes too."""
     analyzed: frozenset[str]
     """The features whose raw columns the analysis reads."""
@@ -60,19 +61,28 @@ class PlannedBuild:
         """Gives the path of one of the build's folders."""
         return os.path.join(self.folder, folder)
 
-    def images(self) -> dict[str, Mapping[str, Any]]:
+    def images(self) -> dict[str, ImageOptions]:
         """Gives the features whose column is images, with their options."""
-        return {name: options for name, options in self.features.items() if options["kind"] in IMAGES}
+        return {name: options for name, options in self.features.items() if isinstance(options, ImageOptions)}
 
-    def measured_images(self) -> dict[str, Mapping[str, Any]]:
+    def measured_images(self) -> dict[str, ImageOptions]:
         """Gives the images whose pixel statistics the analysis needs."""
-        return {name: options for name, options in self.images().items() if options["normalize"] == "dataset"}
+        return {name: options for name, options in self.images().items() if options.measured}
 
     def hashed_images(self) -> list[str]:
         """Lists the images that are compared by their perceptual hash: the first of those that read one column."""
-        images = [name for name, options in self.features.items() if options["kind"] == "image"]
+        images = [name for name, options in self.images().items() if options.kind == "image"]
         first = {self.schema.features[name]: name for name in reversed(images)}
         return [name for name in images if name in first.values()] if self.duplicates.near else []
+
+    def texts(self) -> dict[str, TextOptions]:
+        """Gives the texts, with their options."""
+        return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
+
+    def label_names(self) -> NameOptions | None:
+        """Gives the label's options where its values are names of classes."""
+        label = self.features.get(self.schema.label or "")
+        return label if isinstance(label, NameOptions) else None
 
     def batch_rows(self) -> int:
         """Gives the number of rows that go through the transform graph at once."""
@@ -80,11 +90,11 @@ class PlannedBuild:
 
     def packed(self) -> tuple[str, int] | None:
         """Gives the text whose documents share records, and how many ids a record holds."""
-        return next(((name, one["pack"]) for name, one in self.features.items() if one.get("pack")), None)
+        return next(((name, text.pack) for name, text in self.texts().items() if text.pack), None)
 
     def trained(self) -> dict[str, str]:
         """Gives those of `models` that are trained from the data."""
-        return {name: owner for name, owner in self.models.items() if self.features[owner]["model"] is None}
+        return {name: owner for name, owner in self.models.items() if self.texts()[owner].model is None}
 
     def sees_rows(self) -> bool:
         """Whether the analysis is shown the rows of the train split: it needs none where all is given."""
@@ -92,8 +102,8 @@ class PlannedBuild:
 
     def open_label(self) -> bool:
         """Whether the label's classes are those of the data, of all splits."""
-        label = self.schema.label
-        return label is not None and self.features[label]["kind"] in CLASSES and not self.features[label]["classes"]
+        names = self.label_names()
+        return names is not None and not names.classes
 
 
 @dataclass(frozen=True, kw_only=True)

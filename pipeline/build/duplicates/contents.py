@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,25 +23,26 @@ from recordmill.pipeline.build.context.arrow_files import read_table, write_tabl
 from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.build.duplicates.clusters import Numbers, Rows
 from recordmill.pipeline.dataset.atomic_files import attempt_name
-from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
 
 DIGEST, LOOK = 16, 16  # bytes
 NONE = bytes(DIGEST)
 
 
-def content_features(features: Mapping[str, Mapping[str, Any]], form: RowSchema) -> list[str]:
+def content_features(features: Mapping[str, FeatureOptions], form: RowSchema) -> list[str]:
     """The features whose columns are the content; the first of several that read one column alike."""
-    kinds = {name: features[name]["kind"] for name in form.features}
-    named = [name for name, kind in kinds.items() if kind in (*IMAGES, "text")]
+    named = [name for name in form.features if isinstance(features[name], ImageOptions | TextOptions)]
     key = set(form.key or ()) | {form.content_key}
     chosen = named or [name for name, column in form.features.items() if column not in key]
     first = {(form.features[name], _kept(features[name])): name for name in reversed(chosen)}
     return [name for name in chosen if name in first.values()]
 
 
-def _kept(options: Mapping[str, Any]) -> int | None:
+def _kept(options: FeatureOptions) -> int | None:
     """The number of images of a sequence that are read; None for other kinds."""
-    return options["max_length"] if options["kind"] == "image_sequence" else None
+    return options.max_length if isinstance(options, ImageOptions) else None
 
 
 def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:

@@ -14,29 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
-from PIL.Image import Resampling, Transpose
+from PIL.Image import Resampling
 
-from recordmill.pipeline.build.images.transcode import ORIENTATION, PILLOW
+from recordmill.pipeline.build.images.transcode import ORIENTATION, UPRIGHT
 from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
 from recordmill.transforms.contract.image_header import check_header, check_pixels
 
 SIDE = 32
-FORMATS = {**PILLOW, "PNG": "PNG"}
 NONE = bytes(16)
 GREY = (128, 128, 128, 255)
 """What transparent pixels lie on: hardly a drawing's own colour, as black and white are."""
 MIN_DETAIL = 40.0
 """The least root mean square of the 64 frequencies; those of a flat picture are its noise. 8 bits' rounding gives 5."""
-TURNED = {
-    2: Transpose.FLIP_LEFT_RIGHT,
-    3: Transpose.ROTATE_180,
-    4: Transpose.FLIP_TOP_BOTTOM,
-    5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_270,
-    7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_90,
-}
-"""What makes a picture of an EXIF orientation upright."""
 WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None])
 """Rows 1 to 8 of the cosine transform; the one before is the mean."""
 
@@ -62,7 +52,7 @@ def perceptual_hash(data: bytes, max_pixels: int) -> PerceptualHash | None:
         header = check_header(data, max_pixels)
         if header.format == "PNG" and data.count(b"IHDR") > 1:
             return None  # Pillow takes the last one's size, and fills an animation's canvas before it tells
-        pixels = _small(data, FORMATS[header.format], max_pixels)
+        pixels = _small(data, NAMED[header.format], max_pixels)
     except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
         if is_machine_fault(error):
             raise
@@ -85,16 +75,16 @@ def _number(eight: npt.NDArray[np.uint8]) -> int:
     return int.from_bytes(eight.tobytes(), "little")
 
 
-def _small(data: bytes, form: str, max_pixels: int) -> npt.NDArray[np.float64]:
+def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
     """The upright picture in luma and chroma, [32, 32, 3]."""
-    with Image.open(io.BytesIO(data), formats=[form]) as picture:
+    with Image.open(io.BytesIO(data), formats=[form.pillow]) as picture:
         check_pixels(*picture.size, max_pixels)  # a frame may be larger than the file's header says
         picture.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # a JPEG is decoded at 1/8 of its sides
         turn = picture.getexif().get(ORIENTATION, 1)
         picture.load()
         small = _plain(picture)
-    if form != "TIFF" and turn in TURNED:  # Pillow turns a TIFF itself
-        small = small.transpose(TURNED[turn])
+    if turn in UPRIGHT and not form.turned_by_pillow:
+        small = small.transpose(UPRIGHT[turn])
     return np.asarray(small, np.float64)
 
 

@@ -3,7 +3,7 @@
 import ctypes
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from recordmill.pipeline.sources.image_refs import Reference, parse
 from recordmill.pipeline.sources.machine_faults import OutOfMemoryError
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.image_header import Header, check_header
+from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
@@ -89,7 +90,7 @@ class Pictures:
             file.seek(found.offset)
             return file.read() if found.length is None else file.read(found.length)
 
-    def load(self, source: int, reference: bytes, options: Mapping[str, Any]) -> "Loaded":
+    def load(self, source: int, reference: bytes, options: ImageOptions) -> "Loaded":
         """Reads a picture for the graph: its header is checked, and what the graph cannot decode is transcoded.
 
         Raises:
@@ -98,14 +99,14 @@ class Pictures:
             OSError: as `read`.
             OutOfMemoryError: memory is not enough to transcode it.
         """
-        data = self.read(source, reference, options["max_bytes"])
-        header = check_header(data, options["max_pixels"])
+        data = self.read(source, reference, options.max_bytes)
+        header = check_header(data, options.max_pixels)
         needs = memory_of(header)
         if header.in_graph and self.isolation is None:
             return Loaded(data, None, data, needs)
         decoder = decodable if self.isolation is None else self.isolation.decodable
-        what = f"decode a picture of {len(data):,} bytes"
-        ready = retry_alone_when_out_of_memory(lambda: decoder(data, options), what, (UndecodableError,), needs)
+        what, limits = f"decode an image of {len(data):,} bytes", {"max_pixels": options.max_pixels}
+        ready = retry_alone_when_out_of_memory(lambda: decoder(data, limits), what, (UndecodableError,), needs)
         return Loaded(ready, None if header.in_graph else header.format, data, needs)
 
 
@@ -158,7 +159,7 @@ def give_back_large_blocks() -> None:
 def pictures_of(context: PlannedBuild) -> Pictures:
     """Where the pictures of a build lie, as its workers see it."""
     give_back_large_blocks()
-    most = max((options["max_bytes"] for options in context.images().values()), default=MAX_BYTES)
+    most = max((options.max_bytes for options in context.images().values()), default=MAX_BYTES)
     isolation = shared_isolation() if context.isolated else None
     return Pictures(context.files, context.roots, context.path("scratch"), most, isolation)
 
@@ -167,17 +168,17 @@ References = bytes | Sequence[bytes] | None
 """A row's picture, or pictures, by reference; None where it is not measured."""
 
 
-def kept(references: bytes | Sequence[bytes], options: Mapping[str, Any]) -> Sequence[bytes]:
+def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence[bytes]:
     """The pictures of a row that are stored: one or none, or of a sequence as many as it keeps."""
     if isinstance(references, bytes):
         return [references] if references else []
-    return references[: options["max_length"]]
+    return references[: options.max_length]
 
 
 class PixelMeter:
     """Measures pictures after resizing: the number of pixels, their sums and sums of squares by channel."""
 
-    def __init__(self, pictures: Pictures, options: Mapping[str, Any], threads: int) -> None:
+    def __init__(self, pictures: Pictures, options: ImageOptions, threads: int) -> None:
         self._pictures, self._options, self._threads = pictures, options, threads
         graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
         self._graph = graph.get_concrete_function(tf.TensorSpec([None], tf.string))  # traced here, not in the threads
@@ -189,12 +190,12 @@ class PixelMeter:
         """
         with ThreadPoolExecutor(self._threads) as pool:
             parts = list(pool.map(self._one, sources, references))
-        sums = np.array(parts, np.int64).reshape(len(parts), 1 + 2 * self._options["channels"])
+        sums = np.array(parts, np.int64).reshape(len(parts), 1 + 2 * self._options.channels)
         return (sums[:, 0], *np.split(sums[:, 1:], 2, axis=1))  # type: ignore[return-value]
 
     def _one(self, source: int, references: References) -> npt.NDArray[np.int64]:
         wanted = kept(references or b"", self._options)
-        return sum((self._sums(source, one) for one in wanted), np.zeros(1 + 2 * self._options["channels"], np.int64))
+        return sum((self._sums(source, one) for one in wanted), np.zeros(1 + 2 * self._options.channels, np.int64))
 
     def _sums(self, source: int, reference: bytes) -> npt.NDArray[np.int64]:
         try:
@@ -203,7 +204,7 @@ class PixelMeter:
             return np.concatenate([np.ravel(part.numpy()) for part in sums])
         except (ImageError, *UNDECODABLE):
             # the row is rejected, and told of, where its shard is built
-            return np.zeros(1 + 2 * self._options["channels"], np.int64)
+            return np.zeros(1 + 2 * self._options.channels, np.int64)
 
     def is_decodable(self, data: bytes) -> bool:
         """Whether the graph can decode a picture."""

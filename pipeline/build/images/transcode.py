@@ -17,10 +17,9 @@ from PIL import Image
 from PIL.Image import Transpose
 
 from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.transforms.contract.image_formats import NAMED
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_pixels
 
-PILLOW = {"JPEG": "JPEG", "GIF": "GIF", "BMP": "BMP", "WebP": "WEBP", "TIFF": "TIFF"}
-"""Pillow's name of a format; no other of its openers is tried."""
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """What a mode without transparency becomes."""
 ORIENTATION = 0x0112
@@ -28,16 +27,18 @@ PHOTOMETRIC, BITS, TILE_WIDTH, TILE_LENGTH = 262, 258, 322, 323  # TIFF's tags
 WHITE_IS_ZERO = 0
 ROWS = 64
 """How many rows of a picture are converted at once."""
-TURNED_BACK = {
+UPRIGHT = {
     2: Transpose.FLIP_LEFT_RIGHT,
     3: Transpose.ROTATE_180,
     4: Transpose.FLIP_TOP_BOTTOM,
     5: Transpose.TRANSPOSE,
-    6: Transpose.ROTATE_90,
+    6: Transpose.ROTATE_270,
     7: Transpose.TRANSVERSE,
-    8: Transpose.ROTATE_270,
+    8: Transpose.ROTATE_90,
 }
-"""What undoes an orientation."""
+"""Pillow's way to make an image of an EXIF orientation upright."""
+TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}
+"""The inverse; all but the quarter turns are their own."""
 
 # Pillow warns of odd metadata and of pictures that are large, which `max_pixels` decides. Its warnings cannot be turned
 # off for one thread.
@@ -77,7 +78,7 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 
 def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
-    with Image.open(io.BytesIO(data), formats=[PILLOW[form]]) as picture:
+    with Image.open(io.BytesIO(data), formats=[NAMED[form].pillow]) as picture:
         check_pixels(*picture.size, max_pixels)  # a frame may be larger than the file's header says
         tags: Mapping[int, Any] = getattr(picture, "tag_v2", {})
         check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)  # allocated whole
@@ -88,7 +89,7 @@ def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
     exif = Image.Exif()
     if turn in TURNED_BACK:
         exif[ORIENTATION] = turn  # the graph turns it, and knows that it did
-        if form == "TIFF":  # which Pillow turns upright when it loads it
+        if NAMED[form].turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, exif=exif)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill.pipeline.build.context.build_context import CLASSES, BuildContext
+from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.context.reject_files import write_rejects
@@ -49,6 +49,7 @@ from recordmill.pipeline.dataset.text_lengths import measure
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel_map import in_order
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError
 
 ROW_BYTES = 512 << 20  # 512 MiB: what the pictures of one row may be together
@@ -158,13 +159,12 @@ class ShardBuilder:
 
     def _texts(self, stored: Mapping[str, Any]) -> dict[str, tf.RaggedTensor]:
         """The texts' ids; without what a function of the user's left out or made no list."""
-        names = [name for name, options in self._context.features.items() if options["kind"] == "text"]
-        return {name: stored[name] for name in names if isinstance(stored.get(name), tf.RaggedTensor)}
+        return {name: stored[name] for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor)}
 
     def _labels(self, stored: Mapping[str, Any]) -> list[int]:
         """The label's ids, of all rows; none where it is no category, or a function of the user's made it another."""
         label = self._context.schema.label
-        if label is None or self._context.features[label]["kind"] not in CLASSES:
+        if label is None or self._context.label_names() is None:
             return []
         flat = stored[label].flat_values if isinstance(stored[label], tf.RaggedTensor) else stored[label]
         return flat.numpy().tolist() if flat.dtype == tf.int64 and flat.shape.rank == 1 else []
@@ -193,7 +193,7 @@ class ShardBuilder:
                 pictures[name][place] = data if isinstance(references, list) else b"".join(data)
                 files[name][place] = file_digests(one.source for one in loaded)
                 if name in looks:
-                    looks[name][place] = perceptual_hash_of(loaded, options["max_pixels"])
+                    looks[name][place] = perceptual_hash_of(loaded, options.max_pixels)
                 transcoded.update(f"{name} {one.transcoded}" for one in loaded if one.transcoded)
                 size, needs = size + sum(map(len, data)), max(needs, *(one.needs for one in loaded), 0)
             if size >= PART_BYTES:
@@ -202,7 +202,7 @@ class ShardBuilder:
         good[taken:] = False
         return Batch(rows, pictures, files, looks, needs + 2 * size).keep(good), rejects, taken
 
-    def _load(self, source: int, references: bytes | list[bytes], options: Mapping[str, Any]) -> list[Loaded]:
+    def _load(self, source: int, references: bytes | list[bytes], options: ImageOptions) -> list[Loaded]:
         """A row's pictures: one or none, or any number where the row has a list."""
         loaded, size = list[Loaded](), 0
         for reference in kept(references, options):

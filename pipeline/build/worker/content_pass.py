@@ -28,6 +28,7 @@ from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.transforms.contract.image_header import ImageError, check_header
+from recordmill.transforms.contract.kinds.image import ImageOptions
 
 PLACE = ("@source", "@chunk", "@position")
 
@@ -85,7 +86,7 @@ class ContentReader:
                 several = (self._load(row["@source"], reference, options) for reference in references)
                 if name in self._hashed:  # of one picture; those of a list are read one after another
                     loaded = list(several)
-                    looks[name] = perceptual_hash_of(loaded, options["max_pixels"])
+                    looks[name] = perceptual_hash_of(loaded, options.max_pixels)
                     several = (one for one in loaded)
                 files[name] = file_digests(one.source for one in several)
         except ImageError as error:
@@ -95,12 +96,12 @@ class ContentReader:
             return None
         return Row(files, looks)
 
-    def _load(self, source: int, reference: bytes, options: Mapping[str, Any]) -> Loaded:
+    def _load(self, source: int, reference: bytes, options: ImageOptions) -> Loaded:
         """A picture as its shard will load it; where looks do not matter, nothing is decoded."""
         if self._hashed:
             return self._pictures.load(source, reference, options)
-        data = self._pictures.read(source, reference, options["max_bytes"])
-        check_header(data, options["max_pixels"])
+        data = self._pictures.read(source, reference, options.max_bytes)
+        check_header(data, options.max_pixels)
         return Loaded(data, None, data, 0)
 
 

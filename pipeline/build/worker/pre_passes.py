@@ -73,7 +73,7 @@ class WordReader:
         for rows in rows_of(self._planned, self._decisions, chunk):
             chosen = rows.filter(pc.equal(rows["@split"], train_split))
             for name, owner in trained.items():
-                counts = count_words(chosen[name].combine_chunks(), self._planned.features[name])
+                counts = count_words(chosen[name].combine_chunks(), self._planned.texts()[name])
                 add_counts(counted[owner], counts.keys(), counts.values())
         tables = [
             pa.table(
@@ -114,7 +114,7 @@ def train_models(planned: PlannedBuild, chunks: Sequence[Chunk]) -> dict[str, by
     for table in _tables(planned, WORDS, chunks):
         for owner, word, count in zip(*(column.to_pylist() for column in table.columns), strict=True):
             add_counts(counts[owner], [word], [count])
-    return {owner: train(words, planned.features[owner], owner) for owner, words in counts.items()}
+    return {owner: train(words, planned.texts()[owner], owner) for owner, words in counts.items()}
 
 
 def unread(planned: PlannedBuild, name: str, chunks: Sequence[Chunk]) -> list[Chunk]:

@@ -1,15 +1,16 @@
-"""What a kind of feature is, before TensorFlow: its options, its raw column, and how it stands in the manifest."""
+"""The base of the kinds before TensorFlow: their options, their raw column, and their description in the manifest."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from dataclasses import fields
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import Field
 
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column
+from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 
-Description = dict[str, Any]
-"""A feature in `dataset.json`: all that the reader needs to know, JSON only."""
+Wanted = TypeVar("Wanted")
 
 
 class Feature(Options):
@@ -28,11 +29,11 @@ class Feature(Options):
 
     @property
     def fill(self) -> Any:
-        """What stands in the raw column of a row that lacks it: what the graph takes for missing."""
+        """The value in the raw column of a row that lacks it: the graph takes it for missing."""
         return b""
 
     def raw_column(self) -> Column | None:
-        """How the source delivers the column; None for a feature that is made of other features."""
+        """Gives the column as the source delivers it; None for a feature that is made of other features."""
         raise NotImplementedError
 
     def check(self, features: Mapping[str, "Feature"]) -> None:
@@ -43,36 +44,45 @@ class Feature(Options):
         """
 
     def files(self) -> dict[str, str]:
-        """The paths of files that decide what is stored, by option."""
+        """Gives the paths of files that decide what is stored, by option."""
         return {}
 
     def with_paths(self, change: Callable[[str], str]) -> Self:
-        """The same feature with its files' paths changed, such as to absolute ones."""
+        """Gives the same feature with its files' paths changed, such as to absolute ones."""
         return self.model_copy(update={option: change(path) for option, path in self.files().items()})
 
+    def options(self, *, is_label: bool = False) -> FeatureOptions:
+        """Gives the options that the graph and the workers need."""
+        raise NotImplementedError
+
+    def _options(self, kind: Callable[..., Wanted], **more: Any) -> Wanted:
+        """Takes the options of the same names, and more."""
+        names = {one.name for one in fields(cast(Any, kind))} & (type(self).model_fields.keys() - more.keys())
+        return kind(**{name: getattr(self, name) for name in names}, **more)
+
     def parts(self) -> tuple[str, ...]:
-        """What is stored beside the feature itself, as `<feature>_<part>` (`transforms.tensorflow.kind`)."""
-        return ()
+        """Names what is stored beside the feature itself, as `<feature>_<part>`."""
+        return tuple(part for part in self.options().parts() if part)
 
     def read_parts(self) -> tuple[str, ...]:
-        """What the reader gives beside the feature itself without its being stored, as `<feature>_<part>`."""
+        """Names what the reader gives beside the feature itself without its being stored, as `<feature>_<part>`."""
         return ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """The feature as the manifest holds it; `statistics` is what the analysis found for it."""
+        """Describes the feature for the manifest; `statistics` is what the analysis found for it."""
         raise NotImplementedError
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """The feature as TensorFlow Datasets' `features.json` writes it."""
+        """Gives the feature as TensorFlow Datasets' `features.json` writes it."""
         raise NotImplementedError
 
     def tfds_part(self, part: str, description: Description) -> dict[str, Any]:
-        """A part as TensorFlow Datasets writes it: one int64 a row, unless the kind says otherwise."""
+        """Gives a part as TensorFlow Datasets writes it: one int64 a row, unless the kind says otherwise."""
         return tfds_scalar("int64")
 
 
 def tfds_sequence(of: str | dict[str, Any]) -> dict[str, Any]:
-    """TensorFlow Datasets' JSON of any number of scalars of a dtype, or of another feature."""
+    """Gives TensorFlow Datasets' JSON of any number of scalars of a dtype, or of another feature."""
     return {
         "pythonClassName": "tensorflow_datasets.core.features.sequence_feature.Sequence",
         "sequence": {"feature": tfds_scalar(of) if isinstance(of, str) else of, "length": "-1"},
@@ -80,7 +90,7 @@ def tfds_sequence(of: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def tfds_scalar(dtype: str) -> dict[str, Any]:
-    """TensorFlow Datasets' JSON of a scalar."""
+    """Gives TensorFlow Datasets' JSON of a scalar."""
     return {
         "pythonClassName": "tensorflow_datasets.core.features.scalar.Scalar",
         "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"},

@@ -7,8 +7,10 @@ from pydantic import Field
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, Feature, tfds_sequence
+from recordmill.pipeline.spec.features.base import Feature, tfds_sequence
 from recordmill.pipeline.spec.features.lists import ListFeature
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 
 
 class Boxes(ListFeature):
@@ -36,14 +38,14 @@ class Boxes(ListFeature):
         Raises:
             WrongValueError: it is no feature, or of another kind.
         """
-        name, found = self.image, features.get(self.image)
-        if found is None:
+        name, image = self.image, features.get(self.image)
+        if image is None:
             raise WrongValueError(f"'{name}' is none of the features{did_you_mean(name, features)}", "image")
-        if found.kind != "image":
-            raise WrongValueError(f"'{name}' is of kind {found.kind}: boxes are of a feature of kind image", "image")
+        if image.kind != "image":
+            raise WrongValueError(f"'{name}' is of kind {image.kind}: boxes are of a feature of kind image", "image")
 
     def raw_column(self) -> Column:
-        """A list of numbers, four a box; nested lists are one list."""
+        """Wants a list of numbers, four a box; nested lists are one list."""
         return Column(
             ColumnType.NUMBER,
             many=True,
@@ -53,12 +55,16 @@ class Boxes(ListFeature):
             length=self.length and 4 * self.length,
         )
 
+    def options(self, *, is_label: bool = False) -> BoxesOptions:
+        """Gives what the graph needs."""
+        return self._options(BoxesOptions)
+
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """What they are boxes of, and how many there are."""
-        return {"kind": self.kind, "stored": "float32", "image": self.image, **self.describe_length()}
+        """Names the image and the number of boxes."""
+        return BoxesDescription(stored="float32", image=self.image, length=self.read_length, max_length=self.max_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A sequence of `BBoxFeature`."""
+        """Gives a sequence of `BBoxFeature`."""
         name = "tensorflow_datasets.core.features.bounding_boxes.BBoxFeature"
         shape = {"dimensions": ["4"]}
         box = {"shape": shape, "dtype": "float32", "bboxFormat": "REL_YXYX"}

@@ -5,9 +5,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, tfds_sequence
+from recordmill.pipeline.spec.features.base import tfds_sequence
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.lists import ListFeature
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoriesOptions
 
 
 class Categories(ListFeature, NamedClasses):
@@ -21,7 +23,7 @@ class Categories(ListFeature, NamedClasses):
     the label, `ids` for any other feature."""
 
     def raw_column(self) -> Column:
-        """A list of names, which may be empty."""
+        """Wants a list of names, which may be empty."""
         return self.list_column(ColumnType.CATEGORY)
 
     @property
@@ -29,19 +31,22 @@ class Categories(ListFeature, NamedClasses):
         """Whether it is read as lists of different lengths."""
         return self.read != "multi_hot" and super().varies
 
+    def options(self, *, is_label: bool = False) -> CategoriesOptions:
+        """Gives what the graph needs."""
+        return self._options(CategoriesOptions, is_label=is_label)
+
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Where the names lie, the ids, and how they are read."""
+        """Says where the names lie, the ids, and how they are read."""
         is_label = statistics["is_label"]
-        oov = {} if is_label or self.hash_buckets is not None else {"oov_buckets": self.oov_buckets}
-        return {
-            "kind": self.kind,
-            "stored": "int64",
-            **self.describe_length(),
-            "read": self.read or ("multi_hot" if is_label else "ids"),
-            **self.describe_ids(statistics),
-            **oov,
-            "padding_id": -1 if is_label else 0,
-        }
+        return CategoriesDescription(
+            length=self.read_length,
+            max_length=self.max_length,
+            read=self.read or ("multi_hot" if is_label else "ids"),
+            **self.ids(statistics),
+            oov_buckets=None if is_label or self.hash_buckets is not None else self.oov_buckets,
+            padding_id=-1 if is_label else 0,
+            stored="int64",
+        )
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A sequence of int64."""

@@ -7,8 +7,10 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
 from recordmill.pipeline.spec.features.classes import Classes, read_classes
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoryDescription, CategoryOptions
 
 
 class NamedClasses(Feature):
@@ -77,8 +79,8 @@ class NamedClasses(Feature):
                     "is not for a label: each of its classes has an id; give `classes`, or none", name
                 )
 
-    def describe_ids(self, statistics: dict[str, Any]) -> Description:
-        """Where the names lie, and the ids."""
+    def ids(self, statistics: dict[str, Any]) -> dict[str, Any]:
+        """Gives the fields of a description that say where the names lie, and what the ids are."""
         if self.hash_buckets is not None:
             return {"vocabulary_size": self.hash_buckets + 1, "hash_buckets": self.hash_buckets}
         is_label = statistics["is_label"]
@@ -117,30 +119,32 @@ class Category(NamedClasses):
             WrongValueError: one of them is not; its path begins at this feature.
         """
         for name in self.cross or ():
-            found = features.get(name)
-            if found is None:
+            other = features.get(name)
+            if other is None:
                 raise WrongValueError(f"'{name}' is none of the features{did_you_mean(name, features)}", "cross")
-            if not isinstance(found, Category) or found.cross:
-                what = "a cross itself" if isinstance(found, Category) else f"of kind {found.kind}"
+            if not isinstance(other, Category) or other.cross:
+                what = "a cross itself" if isinstance(other, Category) else f"of kind {other.kind}"
                 raise WrongValueError(f"'{name}' is {what}: a cross is of categories with a column each", "cross")
 
     def raw_column(self) -> Column | None:
         """A name; no column for a cross."""
         return None if self.cross else Column(ColumnType.CATEGORY, optional=self.optional)
 
+    def options(self, *, is_label: bool = False) -> CategoryOptions:
+        """Gives what the graph needs."""
+        return self._options(CategoryOptions, is_label=is_label)
+
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Where the names lie, and the ids; with `oov_buckets` their number."""
-        oov = {"oov_buckets": self.oov_buckets} if self.oov_buckets else {}
-        cross = {"cross": list(self.cross)} if self.cross else {}
-        return {"kind": self.kind, "stored": "int64", **self.describe_ids(statistics), **oov, **cross}
+        """Says where the names lie, and the ids; with `oov_buckets` their number."""
+        return CategoryDescription(**self.ids(statistics), oov_buckets=self.oov_buckets or None, cross=self.cross)
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A class label where each id has a name of its own (the unknown one's is `[UNK]`), else an int64."""
-        if "vocabulary" not in description or self.oov_buckets:
+        """Gives a class label where each id has a name of its own (the unknown one's is `[UNK]`), else an int64."""
+        if not isinstance(description, CategoryDescription) or description.vocabulary is None or self.oov_buckets:
             return tfds_scalar("int64")
         return {
             "pythonClassName": "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
-            "classLabel": {"numClasses": str(description["vocabulary_size"])},
+            "classLabel": {"numClasses": str(description.vocabulary_size)},
         }
 
 

@@ -8,7 +8,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions, PixelOptions
 
 Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
 Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
@@ -26,8 +28,6 @@ MAX_BYTES = 64 << 20
 """64 MiB, as of a line of text."""
 OWN_SIDES = (480, 640)
 """The height and width that are guessed of pictures that keep their own."""
-READ_WITH = {"size", "shorter_side", "fit", "resize", "antialias", "channels", "background", "dct_scaling"}
-"""The options that the reader needs where the originals are stored."""
 
 
 class Normalization(Options):
@@ -128,13 +128,12 @@ class Image(Feature):
                     raise WrongValueError(message, "normalize", name)
 
     def raw_column(self) -> Column:
-        """A reference to the picture."""
+        """Wants a reference to the image."""
         return Column(ColumnType.IMAGE, optional=self.optional)
 
-    def parts(self) -> tuple[str, ...]:
-        """The orientation of an original, and whether there is a picture."""
-        orientation = ("orientation",) if self.store == "original" else ()
-        return (*orientation, "missing") if self.optional else orientation
+    def options(self, *, is_label: bool = False) -> ImageOptions:
+        """Gives what the graph and the workers need."""
+        return self._options(ImageOptions, measured=self.normalize == "dataset")
 
     def read_parts(self) -> tuple[str, ...]:
         """Each picture's own height and width, where they have no common one."""
@@ -150,23 +149,21 @@ class Image(Feature):
         return height * width * self.channels * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Shape, encoding and the pixels' normalization: `(pixel - offset) * scale`, a channel each.
+        """Gives shape, encoding and normalization; height and width are None where images keep their own."""
+        return ImageDescription(**self.pixels(statistics), optional=self.optional)
 
-        Height and width are None where pictures keep their own. `options` are those that read an original.
-        """
+    def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
+        """Gives the fields of a description that say how stored images become arrays."""
         offset, scale = self._normalization(statistics)
-        description: Description = {
-            "kind": self.kind,
+        return {
             "stored": "bytes",
             "encoding": self.store,
-            "shape": [*(self.size or (None, None)), self.channels],
+            "shape": (*(self.size or (None, None)), self.channels),
             "dtype": "uint8" if self.normalize == "none" else "float32",
-            "offset": offset,
-            "scale": scale,
+            "offset": tuple(offset),
+            "scale": tuple(scale),
+            "options": self._options(PixelOptions) if self.store == "original" else None,
         }
-        if self.store == "original":
-            description["options"] = self.model_dump(mode="json", include=READ_WITH)
-        return {**description, "optional": True} if self.optional else description
 
     def _normalization(self, statistics: dict[str, Any]) -> tuple[list[float], list[float]]:
         given = IMAGENET if self.normalize == "imagenet" else self.normalize
@@ -181,13 +178,10 @@ class Image(Feature):
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """An `Image`, or a uint8 `Tensor` in bytes where the pixels are stored raw; a string where it may be empty."""
-        if description.get("optional"):
+        if isinstance(description, ImageDescription) and description.optional:
             return tfds_scalar("string")
-        *sides, channels = description["shape"]
-        if self.store == "original":  # its own size
-            sides = [-1, -1]
-        sides = [-1 if side is None else side for side in (*sides, channels)]
-        dimensions = {"dimensions": [str(side) for side in sides]}
+        own = self.size is None or self.store == "original"  # its own size
+        dimensions = {"dimensions": [*(["-1", "-1"] if own else map(str, self.size or ())), str(self.channels)]}
         if self.store == "raw":
             return {
                 "pythonClassName": "tensorflow_datasets.core.features.tensor_feature.Tensor",

@@ -5,9 +5,11 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, tfds_sequence
+from recordmill.pipeline.spec.features.base import tfds_sequence
 from recordmill.pipeline.spec.features.image import Image, Sides
 from recordmill.pipeline.spec.features.lists import ListFeature
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.image import ImageSequenceDescription, ImageSequenceOptions
 
 
 class ImageSequence(Image, ListFeature):
@@ -32,14 +34,14 @@ class ImageSequence(Image, ListFeature):
         """A list of references to pictures, which may be empty."""
         return self.list_column(ColumnType.IMAGE)
 
-    def parts(self) -> tuple[str, ...]:
-        """None: a row without pictures has an empty list."""
-        return ()
+    def options(self, *, is_label: bool = False) -> ImageSequenceOptions:
+        """Gives what the graph and the workers need."""
+        return self._options(ImageSequenceOptions, measured=self.normalize == "dataset")
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """As an image's, of every picture; and how many there are."""
-        description = super().describe(statistics) | self.describe_length()
-        return {key: value for key, value in description.items() if key != "optional"}
+        """Describes every image as an image's, and how many there are."""
+        pixels = self.pixels(statistics)
+        return ImageSequenceDescription(**pixels, length=self.read_length, max_length=self.max_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A sequence of images, or of uint8 tensors."""

@@ -1,4 +1,4 @@
-"""What the kinds that have several values a row have in common."""
+"""The options that all kinds with several values a row have."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class ListFeature(Feature):
         return []
 
     def list_column(self, kind: ColumnType) -> Column:
-        """A list of values."""
+        """Wants a list of values."""
         return Column(kind, many=True, optional=self.optional, separator=self.separator, length=self.length)
 
     @property
@@ -39,9 +39,10 @@ class ListFeature(Feature):
         return self.length is None
 
     def read_parts(self) -> tuple[str, ...]:
-        """What the reader gives beside the feature itself without its being stored, as `<feature>_<part>`."""
+        """Names what the reader gives beside the feature itself without its being stored, as `<feature>_<part>`."""
         return ("length",) if self.varies else ()
 
-    def describe_length(self) -> dict[str, Any]:
-        """How long the lists are: the same for all, or varying and up to a limit or none."""
-        return {"length": self.length or "varying", "max_length": self.max_length}
+    @property
+    def read_length(self) -> int | str:
+        """The number of values of every row, or `varying`."""
+        return self.length or "varying"

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar
+from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.number import NumberDescription, NumberOptions
 
 SMALLEST = 2.0**-126  # the smallest float32 with all its bits: TensorFlow may take what is smaller for 0
 
@@ -45,7 +47,7 @@ Impute = Annotated[
 ]
 
 
-class NumberOptions(Feature):
+class Scaled(Feature):
     """What is done with a number, in this order: clip, transform, normalize or put into a bucket."""
 
     clip: tuple[Float32 | None, Float32 | None] | None = None
@@ -71,7 +73,7 @@ class NumberOptions(Feature):
         return {**normalize, **given, **clip}
 
     @model_validator(mode="after")
-    def _check_number(self) -> "NumberOptions":
+    def _check_number(self) -> "Scaled":
         if self.quantiles is not None and self.boundaries is not None:
             raise ValueError("`quantiles` and `boundaries` exclude each other: both say where buckets begin")
         if self.is_bucket and self.normalize != "none":
@@ -100,18 +102,16 @@ class NumberOptions(Feature):
         """The type that is stored."""
         return "int64" if self.is_bucket else "float32"
 
-    def describe_number(self, statistics: dict[str, Any]) -> Description:
-        """What the stored values already are; of buckets, where they begin and how many there are."""
-        described: Description = {"stored": self.stored, "normalize": self.normalize}
-        described |= {"clip": list(self.clip)} if self.clip else {}
-        described |= {"transform": self.transform} if self.transform != "none" else {}
+    def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
+        """Gives the fields of a description that say what the stored values are; of buckets, where they begin."""
+        fields = {name: getattr(self, name) for name in ("stored", "normalize", "clip", "transform")}
         if not self.is_bucket:
-            return described
-        boundaries = statistics["boundaries"] if self.boundaries is None else list(self.boundaries)
-        return {**described, "boundaries": boundaries, "buckets": len(boundaries) + 1}
+            return fields
+        boundaries = tuple(statistics["boundaries"] if self.boundaries is None else self.boundaries)
+        return {**fields, "boundaries": boundaries, "buckets": len(boundaries) + 1}
 
 
-class Number(NumberOptions):
+class Number(Scaled):
     """A number."""
 
     kind: Literal["number"]
@@ -142,14 +142,14 @@ class Number(NumberOptions):
         """A finite number."""
         return Column(ColumnType.NUMBER, optional=self.optional)
 
-    def parts(self) -> tuple[str, ...]:
-        """Which rows lack it."""
-        return ("missing",) if self.indicator else ()
+    def options(self, *, is_label: bool = False) -> NumberOptions:
+        """Gives what the graph needs."""
+        return self._options(NumberOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """What the stored values already are."""
-        missing = {"impute": self.impute, "indicator": self.indicator} if self.optional else {}
-        return {"kind": self.kind, **self.describe_number(statistics), **missing}
+        """Says what the stored values already are."""
+        impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
+        return NumberDescription(**self.scaling(statistics), impute=impute, indicator=indicator)
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A float32, or an int64 of a bucket."""

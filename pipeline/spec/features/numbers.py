@@ -3,12 +3,14 @@
 from typing import Any, Literal
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, tfds_sequence
+from recordmill.pipeline.spec.features.base import tfds_sequence
 from recordmill.pipeline.spec.features.lists import ListFeature
-from recordmill.pipeline.spec.features.number import NumberOptions
+from recordmill.pipeline.spec.features.number import Scaled
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.number import NumbersDescription, NumbersOptions
 
 
-class Numbers(ListFeature, NumberOptions):
+class Numbers(ListFeature, Scaled):
     """A list of numbers, of a fixed length or of any."""
 
     kind: Literal["numbers"]
@@ -17,9 +19,14 @@ class Numbers(ListFeature, NumberOptions):
         """A list of finite numbers, which may be empty."""
         return self.list_column(ColumnType.NUMBER)
 
+    def options(self, *, is_label: bool = False) -> NumbersOptions:
+        """Gives what the graph needs."""
+        return self._options(NumbersOptions)
+
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """What the stored values already are, and how long the lists are."""
-        return {"kind": self.kind, **self.describe_number(statistics), **self.describe_length()}
+        """Says what the stored values already are, and how long the lists are."""
+        scaling = self.scaling(statistics)
+        return NumbersDescription(**scaling, length=self.read_length, max_length=self.max_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A sequence of float32, or of the int64 ids of buckets."""

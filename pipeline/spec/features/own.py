@@ -2,8 +2,10 @@
 
 from typing import Any, Literal
 
-from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar, tfds_sequence
+from recordmill.pipeline.spec.features.base import Feature, tfds_scalar, tfds_sequence
 from recordmill.pipeline.spec.features.raw import TFDS_TYPES
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.raw import OwnDescription
 
 
 class Own(Feature):
@@ -18,9 +20,13 @@ class Own(Feature):
         """It has none."""
         return
 
+    def parts(self) -> tuple[str, ...]:
+        """Names none: a tensor has no parts."""
+        return ()
+
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Type and shape."""
-        return {"kind": self.kind, "stored": self.stored, "shape": None if self.shape is None else list(self.shape)}
+        return OwnDescription(stored=self.stored, shape=self.shape)
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A scalar, a tensor, or a sequence."""

@@ -6,8 +6,10 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, tfds_scalar, tfds_sequence
+from recordmill.pipeline.spec.features.base import tfds_scalar, tfds_sequence
 from recordmill.pipeline.spec.features.lists import ListFeature
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
 TFDS_TYPES = {"bytes": "string", "int64": "int64", "float32": "float32"}
@@ -45,10 +47,14 @@ class Raw(ListFeature):
         kind = COLUMN_TYPES[self.type]
         return self.list_column(kind) if self.many else Column(kind, optional=self.optional)
 
+    def options(self, *, is_label: bool = False) -> RawOptions:
+        """Gives what the graph needs."""
+        return self._options(RawOptions)
+
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """The type that is stored, and of lists their length."""
-        lengths = self.describe_length() if self.many else {}
-        return {"kind": self.kind, "stored": self.type, **lengths}
+        """Names the type that is stored, and of lists their length."""
+        length = self.read_length if self.many else None
+        return RawDescription(stored=self.type, length=length, max_length=self.max_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A scalar, or a sequence of them."""

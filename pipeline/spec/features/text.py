@@ -1,25 +1,16 @@
 """Text: cleaned, cut into tokens, ids of a vocabulary that is learned from the train split, or is given."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Description, Feature, tfds_scalar, tfds_sequence
+from recordmill.pipeline.spec.features.base import Feature, tfds_scalar, tfds_sequence
 from recordmill.pipeline.spec.features.text_rules import check_alone, check_shared
-from recordmill.transforms.contract.text_options import (
-    BYTES,
-    MODEL_TOKENIZERS,
-    SpecialIds,
-    counts_words,
-    has_vocabulary,
-    needs_tensorflow_text,
-    special_ids,
-    vocabulary_owner,
-)
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.text import BYTES, MODEL_TOKENIZERS, SpecialIds, TextDescription, TextOptions
 
 
 class SharedVocabulary(Options):
@@ -105,7 +96,7 @@ class Text(Feature):
     @property
     def analyzed(self) -> bool:
         """The analysis counts its words, unless they are given or hashed."""
-        return counts_words(self.model_dump())
+        return self.options().counts_words
 
     @property
     def needs_model(self) -> bool:
@@ -120,11 +111,11 @@ class Text(Feature):
     @property
     def needs_tensorflow_text(self) -> bool:
         """Whether a process that loads the export or the serving model must import `tensorflow_text` first."""
-        return needs_tensorflow_text(self.model_dump())
+        return self.options().needs_tensorflow_text
 
     def vocabulary_owner(self, name: str) -> str:
         """The feature whose vocabulary or model this one, of this name, uses: its own or the shared one."""
-        return vocabulary_owner(name, self.model_dump())
+        return self.shared_with or name
 
     def files(self) -> dict[str, str]:
         """The paths of files that decide what is stored, by option: `model`, or `vocabulary`."""
@@ -135,11 +126,15 @@ class Text(Feature):
         """A string, empty or not."""
         return Column(ColumnType.TEXT, optional=self.optional)
 
-    def parts(self) -> tuple[str, ...]:
-        """The true length, where it is kept; of packed documents the length of each."""
-        if self.pack is not None:
-            return ("lengths",)
-        return ("length",) if self.keep_length else ()
+    @property
+    def shared_with(self) -> str | None:
+        """The feature whose vocabulary or model this one uses."""
+        return self.vocabulary.shared_with if isinstance(self.vocabulary, SharedVocabulary) else None
+
+    def options(self, *, is_label: bool = False) -> TextOptions:
+        """Gives what the graph and the workers need."""
+        own = None if isinstance(self.vocabulary, SharedVocabulary) else self.vocabulary
+        return self._options(TextOptions, vocabulary=own, shared_with=self.shared_with)
 
     def read_parts(self) -> tuple[str, ...]:
         """Of packed documents, which one an id is of, and its place in it."""
@@ -151,33 +146,26 @@ class Text(Feature):
         `statistics` is that of the vocabulary's owner: `vocabulary`, `words` and, of a tokenizer's model, `model` and
         `special_ids` (`pipeline.build.analysis.tokenizer_models`).
         """
-        special = SpecialIds(**statistics["special_ids"]) if self.needs_model else special_ids(self.model_dump())
+        options = self.options()
+        special = SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
         tokens = BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
-        named = self.needs_model or has_vocabulary(self.model_dump())
-        return {
-            "kind": self.kind,
-            "stored": "bytes" if self.pack else "int64",
-            "length": "varying",
-            "max_length": self.max_length,
-            **({"vocabulary": statistics["vocabulary"]} if named else {}),
-            "vocabulary_size": max(special.first + tokens, special.padding + 1),
-            "padding_id": special.padding,
-            "unknown_id": special.unknown,
-            "first_id": special.first,
-            **self._further(special, statistics),
-        }
-
-    def _further(self, special: SpecialIds, statistics: Mapping[str, Any]) -> Description:
-        ids = {f"{name}_id": id_ for name, id_ in asdict(special).items() if name in ("begin", "end")}
-        asked = {
-            "tokenizer": self.tokenizer if self.tokenizer != "words" else None,
-            "model": statistics["model"] if self.needs_model else None,
-            "oov_buckets": self.oov_buckets if self.oov_buckets > 1 else None,
-            "hash_buckets": self.hash_buckets,
-            "keep_length": self.keep_length or None,
-            "packed": self.pack,
-        }
-        return {key: value for key, value in (ids | asked).items() if value is not None}
+        return TextDescription(
+            stored="bytes" if self.pack else "int64",
+            max_length=self.max_length,
+            vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
+            vocabulary_size=max(special.first + tokens, special.padding + 1),
+            padding_id=special.padding,
+            unknown_id=special.unknown,
+            first_id=special.first,
+            begin_id=special.begin,
+            end_id=special.end,
+            tokenizer=self.tokenizer,
+            model=statistics["model"] if self.needs_model else None,
+            oov_buckets=self.oov_buckets,
+            hash_buckets=self.hash_buckets,
+            keep_length=self.keep_length,
+            packed=self.pack,
+        )
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """A sequence of int64; of packed documents, the ids' bytes."""

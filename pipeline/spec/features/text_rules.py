@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.transforms.contract.text_options import MODEL_TOKENIZERS, WORD_TOKENIZERS
+from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, WORD_TOKENIZERS
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.features.text import Text

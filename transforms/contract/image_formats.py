@@ -1,0 +1,64 @@
+"""The table of image formats: each one's name, its files' suffixes, its first bytes, and the decoder that Pillow uses.
+
+A format needs a row here, a function in `image_header` that reads its size, and a test. Where the graph does not decode
+it, Pillow makes PNG of it before (`pipeline.build.images.transcode`).
+
+>>> format_of(b"GIF89a").suffixes
+('.gif',)
+"""
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ImageFormat:
+    """A format that is read."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    """The ends of file names in small letters, with the dot."""
+    magic: bytes
+    """A regular expression that the first bytes match."""
+    pillow: str
+    """Pillow's name of the format; no other of its openers is tried."""
+    turned_by_pillow: bool = False
+    """Whether Pillow applies the EXIF orientation by itself when it loads the pixels."""
+
+
+FORMATS = (
+    ImageFormat("JPEG", (".jpg", ".jpeg"), rb"\xff\xd8\xff", "JPEG"),
+    ImageFormat("PNG", (".png",), rb"\x89PNG\r\n\x1a\n", "PNG"),
+    ImageFormat("GIF", (".gif",), rb"GIF8[79]a", "GIF"),
+    ImageFormat("BMP", (".bmp",), rb"BM", "BMP"),
+    ImageFormat("WebP", (".webp",), rb"RIFF....WEBP", "WEBP"),
+    ImageFormat("TIFF", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]", "TIFF", turned_by_pillow=True),
+)
+NAMED = {one.name: one for one in FORMATS}
+SUFFIXES = frozenset(suffix for one in FORMATS for suffix in one.suffixes)
+"""The suffixes of files that are listed as images, in any case."""
+OTHERS = {
+    rb"....ftypavi[fs]": "AVIF",
+    rb"....ftyp(hei[cx]|mif1|msf1)": "HEIF",
+    rb"\0\0\x01\0": "ICO",
+    rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": "JPEG 2000",
+    rb"\0\0\0\x0cJXL |\xff\x0a": "JPEG XL",
+    rb"8BPS": "Photoshop",
+    rb"%PDF": "PDF",
+    rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
+}
+"""The names of formats that are not read, for messages."""
+HEAD = 512  # bytes: a name of OTHERS is looked for in so many
+
+
+def format_of(data: bytes) -> ImageFormat | None:
+    """Gives the format of a file by its first bytes; None for one that is not read."""
+    return next((one for one in FORMATS if _MAGIC[one.name].match(data)), None)
+
+
+def other_format(data: bytes) -> str | None:
+    """Gives the name of a known format that is not read."""
+    return next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), None)
+
+
+_MAGIC = {one.name: re.compile(one.magic, re.DOTALL) for one in FORMATS}

@@ -1,0 +1,45 @@
+"""The kinds of features, one module each: what the build and both engines of the reader agree on."""
+
+from collections.abc import Mapping
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.transforms.contract.kinds.base import Description, Json
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
+from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
+
+DESCRIPTIONS: Mapping[str, type[Description]] = {
+    kind.kind: kind
+    for kind in (
+        ImageDescription,
+        ImageSequenceDescription,
+        BoxesDescription,
+        TextDescription,
+        CategoryDescription,
+        CategoriesDescription,
+        NumberDescription,
+        NumbersDescription,
+        RawDescription,
+        OwnDescription,
+    )
+}
+
+
+def description_type(description: Json) -> type[Description]:
+    """Gives the class of a description in JSON.
+
+    Raises:
+        DatasetError: its kind is unknown.
+    """
+    kind = description.get("kind")
+    if not isinstance(kind, str) or kind not in DESCRIPTIONS:
+        raise DatasetError(f"a feature is of kind {kind!r:.50}, which this Recordmill does not know: upgrade")
+    return DESCRIPTIONS[kind]
+
+
+def read_description(description: Json) -> Description:
+    """Reads a feature's description. Raises: DatasetError, as `description_type` and `Description.from_json`."""
+    return description_type(description).from_json(description)

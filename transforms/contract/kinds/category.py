@@ -1,0 +1,96 @@
+"""Names as ids, one or several a row."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recordmill.transforms.contract.kinds.base import (
+    Description,
+    FeatureOptions,
+    Json,
+    ListDescription,
+    ListOptions,
+    Stored,
+    left_out,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameOptions(FeatureOptions):
+    """How names become ids."""
+
+    classes: tuple[str, ...] | None = None
+    """The names in the order of their ids; None: those of the data."""
+    max_classes: int | None = None
+    minimum_count: int = 1
+    oov_buckets: int = 0
+    hash_buckets: int | None = None
+    is_label: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoryOptions(NameOptions):
+    """The options of one name a row."""
+
+    kind: ClassVar[str] = "category"
+    cross: tuple[str, ...] | None = None
+
+    def parts(self) -> dict[str, Stored]:
+        """Gives the id."""
+        return CategoryDescription.parts_of({"stored": "int64"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoriesOptions(ListOptions, NameOptions):
+    """The options of several names a row."""
+
+    kind: ClassVar[str] = "categories"
+
+    def parts(self) -> dict[str, Stored]:
+        """Gives the list of ids."""
+        return CategoriesDescription.parts_of({"stored": "int64"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ids:
+    stored: str = "int64"
+    vocabulary: str | None = left_out(None)
+    """The path of the names' file inside the version; None where ids are hashes."""
+    vocabulary_size: int
+    hash_buckets: int | None = left_out(None)
+    unknown_id: int | None = None
+    first_id: int | None = left_out(None)
+    oov_buckets: int | None = left_out(None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives the description as the manifest holds it; hashed ids know no unknown one."""
+        written = super().to_json()  # type: ignore[misc]
+        if self.hash_buckets is not None:
+            del written["unknown_id"]
+        return written
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoryDescription(_Ids, Description):
+    """One id a row."""
+
+    kind: ClassVar[str] = "category"
+    cross: tuple[str, ...] | None = left_out(None)
+
+    @classmethod
+    def parts_of(cls, description: Json) -> dict[str, Stored]:
+        """Gives the id."""
+        return {"": Stored(description["stored"])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _IdLists(ListDescription):
+    read: str
+    """`ids`, or `multi_hot`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CategoriesDescription(_Ids, _IdLists):
+    """A list of ids a row."""
+
+    kind: ClassVar[str] = "categories"
+    padding_id: int

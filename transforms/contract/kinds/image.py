@@ -1,0 +1,98 @@
+"""Images, one or several a row."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from recordmill.transforms.contract.kinds.base import (
+    Description,
+    FeatureOptions,
+    Json,
+    ListDescription,
+    Stored,
+    left_out,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelOptions:
+    """The way from an image's bytes to pixels of its size; the manifest holds it where originals are stored."""
+
+    size: tuple[int, int] | None = None
+    """Height and width in pixels; None: each image keeps its own."""
+    shorter_side: int | None = None
+    fit: str = "pad"
+    resize: str = "auto"
+    antialias: bool = True
+    channels: int = 3
+    background: tuple[int, int, int] = (255, 255, 255)
+    dct_scaling: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions(PixelOptions, FeatureOptions):
+    """The options of images."""
+
+    kind: ClassVar[str] = "image"
+    store: str = "auto"
+    quality: int = 95
+    measured: bool = False
+    """Whether the analysis measures the pixels: `normalize: dataset`."""
+    max_pixels: int
+    max_bytes: int
+    max_length: int | None = None
+    """The number of images of a sequence that are kept; None: all."""
+
+    def parts(self) -> dict[str, Stored]:
+        """Gives what is stored, by part."""
+        return ImageDescription.parts_of({"encoding": self.store, "optional": self.optional})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSequenceOptions(ImageOptions):
+    """The options of sequences of images."""
+
+    kind: ClassVar[str] = "image_sequence"
+
+    def parts(self) -> dict[str, Stored]:
+        """Gives the list of images."""
+        return ImageSequenceDescription.parts_of({"stored": "bytes"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pixels:
+    """How stored images become arrays: `(pixel - offset) * scale`, by channel."""
+
+    stored: str
+    encoding: str
+    """`auto`, `jpeg` or `png`; `raw`: uint8 pixels; `original`: the file's bytes."""
+    shape: tuple[int | None, int | None, int]
+    """Height, width, channels; None where images keep their own sides."""
+    dtype: str
+    offset: tuple[float, ...]
+    scale: tuple[float, ...]
+    options: PixelOptions | None = left_out(None)
+    """The way to pixels, where originals are stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageDescription(Pixels, Description):
+    """One image a row; with `optional`, maybe none."""
+
+    kind: ClassVar[str] = "image"
+    optional: bool = left_out(False)
+
+    @classmethod
+    def parts_of(cls, description: Json) -> dict[str, Stored]:
+        """Gives the bytes, an original's EXIF orientation (1..8), and 1 for a row without an image."""
+        parts = {"": Stored("bytes")}
+        if description["encoding"] == "original":
+            parts["orientation"] = Stored("int64")
+        return parts | {"missing": Stored("int64")} if description.get("optional") else parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSequenceDescription(ListDescription, Pixels):
+    """Any number of images a row, of one size."""
+
+    kind: ClassVar[str] = "image_sequence"
+    optional: ClassVar[bool] = False

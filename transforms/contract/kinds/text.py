@@ -1,0 +1,141 @@
+"""Texts as ids.
+
+>>> TextOptions(end=True).special
+SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from recordmill.transforms.contract.kinds.base import Description, FeatureOptions, Json, Stored, left_out
+
+WORD_TOKENIZERS = ("words", "whitespace", "characters")
+"""The tokenizers whose tokens are strings, which are looked up in a vocabulary or hashed."""
+MODEL_TOKENIZERS = ("wordpiece", "sentencepiece")
+"""The tokenizers that are a model, trained or given, whose pieces have their ids."""
+BYTES = 256
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids that stand for no token."""
+
+    padding: int
+    unknown: int | None
+    """The first id of unknown tokens, of which there are `oov_buckets`; None where nothing is unknown."""
+    begin: int | None
+    end: int | None
+    first: int
+    """The first id of the tokens' own."""
+
+    @property
+    def added(self) -> int:
+        """The number of ids that are added to those of the tokens."""
+        return (self.begin is not None) + (self.end is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(FeatureOptions):
+    """The options of texts."""
+
+    kind: ClassVar[str] = "text"
+    normalize: str = "none"
+    case: str = "lower"
+    tokenizer: str = "words"
+    model: str | None = None
+    model_type: str = "unigram"
+    vocabulary: int | str | None = 32_000
+    """The number of words with an id of their own; or a file of words; None: another feature's."""
+    shared_with: str | None = None
+    """The feature whose vocabulary, or tokenizer, this one uses."""
+    minimum_count: int = 1
+    oov_buckets: int = 1
+    hash_buckets: int | None = None
+    ngrams: tuple[int, ...] = (1,)
+    begin: bool = False
+    end: bool = False
+    max_length: int | None = None
+    truncate: str = "end"
+    keep_length: bool = False
+    pack: int | None = None
+    model_bytes: bytes | None = None
+    """The tokenizer's model, once it is trained or read."""
+    model_ids: SpecialIds | None = None
+    """The model's special ids."""
+    words: tuple[str, ...] | None = None
+    """The words of a given vocabulary, once its file is read."""
+
+    def parts(self) -> dict[str, Stored]:
+        """Gives what is stored, by part."""
+        return TextDescription.parts_of(
+            {"keep_length": self.keep_length, **({"packed": self.pack} if self.pack else {})}
+        )
+
+    @property
+    def special(self) -> SpecialIds:
+        """The model's special ids, else 0 for padding, 1 and on for unknown tokens, then begin and end."""
+        if self.model_ids is not None:
+            return self.model_ids
+        unknown_ids = self.oov_buckets if self.has_vocabulary or self.tokenizer in MODEL_TOKENIZERS else 0
+        begin = 1 + unknown_ids
+        end = begin + self.begin
+        return SpecialIds(
+            padding=0,
+            unknown=1 if unknown_ids else None,
+            begin=begin if self.begin else None,
+            end=end if self.end else None,
+            first=end + self.end,
+        )
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether the ids are positions in a file of words that the analysis writes."""
+        return self.tokenizer in WORD_TOKENIZERS and self.hash_buckets is None
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether the analysis counts the words, because no file of words is given."""
+        return self.has_vocabulary and not isinstance(self.vocabulary, str)
+
+    @property
+    def needs_tensorflow_text(self) -> bool:
+        """Whether the graph holds ops that only a process that imports `tensorflow_text` can load."""
+        return self.normalize != "none" or self.case == "fold" or self.tokenizer in MODEL_TOKENIZERS
+
+
+def vocabulary_owner(name: str, options: FeatureOptions) -> str:
+    """Gives the feature whose vocabulary, or tokenizer, a feature uses: its own, or the one that it shares."""
+    return (isinstance(options, TextOptions) and options.shared_with) or name
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextDescription(Description):
+    """A list of ids a row, or packed rows of several documents."""
+
+    kind: ClassVar[str] = "text"
+    stored: str = "int64"
+    length: str = "varying"
+    max_length: int | None
+    vocabulary: str | None = left_out(None)
+    """The path of the words' file inside the version."""
+    vocabulary_size: int
+    padding_id: int
+    unknown_id: int | None
+    first_id: int
+    begin_id: int | None = left_out(None)
+    end_id: int | None = left_out(None)
+    tokenizer: str = left_out("words")
+    model: str | None = left_out(None)
+    oov_buckets: int = left_out(1)
+    hash_buckets: int | None = left_out(None)
+    keep_length: bool = left_out(False)
+    packed: int | None = left_out(None)
+    """The number of ids that a row of several documents holds."""
+
+    @classmethod
+    def parts_of(cls, description: Json) -> dict[str, Stored]:
+        """Gives the ids, and their number before the cut; of packed rows int32 bytes, and each document's length."""
+        if "packed" in description:  # bytes, little-endian: to read them takes a twentieth of an int64 list's time
+            return {"": Stored("bytes"), "lengths": Stored("int64", None)}
+        ids = {"": Stored("int64", None)}
+        return ids | {"length": Stored("int64")} if description.get("keep_length") else ids
