@@ -154,7 +154,7 @@ def test_a_picture_is_loaded_again_where_memory_was_short(error: Exception, monk
 @pytest.mark.parametrize(
     ("error", "expected", "message"),
     [
-        (MemoryError(), OutOfMemoryError, f"decode a picture of {len(GIF)} bytes"),
+        (MemoryError(), OutOfMemoryError, f"decode an image of {len(GIF)} bytes"),
         (OSError("out of memory when reading image file"), ImageError, "the GIF is cut off, damaged, or of a kind"),
     ],
 )

@@ -33,6 +33,7 @@ from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.running import BOTH_WAYS, Run
 
 PACKED = {"kind": "text", "max_length": None, "padding_id": 0, "packed": 4}
+PACKED |= {"vocabulary_size": 12, "padding_id": 0, "unknown_id": None, "first_id": 1} | PACKED
 
 
 def pack(lengths: list[int], width: int) -> list[text_packing.Row]:
@@ -130,8 +131,7 @@ FINISHED = [
 @BOTH_WAYS
 @pytest.mark.parametrize(("ids", "lengths", "padded", "segments", "positions"), FINISHED)
 def test_model_ready(run: Run, ids: Any, lengths: Any, padded: Any, segments: Any, positions: Any) -> None:
-    ids = {"vocabulary_size": 12, "padding_id": 9, "unknown_id": None, "first_id": 1}
-    description = TextDescription.from_json(PACKED | {"max_length": None} | ids)
+    description = TextDescription.from_json(PACKED | {"padding_id": 9})
     ready = run(lambda stored: text.features(description, stored), {"": ragged(ids), "lengths": ragged(lengths)})
     assert {part: tensor.numpy().tolist() for part, tensor in ready.items()} == {
         "": padded, "segments": segments, "positions": positions

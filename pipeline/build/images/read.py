@@ -142,7 +142,7 @@ def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
     if not loaded:
         return NONE
     data, _, _, needs = loaded[0]
-    what = f"decode a picture of {len(data):,} bytes"
+    what = f"decode an image of {len(data):,} bytes"
     return retry_alone_when_out_of_memory(lambda: perceptual_hash_bytes(data, max_pixels), what, needs=needs)
 
 
@@ -216,4 +216,4 @@ class PixelMeter:
 
     def _decoded(self, data: bytes, needs: int = 0) -> Any:
         action = lambda: self._graph(tf.constant([data]))  # noqa: E731 - what is tried twice
-        return retry_alone_when_out_of_memory(action, f"decode a picture of {len(data):,} bytes", UNDECODABLE, needs)
+        return retry_alone_when_out_of_memory(action, f"decode an image of {len(data):,} bytes", UNDECODABLE, needs)
