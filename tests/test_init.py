@@ -26,9 +26,8 @@ from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.dataset.key_hash import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.choose import feature_names, valid_name
-from recordmill.pipeline.init.dialect import guess_dialect
+from recordmill.pipeline.init.formats import cell_options
 from recordmill.pipeline.init.guess import ID, share_of
-from recordmill.pipeline.init.images import CORNERS
 from recordmill.pipeline.init.render import Page
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import dataset_name, starter, write_new
@@ -102,7 +101,6 @@ def splits_of_files(folder: Path) -> None:
     train = "".join(f"{n},{n / 2},some words {n},{n % 2}\n" for n in range(40))
     write(folder / "data/train.csv", f"id,n,text,target\n{train}")
     write(folder / "data/dev.csv", "id,n,text,target\n" + "".join(f"{50 + n},,some words {n},1\n" for n in range(5)))
-    write(folder / "data/test.csv", "id,n,text\n" + "".join(f"{60 + n},1,some words\n" for n in range(5)))
 
 
 def json_rows(folder: Path) -> None:
@@ -169,7 +167,6 @@ def texts(folder: Path) -> None:
 IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
 CATEGORY, NUMBER, RAW = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"}
 TABLE = {"format": "csv", "path": "data/labels.csv", "separator": ";", "images": "data/photos/"}
-BOXES = {"kind": "boxes", "order": "coco", "unit": "absolute"}
 HALF = {"train": 80.0, "validation": 10.0}
 CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
     (class_folders, {"source": ({"format": "image_folder", "path": "data/"},), "splits": {**HALF, "test": 10.0}},
@@ -179,12 +176,11 @@ CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
      {"image": IMAGE, "label": CATEGORY}, "label"),
     (metadata, {"source": ({"format": "image_folder", "path": "data/"},)},
      {"image": {**IMAGE, "size": (50, 100)}, "text": {"kind": "text", "max_length": 7},
-      "bbox": {**BOXES, "column": "objects.bbox", "image": "image", "order": "corners"},
       "category": {"kind": "categories", "column": "objects.category"}}, None),
     (captions, {}, {"image": {**IMAGE, "size": (224, 224)}, "text": {"kind": "text", "max_length": 7},
                     "score": {**NUMBER, "optional": True}}, None),
     (table_of_pictures, {"source": (TABLE,)},
-     {"file": {**IMAGE, "size": (32, 64)}, "class": CATEGORY, "bbox": {**BOXES, "image": "file"}}, "class"),
+     {"file": {**IMAGE, "size": (32, 64)}, "class": CATEGORY}, "class"),
     (splits_of_files, {"source": ({"format": "csv", "path": "data/train.csv", "split": "train"},
                                   {"format": "csv", "path": "data/dev.csv", "split": "validation"}),
                        "key": ("id",), "splits": HALF},
@@ -224,10 +220,10 @@ def test_what_is_guessed(make: Make, top: Any, features: Any, label: str | None,
 
 REASONS = [
     (class_folders, ["The 24 rows, before their images are opened: none would be a reject", "the folders: 2 dist"]),
-    (splits_of_files, ["left out: test.csv, which has no column target", "not in 11 % of the 45 rows", "is one split"]),
+    (splits_of_files, ["not in 11 % of the 45 rows", "is one split"]),
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "same: always yes",
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
-    (table_of_pictures, ["order: coco # 20 boxes lie in their images so", "in 20 rows: none would be"]),
+    (table_of_pictures, ["bbox: boxes, four numbers each, in the 20 rows", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
     (split_folders, ["left out: notes.md", "train 67 %, validation 33 % of the 30 rows"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
@@ -302,13 +298,6 @@ def test_no_split_by_the_key_is_empty(rows: int, tmp_path: Path) -> None:
     assert places == set(range(len(spec.splits)))
 
 
-def test_a_length_is_a_line_to_uncomment(tmp_path: Path) -> None:
-    json_rows(tmp_path)
-    text = guessed(tmp_path)[1]
-    assert re.search("^    # length: 3 +# in the 40 rows: fixes the shape", text, re.MULTILINE)
-    assert parse_spec(text.replace("# length: 3", "length: 3")).features["vector"].model_dump()["length"] == 3
-
-
 def test_a_folder_is_listed_once(tmp_path: Path) -> None:
     class_folders(tmp_path)
     patterns = list[str]()
@@ -325,20 +314,18 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.zip", b"PK\3\4\0", "is a ZIP archive, .*unpack it"),
+        ("a.zip", b"PK\3\4\0", "is an archive, .*unpack it"),
         ("a.xlsx", b"PK\3\4\0", "is an Excel workbook, .*save each sheet as CSV"),
-        ("a.pdf", b"%PDF-1.4", "is a PDF, .*pdftotext"),
         ("a.npy", b"\x93NUMPY\0", "is a NumPy array"),
-        ("a.arrow", b"ARROW1\0\0", r"make Parquet of it: python -c .*open_file\(sys.argv\[1\]\)"),
-        ("a.sqlite", b"SQLite format 3\0", "is an SQLite database, .*sqlite3 -header"),
+        ("a.pickle", b"\x80\4", "is a Python pickle"),
         ("a.unknown", b"\1\0\2\0\3\0\4", "is of no format that is known here"),
         ("a.png", b"\x89PNG", "is one image: give the folder"),
         ("a.csv", b"", "is empty"),
         ("b.csv", b"a,b\n", "holds no row"),
         ("c.csv.gz", b"no gzip", "cannot be read as gzip"),
-        ("a.json", b'["x", "y"]', r"one JSON array, .*jq -c '.\[\] \| \{text: .\}' \S+/a.json > \S+/a.jsonl"),
-        ("b.json", b'{"info": 1,\n"rows": [{"a": 1}]}', r"one JSON object over .*jq -c '.\[\"rows\"\]\[\]'"),
-        ("c.json", b"{\nbroken", "is no JSON Lines, .*each line must be one JSON object"),
+        ("a.json", b'["x", "y"]', r"one JSON array, .*jq -c '.\[\]' \S+/a.json > \S+/a.jsonl"),
+        ("d.csv", "a,b\n1,é\n".encode("utf-16"), "set `encoding`, such as utf-16"),
+        ("c.json", b"{\nbroken", "is no JSON Lines: each line must be one JSON object"),
         ("out/dataset.json", b'{"build_key": 1}', "holds a dataset that is built already"),
     ],
 )  # fmt: skip
@@ -351,8 +338,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes, 
 def test_what_tells_of_data_is_not_taken_for_it(tmp_path: Path) -> None:
     write(tmp_path / "data/README.md", "# The data")
     for number in range(3):
-        write(tmp_path / f"data/{number}.pdf", b"%PDF")
-    with pytest.raises(UserError, match="0.pdf is a PDF"):
+        write(tmp_path / f"data/{number}.pdf", b"%PDF\0")
+    with pytest.raises(UserError, match="0.pdf is of no format"):
         guessed(tmp_path)
     write(tmp_path / "data/info.json", '{"rows": 1}')
     write(tmp_path / "data/rows.csv", "a,b\n1,2\n")
@@ -378,41 +365,49 @@ def test_several_json_texts_are_documents(tmp_path: Path) -> None:
         (b"a,b\n1,2\n", {}),
         (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";"}),
         (b'"a|x","b"\n"1","2|3"\n', {}),
-        (b'a,b\n"x,1\n2,3\n', {"quote": None}),
         (b"1,x\n2,y\n", {"header": ["column_1", "column_2"]}),
         (b"a.png,x\nb.png,y\n", {"header": ["column_1", "column_2"]}),
-        ("a,b\n1,é\n".encode("utf-16"), {"encoding": "utf-16"}),
-        ("a,b\n1,é\n".encode("cp1252"), {"encoding": "cp1252"}),
-        ("a,b\n1,é\n".encode("utf-8-sig") + b"2,\xff\n", {}),
+        ("a,b\n1,é\n".encode("cp1252"), {}),
     ],
 )  # fmt: skip
 def test_how_cells_are_written(head: bytes, options: dict[str, Any]) -> None:
-    assert guess_dialect(head, "csv")[0] == options
+    assert cell_options(head, "csv")[0] == options
 
 
-@pytest.mark.parametrize("unit", ["absolute", "relative"])
-@pytest.mark.parametrize("order", CORNERS)
-def test_the_order_of_boxes_is_the_only_one_that_fits_or_left_open(tmp_path: Path, order: str, unit: str) -> None:
-    corners = [(5 + n, 40 + n, 70 + n, 50 + n) for n in range(20)]
-    made = {
-        "corners": lambda box: box,
-        "coco": lambda box: (box[0], box[1], box[2] - box[0], box[3] - box[1]),
-        "center": lambda box: ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2, box[2] - box[0], box[3] - box[1]),
-        "tensorflow": lambda box: (box[1], box[0], box[3], box[2]),
-    }[order]
-    scale = (100, 80, 100, 80) if unit == "relative" else (1, 1, 1, 1)
-    write(tmp_path / "data/a.png", picture(100, 80))
-    boxes = [made([side / by for side, by in zip(box, scale, strict=True)]) for box in corners]
-    lines(tmp_path / "data/rows.jsonl", [{"picture": "a.png", "boxes": [box]} for box in boxes])
-    spec, text = guessed(tmp_path, "data/rows.jsonl")
-    if "boxes" in spec.features:
-        found = spec.features["boxes"].model_dump()
-    else:  # several orders fit, and none is guessed: each is a line that becomes the feature without its `#`
-        lines_of = re.findall("^ *# (boxes: {.*}) *#", text, re.MULTILINE)
-        assert len(lines_of) > 1
-        [line] = [line for line in lines_of if f"order: {order}," in line]
-        found = parse_spec(text.replace("features:\n", f"features:\n  {line}\n")).features["boxes"].model_dump()
-    assert (found["order"], found["unit"], found["image"]) == (order, unit, "picture")
+def test_an_encoding_is_named_in_a_comment(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "a,b\n" + "".join(f"{n},é\n" for n in range(30)))
+    write(tmp_path / "b.csv", ("a,b\n" + "".join(f"{n},{'é' if n % 9 else 'e'}\n" for n in range(30))).encode("cp1252"))
+    note = "# encoding: NAME, such as cp1252, belongs below: the first bytes are not all UTF-8\n"
+    assert note not in guessed(tmp_path, "a.csv")[1]
+    assert note in guessed(tmp_path, "b.csv")[1]
+
+
+@pytest.mark.parametrize("order", ["corners", "coco", "center", "tensorflow"])
+def test_boxes_are_a_comment_that_waits_for_their_order(tmp_path: Path, order: str) -> None:
+    metadata(tmp_path)
+    spec, text = guessed(tmp_path)
+    assert "bbox" not in spec.features
+    [(line, why)] = re.findall(r"^  # (bbox: {.*order: ORDER.*})  # (.*)$", text, re.MULTILINE)
+    assert why == "remove the #, and choose the order: corners, coco, center or tensorflow"
+    chosen = text.replace("features:\n", f"features:\n  {line.replace('ORDER', order)}\n")
+    found = parse_spec(chosen).features["bbox"].model_dump(exclude_unset=True)
+    assert found == {"kind": "boxes", "column": "objects.bbox", "image": "image", "order": order, "unit": "absolute"}
+
+
+def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:
+    splits_of_files(tmp_path)
+    write(tmp_path / "data/test.csv", "id,n,text\n" + "".join(f"{60 + n},1,some words\n" for n in range(5)))
+    spec, text = guessed(tmp_path)
+    assert spec.label is None
+    assert [source.split for source in spec.source] == ["train", "validation", "test"]
+    assert re.search("# label: FEATURE +# target, which many rows lack, cannot be one", text)
+
+
+def test_images_that_are_not_found_are_a_comment(tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", [{"file": f"{n}.png", "label": n % 2} for n in range(30)])
+    spec, text = guessed(tmp_path, "a.jsonl")
+    assert spec.features["file"].kind == "raw"
+    assert "paths of images that were not found: the source's `images: FOLDER` says where they lie" in text
 
 
 def test_a_spec_lies_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from recordmill.pipeline.init.guess import (
     share,
     share_of,
 )
-from recordmill.pipeline.init.images import guess_boxes, guess_image
+from recordmill.pipeline.init.images import guess_image
 from recordmill.pipeline.init.recognize import SPLITS, Found, counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.columns import Column, ColumnType
@@ -36,6 +36,8 @@ SURE_IDS = ("id", "key", "uuid")
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 BY_HASH = "by a hash of the key"
+BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
+"""The usual names of boxes."""
 
 Choice = tuple[Any, str]
 """A value of the spec, and why; None where the spec does without."""
@@ -67,27 +69,42 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     """
     split = None if found.split_names else _find_split(sample)
     if split and split[0] in sample.of_path:  # the class that a folder names depends on it
-        sample = sample.with_columns({SPLIT: Column(ColumnType.CATEGORY, optional=True)})
+        sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     key, guesses = _find_key(sample), _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column:
             guesses[column[0]] = left_out(column[0], why, column[1])
     label = _find_label(guesses)
-    if label and guesses[label].reading.missing <= (1 - FITS) * guesses[label].reading.rows:
+    if label and _can_be_label(sample, guesses[label]):
         guesses[label] = _as_label(guesses[label])
     names = feature_names(sorted(guesses, key=lambda column: not guesses[column].kind))
-    guesses = {column: _with_names(item, names) for column, item in guesses.items()}
+    image = next((names[column] for column, item in guesses.items() if item.kind == "image"), None)
+    guesses = {column: _boxes(item, image) if image else item for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
-        is_empty = not any(item.reading.rows for item in guesses.values())
-        reasons = "; ".join(f"{column}: {item.why['kind']}" for column, item in guesses.items())
-        message = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
-        raise UnknownDataError(f"{found.sources[0]['path']} {message}")
+        raise UnknownDataError(f"{found.sources[0]['path']} {_why_none(guesses)}")
     left = {names[column]: item for column, item in guesses.items() if not item.kind}
-    label_choice = _label(label, names, features)
-    return Draft(
-        found, sample, _key(found, key), _splits(found, guesses, split), _split_by(split), features, left, label_choice
-    )
+    splits, split_by = (_splits(found, guesses), (None, "")) if split is None else _column_splits(*split)
+    return Draft(found, sample, _key(found, key), splits, split_by, features, left, _label(label, names, features))
+
+
+def _why_none(guesses: Mapping[str, Guess]) -> str:
+    if not any(item.reading.rows for item in guesses.values()):
+        return "holds no row"
+    reasons = "; ".join(f"{column}: {item.why['kind']}" for column, item in guesses.items())
+    return f"has no column that a feature can be made of: {reasons}"
+
+
+def _boxes(item: Guess, image: str) -> Guess:
+    """A guess, or a comment where it may be boxes: no one but the user knows the order of their numbers."""
+    are_fours = all(len(value) % 4 == 0 for value in item.reading.values) if item.kind == "numbers" else False
+    if not are_fours or not BOXES.fullmatch(plain_name(item.column)):
+        return item
+    unit = "relative" if all(0 <= number <= 1 for number in item.reading.distinct) else "absolute"
+    why = "remove the #, and choose the order: corners, coco, center or tensorflow"
+    result = left_out(item.column, f"boxes, four numbers each, in {item.reading.of}", item.reading)
+    instead = {"kind": "boxes", "image": image, "order": "ORDER", "unit": unit}
+    return replace(result, instead=instead, why={**result.why, "instead": why})
 
 
 def valid_name(text: str, default: str) -> str:
@@ -115,7 +132,7 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _guesses(sample: Sample) -> dict[str, Guess]:
-    """A guess of each column, images first, since boxes lie in them; of a column inside another only one of them."""
+    """A guess of each column, images first; of a column inside another only one of them."""
     guesses: dict[str, Guess] = {}
     for name in sample.names:
         if not name or name.startswith("@"):
@@ -125,9 +142,7 @@ def _guesses(sample: Sample) -> dict[str, Guess]:
         for name in sample.names:
             is_inside = any(name.startswith(f"{other}.") and item.kind for other, item in guesses.items())
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
-                image = next((other for other, item in guesses.items() if item.kind == "image"), None)
-                found = guess_boxes(sample, name, image) if image and attempt is _guess_other else None
-                found = found or attempt(sample, name)
+                found = attempt(sample, name)
                 if found:
                     guesses[name] = found
     return guesses
@@ -168,6 +183,12 @@ def _find_label(guesses: Mapping[str, Guess]) -> str | None:
     return next((known[label] for label in LABELS if label in known), None)
 
 
+def _can_be_label(sample: Sample, item: Guess) -> bool:
+    """Whether each source has the column, and hardly any row lacks it."""
+    is_everywhere = all(item.column in names for names in sample.names_of)
+    return is_everywhere and item.reading.missing <= (1 - FITS) * item.reading.rows
+
+
 def _as_label(item: Guess) -> Guess:
     """A feature as the label, which cannot be optional."""
     if "optional" not in item.options:
@@ -197,41 +218,26 @@ def _find_split(sample: Sample) -> Named:
     return None
 
 
-def _splits(found: Found, guesses: Mapping[str, Guess], split: Named) -> Choice:
-    """The shares of the splits; a split that was not seen is not written."""
+def _splits(found: Found, guesses: Mapping[str, Guess]) -> Choice:
+    """The shares of the splits, of the sources or by the key."""
     if found.split_names:
         return {name: SHARES[name] for name in found.split_names}, "each source is one split"
-    if split is None:
-        most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
-        if most.is_all and most.rows < FEW_ROWS:
-            return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
-        return SHARES, BY_HASH
-    counts = Counter[str]()
-    for value, count in split[1].distinct.items():
+    most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
+    if most.is_all and most.rows < FEW_ROWS:
+        return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
+    return SHARES, BY_HASH
+
+
+def _column_splits(column: str, names: Reading) -> tuple[Choice, Choice]:
+    """The shares of the splits that a column names, and how it does; a split that was not seen is not written."""
+    counts, values = Counter[str](), dict[str, list[str]]()
+    for value, count in sorted(names.distinct.items()):
         counts[SPLITS[value.lower()]] += count
-    there = [name for name in SHARES if name in counts]
-    message = ", ".join(f"{name} {share(counts[name], counts.total())}" for name in there) + f" of {split[1].of}"
-    others = "" if split[1].is_all else "; a row of another split would be a reject: add that split"
-    return {name: max(1, round(100 * counts[name] / counts.total())) for name in there}, message + others
-
-
-def _split_by(split: Named) -> Choice:
-    if split is None:
-        return None, ""
-    values: dict[str, list[str]] = {}
-    for value in sorted(split[1].distinct, key=lambda value: ([*SHARES].index(SPLITS[value.lower()]), value)):
         values.setdefault(SPLITS[value.lower()], []).append(value)
-    is_plain = all(value.islower() for value in split[1].distinct)
-    return {
-        "column": split[0],
-        **({} if is_plain else {"values": values}),
-    }, f"holds {', '.join(sorted(split[1].distinct))}"
-
-
-def _with_names(item: Guess, names: Mapping[str, str]) -> Guess:
-    """A guess whose reference to another column is one to its feature."""
-
-    def named(options: Mapping[str, Any]) -> dict[str, Any]:
-        return {option: names[value] if option == "image" else value for option, value in options.items()}
-
-    return replace(item, options=named(item.options), doubts=[(named(options), why) for options, why in item.doubts])
+    there = [name for name in SHARES if name in counts]
+    message = ", ".join(f"{name} {share(counts[name], counts.total())}" for name in there) + f" of {names.of}"
+    others = "" if names.is_all else "; a row of another split would be a reject: add that split"
+    splits = {name: max(1, round(100 * counts[name] / counts.total())) for name in there}
+    is_plain = all(value.islower() for value in names.distinct)
+    split_by = {"column": column, **({} if is_plain else {"values": {name: values[name] for name in there}})}
+    return (splits, message + others), (split_by, f"holds {', '.join(sorted(names.distinct))}")

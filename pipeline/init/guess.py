@@ -4,7 +4,7 @@ A column is read as one type after another, and taken as the first that fits nea
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,7 +31,6 @@ FEW_CLASSES = 20
 MANY_WORDS = 4  # on average: hardly the name of a class
 FEW_ROWS = 20  # too few to see repetitions, or to divide
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as the tokenizer `words` has it
-LONG_NAME = 40  # characters: a longer string is hardly one of several names in a cell
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
@@ -48,8 +47,8 @@ class Guess:
     why: Mapping[str, str] = field(default_factory=dict)
     """The reasons by option; where there are no options, the only one stands under `kind`."""
     reading: Reading = field(default_factory=Reading)
-    doubts: Sequence[tuple[Mapping[str, Any], str]] = ()
-    """Options that may be meant and are not guessed, each time with the reason: they are written as comments."""
+    instead: Mapping[str, Any] = field(default_factory=dict)
+    """Options that may be meant and are not guessed: a comment, its reason stands under `instead`."""
 
     @property
     def kind(self) -> str | None:
@@ -79,10 +78,12 @@ def guess(sample: Sample, name: str) -> Guess | None:
     result = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
     if result or any(other.startswith(f"{name}.") for other in sample.names):
         return result
-    readings = [sample.read(name, kind, many=many) for kind in ColumnType for many in (False, True)]
-    most = max(readings, key=lambda reading: reading.rows)
-    is_empty = any(reading.rows and not reading.distinct and not reading.rejected for reading in readings)
-    return left_out(name, f"empty in {most.of}" if is_empty else "of no one type, or of one that no kind reads", most)
+    readings = [texts, sample.read(name, ColumnType.TEXT, many=True)]
+    empty = next(
+        (reading for reading in readings if reading.rows and not reading.distinct and not reading.rejected), None
+    )
+    why = f"empty in {empty.of}" if empty else "of no one type, or of one that no kind reads"
+    return left_out(name, why, empty or texts)
 
 
 def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
@@ -91,17 +92,12 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
         return left_out(name, f"empty in {texts.of}", texts)
     if sample.sources[0].format == "text":
         return _text(name, texts, filled)
-    if _are_numeric(filled) and not any(LEADING_ZERO.match(value) for value in filled):
-        numbers = _numbers(sample, name)
-        if numbers:
-            return numbers
-    names = sample.read(name, ColumnType.CATEGORY)
-    if all(DATE.match(value) and instant(value) for value in filled):
-        return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
-    is_prose = 4 * _spaced(filled) >= len(filled)
-    result = _cells(sample, name, filled)
+    result = _in_cells(sample, name, filled)
     if result:
         return result
+    if all(DATE.match(value) and instant(value) for value in filled):
+        return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
+    names, is_prose = sample.read(name, ColumnType.CATEGORY), 4 * _spaced(filled) >= len(filled)
     if _is_category(name, names) and not (is_prose and plain_name(name).lower() in TEXTS):
         return _constant(name, names) or feature(name, "category", distinct(names), names)
     if is_prose or _is_foreign(filled):
@@ -109,47 +105,27 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
 
-def _cells(sample: Sample, name: str, filled: list[str]) -> Guess | None:
-    """Lists that are written as one string: numbers, or names between `|` or `;` that come again and again."""
+def _in_cells(sample: Sample, name: str, filled: list[str]) -> Guess | None:
+    """Numbers, and lists as `[1, 2]`, that are written as strings."""
     if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
         return _lists(sample, name)
-    for separator in "|;, ":
-        several = [value for value in filled if separator in value.strip()]
-        if 2 * len(several) >= len(filled):
-            parts = [part for value in several for part in value.split(separator) if part.strip()]
-            names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
-            are_names = separator in "|;" and _repeats(names) and all(len(part) <= LONG_NAME for part in parts)
-            if are_names or _are_numeric(parts):
-                return _lists(sample, name, separator)
-    return None
+    are_numeric = 2 * sum(bool(NUMERIC.fullmatch(value)) for value in filled) > len(filled)
+    is_code = any(LEADING_ZERO.match(value) for value in filled)
+    return _numbers(sample, name) if are_numeric and not is_code else None
 
 
-def _lists(sample: Sample, name: str, separator: str = ",") -> Guess | None:
-    """Lists of numbers, of names that repeat, or of other strings; a length that all have is a doubt."""
+def _lists(sample: Sample, name: str) -> Guess | None:
+    """Lists of numbers, of names that repeat, or of other strings."""
     for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):
-        lists = sample.read(name, kind, many=True, separator=separator)
+        lists = sample.read(name, kind, many=True)
         filled = sum(map(bool, lists.values))
         if filled and lists.fit >= FITS and filled >= FITS * (filled + lists.rejected):
-            return _list(name, kind, lists, {} if separator == "," else {"separator": separator})
+            if kind is ColumnType.NUMBER:
+                return feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists)
+            if kind is ColumnType.CATEGORY and (_repeats(lists) or len(lists.values) < FEW_ROWS):
+                return feature(name, "categories", f"lists of names, {distinct(lists)}", lists)
+            return feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=True)
     return None
-
-
-def _list(name: str, kind: ColumnType, lists: Reading, options: Mapping[str, Any]) -> Guess:
-    if kind is ColumnType.NUMBER:
-        result = feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists, **options)
-    elif kind is ColumnType.CATEGORY and (_repeats(lists) or len(lists.values) < FEW_ROWS):
-        result = feature(name, "categories", f"lists of names, {distinct(lists)}", lists, **options)
-    else:
-        result = feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=True, **options)
-    lengths = {len(value) for value in lists.values}
-    reason = f"in {lists.of}: fixes the shape, and rejects lists of any other length"
-    is_fixed = len(lengths) == 1 and len(lists.values) >= FEW_ROWS
-    return replace(result, doubts=[({"length": lengths.pop()}, reason)] if is_fixed else ())
-
-
-def _are_numeric(texts: list[str]) -> bool:
-    """Whether most strings are numbers: to read them as such is worth its cost."""
-    return 2 * sum(bool(NUMERIC.fullmatch(text)) for text in texts) > len(texts)
 
 
 def _spaced(filled: list[str]) -> int:
@@ -163,16 +139,15 @@ def _is_foreign(filled: list[str]) -> bool:
 
 def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
     """A text of words, or of characters where there are no spaces between words; cut where few texts are longer."""
-    of_words = 4 * _spaced(filled) >= len(filled) or not _is_foreign(filled)
+    tokens = "words" if 4 * _spaced(filled) >= len(filled) or not _is_foreign(filled) else "characters"
     values = pa.array(texts.values, pa.string())
-    lengths = pc.count_substring_regex(values, WORD) if of_words else pc.utf8_length(values)
+    lengths = pc.count_substring_regex(values, WORD) if tokens == "words" else pc.utf8_length(values)
     counts = sorted(lengths.to_pylist())
     most = max(1, counts[min(len(counts) - 1, int(PERCENTILE * len(counts)))])
     length = -(-most // 8) * 8 if most > 8 else most
     enough = share_of(sum(count <= length for count in counts), len(counts), counted(len(counts), "text"))
     what = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
-    tokens = "words" if of_words else "characters"
-    tokenizer = {} if of_words else {"tokenizer": tokens}
+    tokenizer = {} if tokens == "words" else {"tokenizer": tokens}
     result = feature(name, "text", what, texts, **tokenizer, max_length=length)
     why = {"tokenizer": "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"}
     return replace(result, why={**result.why, **why, "max_length": f"enough {tokens} for {enough}"})
@@ -223,7 +198,8 @@ def _numbers(sample: Sample, name: str) -> Guess | None:
         return feature(name, "raw", "whole numbers that identify something, by the column's name", whole, type="int64")
     result = feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
     if is_whole and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole))):
-        result = replace(result, doubts=[({"kind": "category"}, f"if they are codes: {distinct(whole)}")])
+        why = {**result.why, "instead": f"if they are codes: {distinct(whole)}"}
+        result = replace(result, instead={"kind": "category"}, why=why)
     return _constant(name, numbers) or result
 
 

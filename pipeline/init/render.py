@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from recordmill.pipeline.init.choose import Choice, Draft
+from recordmill.pipeline.init.guess import Guess
 from recordmill.pipeline.init.recognize import Found
 from recordmill.pipeline.spec.yaml_document import STRING
 
@@ -109,15 +110,14 @@ def write_draft(
     page.text("features:")
     for feature, guess in draft.features.items():
         page.text(f"  {feature}:")
-        for option, value in _with_column(feature, guess.column, guess.options).items():
+        for option, value in _with_column(feature, guess, guess.options).items():
             page.add(option, value, guess.why.get(option, ""), "    ")
-        for options, why in guess.doubts:
-            for option, value in options.items():
-                page.add(option, value, why, "    # ")
+        for option, value in guess.instead.items():
+            page.add(option, value, guess.why["instead"], "    # ")
     for feature, guess in draft.left.items():
         page.text(f"  # {guess.column or ascii('')}: {guess.why['kind']}")
-        for options, why in guess.doubts:
-            page.add(feature, _with_column(feature, guess.column, options), why, "  # ")
+        if guess.instead:
+            page.add(feature, _with_column(feature, guess, guess.instead), guess.why["instead"], "  # ")
     page.text("")
     page.choice("label", draft.label, "FEATURE")
     if limit is not None:
@@ -127,8 +127,8 @@ def write_draft(
 
 
 def _add_sources(page: Page, found: Found, written_path: Callable[[str], str]) -> None:
-    if found.left_out:
-        page.text(f"# left out: {found.left_out}")
+    for note in found.notes:
+        page.text(f"# {note}")
     page.text("source:")
     for source in found.sources:
         start = "  " if len(found.sources) == 1 else "  - "
@@ -137,6 +137,6 @@ def _add_sources(page: Page, found: Found, written_path: Callable[[str], str]) -
             start = " " * len(start)
 
 
-def _with_column(name: str, column: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_column(name: str, guess: Guess, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a feature, with its column where it has another name; the kind stays first."""
-    return {"kind": options["kind"], **({} if column == name else {"column": column}), **options}
+    return {"kind": options["kind"], **({} if guess.column == name else {"column": guess.column}), **options}

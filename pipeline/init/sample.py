@@ -8,7 +8,6 @@ import math
 import posixpath
 from collections.abc import Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -21,7 +20,6 @@ from recordmill.pipeline.sources.base import Block, FileInfo, Files, Source, Sou
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, open_plain
 from recordmill.pipeline.sources.csv.records import Dialect, read_records
-from recordmill.pipeline.sources.encoded import can_start_anywhere
 from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH
 from recordmill.pipeline.sources.image_folder.metadata import NAMES, metadata_files, metadata_names
@@ -32,6 +30,8 @@ from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.sources.text.rows import FILE_NAME, LABEL
 from recordmill.pipeline.sources.webdataset.sample_columns import KEY
 
+LINES = (*CELLS, "jsonl", "text")
+"""The formats whose files are cut where a line ends."""
 ROWS, FILES, CHUNKS = 1_000, 16, 32
 CHUNK_BYTES = 64 << 10  # 64 KiB
 PART_BYTES = 16 << 20  # 16 MiB: rows behind these are not read, unless it is one huge row
@@ -45,17 +45,18 @@ class SampledFiles:
         """Chooses files of each source, and reads the parts that are shown."""
         self._files = files
         self._parts: dict[str, bytes] = {}
-        chosen = [(source, *_chosen(source, listed)) for source in sources]
-        self.is_whole: bool = all(is_all for _, _, is_all in chosen)
+        self._shown: dict[str, FileInfo] = {}
+        self.is_whole: bool = True
         """Whether no row is left out."""
-        self._shown = {file.path: file for _, shown, _ in chosen for file in shown}
-        rows = math.ceil(ROWS / max(1, len(self._shown)))
-        for source, shown, _ in chosen:
+        chosen = [_chosen(source, listed) for source in sources]
+        rows = math.ceil(ROWS / max(1, sum(len(shown) for shown, _ in chosen)))
+        for source, (shown, is_all) in zip(sources, chosen, strict=True):
+            self.is_whole &= is_all
             for file in shown:
                 part = _part(files, source, file, rows)
+                self._shown[file.path] = file if part is None else replace(file, bytes=len(part))
                 if part is not None:
                     self._parts[file.path] = part
-                    self._shown[file.path] = replace(file, bytes=len(part))
                     self.is_whole &= len(part) == file.bytes
 
     def match(self, pattern: str) -> list[FileInfo]:
@@ -79,38 +80,30 @@ def _chosen(source: Source, listed: Sequence[FileInfo]) -> tuple[list[FileInfo],
         return list(listed), sum(is_image(file.path) for file in listed) < SHOWN_IMAGES
     matches = glob_pattern(source.path).fullmatch
     rows = [file for file in listed if file.path == source.path or matches(file.path)]
-    shown = spread(rows, ROWS if _is_listing(source) else FILES)
+    shown = spread(rows, ROWS if getattr(source, "document", "line") == "file" else FILES)
     return shown, len(shown) == len(rows)
 
 
-def _is_listing(source: Source) -> bool:
-    """Whether each file is a row."""
-    return getattr(source, "document", "line") == "file"
-
-
 def _part(files: Files, source: Source, file: FileInfo, rows: int) -> bytes | None:
-    """About so many rows of a file; None where the file is shown as it is."""
+    """About so many rows of a large file of text; None where the file is shown as it is."""
     name, form = posixpath.basename(file.path), source.format
     if form == IMAGES:
         form = posixpath.splitext(name)[1][1:] if name in NAMES else ""
-    if not form or _is_listing(source):
+    if not form or getattr(source, "document", "line") == "file":
         return None
-    if form in (*CELLS, "jsonl", "text") and can_start_anywhere("", getattr(source, "encoding", "utf-8")):
-        quote = getattr(source, "quote", '"') if form in CELLS else None
-        part = _some_rows(files, file, Dialect(getattr(source, "separator", ","), quote), rows)
-        if part is not None:
-            return part
-    if "://" not in file.path or file.bytes > HELD_BYTES:
-        return None
-    with files.open(file.path) as opened:
-        return opened.read()  # it is read many times
+    part = _some_rows(files, file, getattr(source, "separator", ","), rows, form) if form in LINES else None
+    if part is None and "://" in file.path and file.bytes <= HELD_BYTES:
+        with files.open(file.path) as opened:
+            return opened.read()  # it is read many times
+    return part
 
 
-def _some_rows(files: Files, file: FileInfo, dialect: Dialect, rows: int) -> bytes | None:
-    """Rows of a file of text, evenly spread where they can be, since rows are often sorted; None where it has no more.
+def _some_rows(files: Files, file: FileInfo, separator: str, rows: int, form: str) -> bytes | None:
+    """Rows of a file of text, evenly spread where they can be, since they are often sorted; None where it has no more.
 
     Between quotes, and in a compressed file, only the beginning shows where a row starts.
     """
+    dialect = Dialect(separator, '"' if form in CELLS else None)
     with open_plain(files, file.path) as opened:
         first, is_all = _first_rows(opened, dialect, rows)
     if is_all:
@@ -120,17 +113,23 @@ def _some_rows(files: Files, file: FileInfo, dialect: Dialect, rows: int) -> byt
         with pa.CompressedOutputStream(sink, codec(file.path)) as compressed:
             compressed.write(first)
         return cast(bytes, sink.getvalue().to_pybytes())
+    lines = _spread_lines(files, file, rows)
+    return first if dialect.quote and b'"' in lines else lines
+
+
+def _spread_lines(files: Files, file: FileInfo, rows: int) -> bytes:
+    """About so many lines of a file, the first one included, however long one of them is."""
     lines, end, pieces = b"", 0, min(FILES, rows)
     with files.open(file.path) as opened:
         for piece in range(pieces):
-            start = max(end, file.bytes * piece // pieces)  # behind a huge row the next piece starts at its end
+            start = max(end, file.bytes * piece // pieces)  # behind a huge line the next piece starts at its end
             if start:
                 opened.seek(start - 1)
                 start += len(opened.readline()) - 1
                 opened.seek(start)
-            some, _ = _first_rows(opened, replace(dialect, quote=None), rows // pieces)
+            some, _ = _first_rows(opened, Dialect(quote=None), rows // pieces)
             lines, end = lines + some, start + len(some)
-    return first if dialect.quote and dialect.quote.encode() in lines else lines
+    return lines
 
 
 def _first_rows(file: BinaryIO, dialect: Dialect, rows: int) -> tuple[bytes, bool]:
@@ -188,10 +187,11 @@ class Sample:
         """Reads parts of the sources' files, which are among those listed."""
         self.sources = tuple(sources)
         self.files = SampledFiles(files, sources, listed)
-        self._always: Columns = {}
-        self._read: dict[tuple[str, Column], Reading] = {}
+        self.always: Columns = {}
+        """Columns that are read with any other, because it depends on them."""
         self.headers: dict[tuple[int, bytes], tuple[int, int] | str] = {}
         """By source and reference of an image: its size, or the reason of its reject."""
+        self._read: dict[tuple[str, Column, bool], Reading] = {}
         columns = [_columns(source, self.files) for source in self.sources]
         self.names_of = [names for names, _ in columns]
         """The columns of each source."""
@@ -199,25 +199,20 @@ class Sample:
         self.of_path = columns[0][1]
         """The columns that come of a row's path."""
 
-    def with_columns(self, columns: Columns) -> "Sample":
-        """The same sample, where some columns are read with any other, because it depends on them."""
-        other = copy(self)
-        other._always, other._read = columns, {}
-        return other
-
-    def read(self, name: str, kind: ColumnType, *, many: bool = False, separator: str = ",") -> Reading:
+    def read(self, name: str, kind: ColumnType, *, many: bool = False) -> Reading:
         """Reads a column as a type, rows that lack it included; nothing where no row can be read so."""
-        column = Column(kind, many=many, optional=True, separator=separator)
-        if (name, column) not in self._read:
-            self._read[name, column] = Reading()
+        column = Column(kind, many=many, optional=True)
+        asked = name, column, bool(self.always)
+        if asked not in self._read:
+            self._read[asked] = Reading()
             with suppress(SourceError):
                 blocks, is_all = self.take({name: column})
                 values = [value for _, block in blocks for value in block.table[name].to_pylist()]
                 rejected = sum(reject.column == name for _, block in blocks for reject in block.rejects)
                 filled = [value for value in values if value is not None]
                 of = in_words(len(values) + rejected, is_all=is_all)
-                self._read[name, column] = Reading(filled, len(values) - len(filled), rejected, of, is_all)
-        return self._read[name, column]
+                self._read[asked] = Reading(filled, len(values) - len(filled), rejected, of, is_all)
+        return self._read[asked]
 
     def take(
         self, columns: Columns, key: Sequence[str] | None = (), rows: int = ROWS
@@ -231,8 +226,8 @@ class Sample:
             SourceError: a source cannot be read, or not so.
             OSError: a file cannot be read any more.
         """
-        asked = {**self._always, **columns}
-        size = HELD_BYTES if self.sources[0].format in (*CELLS, "jsonl", "text") else CHUNK_BYTES
+        asked = {**self.always, **columns}
+        size = HELD_BYTES if self.sources[0].format in LINES else CHUNK_BYTES
         plans = [source.plan(self.files, asked, size) for source in self.sources]
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
         chosen = spread(chunks, CHUNKS)

@@ -1,7 +1,6 @@
 """From a path to the text of a `dataset.yaml` that builds as it is: guessed, written, read back and tried."""
 
 import os
-import posixpath
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,8 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.choose import BY_HASH, make_draft, valid_name
 from recordmill.pipeline.init.formats import UnknownDataError
-from recordmill.pipeline.init.guess import LABELS
-from recordmill.pipeline.init.images import guess_image, images_folder
+from recordmill.pipeline.init.images import images_folder
 from recordmill.pipeline.init.recognize import Found, recognize
 from recordmill.pipeline.init.render import write_draft
 from recordmill.pipeline.init.sample import Sample
@@ -57,46 +55,26 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
 
 
 def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
-    """Gives the sources, with the options that only their rows show, and a sample of the rows.
+    """Gives the sources, with the folder of the images that their rows name, and a sample of the rows.
 
     Raises:
         SourceError: a source cannot read what is there.
         OSError: the same.
     """
-    if found.beside is not None:
-        rows, sample = open_sample(files, found.beside)
-        guesses = (guess_image(sample, name) for name in sample.names)
-        if any(guess and guess.kind in ("image", "image_sequence") for guess in guesses):
-            return rows, sample
-    sample = _sample(files, found)
-    labelled = _without_unlabelled(found, sample)
-    if labelled is not found:
-        found, sample = labelled, _sample(files, labelled)
-    folder = images_folder(sample, files, found.listed)
+    rows = found.beside or found
+    sample = _sample(files, rows)
+    folder, is_own = images_folder(sample, files, found.listed)
     if folder is None:
-        return found, sample
-    sources = [{**options, "images": folder} for options in found.sources]
-    found = replace(found, sources=sources, why={**found.why, "images": "the folder of the images that the rows name"})
-    return found, _sample(files, found)
+        return (found, _sample(files, found)) if found.beside else (rows, sample)
+    if is_own:
+        return rows, sample
+    sources = [{**options, "images": folder} for options in rows.sources]
+    rows = replace(rows, sources=sources, why={**rows.why, "images": "the folder of the images that the rows name"})
+    return rows, _sample(files, rows)
 
 
 def _sample(files: Files, found: Found) -> Sample:
     return Sample(files, [SOURCE.validate_python(dict(options)) for options in found.sources], found.files)
-
-
-def _without_unlabelled(found: Found, sample: Sample) -> Found:
-    """Leaves out the sources that lack a label which the first one has, as the test sets of competitions do."""
-    label = next((name for name in LABELS if name in sample.names_of[0]), None)
-    left = [
-        options for options, names in zip(found.sources, sample.names_of, strict=True) if label and label not in names
-    ]
-    if not left:
-        return found
-    kept = [options for options in found.sources if options not in left]
-    if len(kept) == 1:
-        kept = [{option: value for option, value in kept[0].items() if option != "split"}]
-    messages = [f"{posixpath.basename(options['path'])}, which has no column {label}" for options in left]
-    return replace(found, sources=kept, left_out="; ".join(filter(None, [found.left_out, *messages])))
 
 
 def dataset_name(path: str) -> str:

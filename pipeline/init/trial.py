@@ -80,7 +80,7 @@ def try_spec(spec: Spec, sample: Sample) -> Trial:
             column = feature.column or name
             headers = read_headers(sample, column, many=feature.kind != "image")
             images += len(headers)
-            faults = (next((item for item in row if isinstance(item, str)), None) for row, _ in headers)
+            faults = (next((size for size in row if isinstance(size, str)), None) for row in headers)
             bad.update((reason, column) for reason in faults if reason)
     return Trial(sum(count_rows(block) for _, block in blocks), is_all, +rejects, images, bad, keys)
 
