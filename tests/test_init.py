@@ -223,7 +223,7 @@ REASONS = [
     (splits_of_files, ["not in 11 % of the 45 rows", "is one split"]),
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "same: always yes",
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
-    (table_of_pictures, ["bbox: boxes, four numbers each, in the 20 rows", "in 20 rows: none would be"]),
+    (table_of_pictures, ["order: ORDER, unit: absolute} # boxes, four numbers each", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
     (split_folders, ["left out: notes.md", "train 67 %, validation 33 % of the 30 rows"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
@@ -388,7 +388,7 @@ def test_boxes_are_a_comment_that_waits_for_their_order(tmp_path: Path, order: s
     spec, text = guessed(tmp_path)
     assert "bbox" not in spec.features
     [(line, why)] = re.findall(r"^  # (bbox: {.*order: ORDER.*})  # (.*)$", text, re.MULTILINE)
-    assert why == "remove the #, and choose the order: corners, coco, center or tensorflow"
+    assert why == "boxes, four numbers each: remove the #, and choose the order: corners, coco, center or tensorflow"
     chosen = text.replace("features:\n", f"features:\n  {line.replace('ORDER', order)}\n")
     found = parse_spec(chosen).features["bbox"].model_dump(exclude_unset=True)
     assert found == {"kind": "boxes", "column": "objects.bbox", "image": "image", "order": order, "unit": "absolute"}
@@ -458,9 +458,9 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
 def test_a_page_says_what_was_meant(value: Any, why: str) -> None:
     page = Page()
     page.text(f"# {why}", why)
-    page.add("key", value, why)
+    page.add("key", ([value], why))
     assert len(str(page).split("\n")) == 3
-    assert yaml.safe_load(str(page)) == {"key": value}
+    assert yaml.safe_load(str(page)) == {"key": [value]}
 
 
 def test_names() -> None:

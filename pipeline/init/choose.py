@@ -5,7 +5,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.guess import (
@@ -13,6 +12,7 @@ from recordmill.pipeline.init.guess import (
     FITS,
     ID,
     LABELS,
+    Choice,
     Guess,
     distinct,
     feature,
@@ -39,8 +39,6 @@ BY_HASH = "by a hash of the key"
 BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
 """The usual names of boxes."""
 
-Choice = tuple[Any, str]
-"""A value of the spec, and why; None where the spec does without."""
 Named = tuple[str, Reading] | None
 """A column, and its values as names."""
 
@@ -74,9 +72,9 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column:
             guesses[column[0]] = left_out(column[0], why, column[1])
-    label = _find_label(guesses)
-    if label and _can_be_label(sample, guesses[label]):
-        guesses[label] = _as_label(guesses[label])
+    label, why_label = _find_label(sample, guesses)
+    if label:
+        guesses[label.column] = label
     names = feature_names(sorted(guesses, key=lambda column: not guesses[column].kind))
     image = next((names[column] for column, item in guesses.items() if item.kind == "image"), None)
     guesses = {column: _boxes(item, image) if image else item for column, item in guesses.items()}
@@ -85,13 +83,14 @@ def make_draft(found: Found, sample: Sample) -> Draft:
         raise UnknownDataError(f"{found.sources[0]['path']} {_why_none(guesses)}")
     left = {names[column]: item for column, item in guesses.items() if not item.kind}
     splits, split_by = (_splits(found, guesses), (None, "")) if split is None else _column_splits(*split)
-    return Draft(found, sample, _key(found, key), splits, split_by, features, left, _label(label, names, features))
+    choice = (names[label.column] if label else None, why_label)
+    return Draft(found, sample, _key(key), splits, split_by, features, left, choice)
 
 
 def _why_none(guesses: Mapping[str, Guess]) -> str:
     if not any(item.reading.rows for item in guesses.values()):
         return "holds no row"
-    reasons = "; ".join(f"{column}: {item.why['kind']}" for column, item in guesses.items())
+    reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
     return f"has no column that a feature can be made of: {reasons}"
 
 
@@ -101,10 +100,9 @@ def _boxes(item: Guess, image: str) -> Guess:
     if not are_fours or not BOXES.fullmatch(plain_name(item.column)):
         return item
     unit = "relative" if all(0 <= number <= 1 for number in item.reading.distinct) else "absolute"
-    why = "remove the #, and choose the order: corners, coco, center or tensorflow"
-    result = left_out(item.column, f"boxes, four numbers each, in {item.reading.of}", item.reading)
-    instead = {"kind": "boxes", "image": image, "order": "ORDER", "unit": unit}
-    return replace(result, instead=instead, why={**result.why, "instead": why})
+    why = "boxes, four numbers each: remove the #, and choose the order: corners, coco, center or tensorflow"
+    instead = {"kind": "boxes", "column": item.column, "image": image, "order": "ORDER", "unit": unit}
+    return left_out(item.column, why, item.reading, instead)
 
 
 def valid_name(text: str, default: str) -> str:
@@ -167,45 +165,31 @@ def _find_key(sample: Sample) -> Named:
     return None if best is None else (best, found[best])
 
 
-def _key(found: Found, key: Named) -> Choice:
-    if key:
-        return key[0], f"different in {key[1].of}"
-    form, by_file = found.sources[0]["format"], found.sources[0].get("document") == "file"
-    others = {"image_folder": "an image's path", "webdataset": "the sample's name"}
-    return None, f"without one, {'the file path' if by_file else others.get(form, 'the digest of the row')}"
+def _key(key: Named) -> Choice:
+    return (key[0], f"different in {key[1].of}") if key else (None, "without one, the file's path or the row's digest")
 
 
-def _find_label(guesses: Mapping[str, Guess]) -> str | None:
-    """The column that a model learns to predict, by its name; a list only where it is of the row, not of a part."""
-    found = [name for name, item in guesses.items() if item.kind in LABEL_KINDS]
-    own = [name for name in found if plain_name(name) == name or guesses[name].kind != "categories"]
+def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | None, str]:
+    """The feature that a model learns to predict, by its name, and why; a list only where it is of the row.
+
+    A label cannot be optional, so each source must have its column, and hardly any row may lack it.
+    """
+    found = {name: item for name, item in guesses.items() if item.kind in LABEL_KINDS}
+    own = [name for name, item in found.items() if plain_name(name) == name or item.kind != "categories"]
     known = {plain_name(name).lower(): name for name in reversed(own)}
-    return next((known[label] for label in LABELS if label in known), None)
-
-
-def _can_be_label(sample: Sample, item: Guess) -> bool:
-    """Whether each source has the column, and hardly any row lacks it."""
-    is_everywhere = all(item.column in names for names in sample.names_of)
-    return is_everywhere and item.reading.missing <= (1 - FITS) * item.reading.rows
-
-
-def _as_label(item: Guess) -> Guess:
-    """A feature as the label, which cannot be optional."""
-    if "optional" not in item.options:
-        return item
-    options = {option: value for option, value in item.options.items() if option != "optional"}
-    lacking = share_of(item.reading.missing, item.reading.rows, item.reading.of)
-    kind = f"{item.why['kind']}; not in {lacking}, which would be rejects, since a label cannot be optional"
-    return replace(item, options=options, why={**item.why, "kind": kind})
-
-
-def _label(column: str | None, names: Mapping[str, str], features: Mapping[str, Guess]) -> Choice:
+    column = next((known[label] for label in LABELS if label in known), None)
     if column is None:
         missing = "no column is called label, class, category, target, …"
         return None, f"{missing}: name a feature of kind category or number"
-    if "optional" in features[names[column]].options:
-        return None, f"{names[column]}, which many rows lack, cannot be one: a label is not optional"
-    return names[column], "what a model learns to predict; every other feature is its input"
+    item, reading = guesses[column], guesses[column].reading
+    if reading.missing > (1 - FITS) * reading.rows or not all(column in names for names in sample.names_of):
+        return None, f"{column}, which many rows lack, cannot be one: a label is not optional"
+    options = dict(item.options)
+    if options.pop("optional", None):
+        lacking = share_of(reading.missing, reading.rows, reading.of)
+        why = f"{options['kind'][1]}; not in {lacking}, which would be rejects, since a label cannot be optional"
+        options["kind"] = (item.kind, why)
+    return replace(item, options=options), "what a model learns to predict; every other feature is its input"
 
 
 def _find_split(sample: Sample) -> Named:

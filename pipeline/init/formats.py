@@ -4,6 +4,7 @@ import codecs
 import csv
 import json
 import posixpath
+import re
 from shlex import quote
 from typing import Any
 
@@ -22,6 +23,8 @@ ENDINGS = {
 }  # fmt: skip
 FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
 """The format of a file by the ending of its name: a source's, or `json`."""
+NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+"""A number as a cell."""
 ROWS = "write its rows as Parquet or JSON Lines, and give these"
 FOREIGN = {
     ".xlsx .xls": "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these",
@@ -127,17 +130,10 @@ def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]
     options, why = dict[str, Any](), dict[str, str]()
     if separator != default:
         options["separator"], why["separator"] = separator, f"{len(cells):,} cells in the first line"
-    if any(is_image(cell) or _is_number(cell) for cell in cells):
+    if any(is_image(cell) or NUMERIC.fullmatch(cell) for cell in cells):
         options["header"] = [f"column_{number}" for number in range(1, len(cells) + 1)]
         why["header"] = "the first line looks like data: name the columns here, or remove this"
     return options, why
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return bool(cell) and float(cell) is not None
-    except ValueError:
-        return False
 
 
 def encoding_note(head: bytes) -> str:

@@ -5,12 +5,13 @@ A column is read as one type after another, and taken as the first that fits nea
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.init.formats import NUMERIC
 from recordmill.pipeline.init.recognize import counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.columns import ColumnType
@@ -32,9 +33,12 @@ MANY_WORDS = 4  # on average: hardly the name of a class
 FEW_ROWS = 20  # too few to see repetitions, or to divide
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as the tokenizer `words` has it
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
-NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 PERCENTILE = 0.95
+
+
+Choice = tuple[Any, str]
+"""A value of the spec, and why; a value of None stands for a comment."""
 
 
 @dataclass(frozen=True)
@@ -42,32 +46,27 @@ class Guess:
     """A column as a feature, or the reason why it is left out."""
 
     column: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """The options of the feature, its kind first; none where the column is left out."""
-    why: Mapping[str, str] = field(default_factory=dict)
-    """The reasons by option; where there are no options, the only one stands under `kind`."""
-    reading: Reading = field(default_factory=Reading)
-    instead: Mapping[str, Any] = field(default_factory=dict)
-    """Options that may be meant and are not guessed: a comment, its reason stands under `instead`."""
+    options: Mapping[str, Choice]
+    """The options of the feature, its kind first. One whose name begins with # is a comment; the reason why a column is
+    left out stands under #, with the options of a feature that it may be."""
+    reading: Reading
 
     @property
     def kind(self) -> str | None:
         """The kind of feature; None where the column is left out."""
-        return self.options.get("kind")
+        return self.options["kind"][0] if "kind" in self.options else None
 
 
-def feature(name: str, kind: str, why: str, reading: Reading, **options: Any) -> Guess:
+def feature(name: str, kind: str, why: str, reading: Reading, **options: Choice) -> Guess:
     """A guess, with `optional` where sampled rows lack the column."""
-    reasons = {"kind": why}
     if reading.missing:
-        options["optional"] = True
-        reasons["optional"] = f"not in {share_of(reading.missing, reading.rows, reading.of)}"
-    return Guess(name, {"kind": kind, **options}, reasons, reading)
+        options["optional"] = (True, f"not in {share_of(reading.missing, reading.rows, reading.of)}")
+    return Guess(name, {"kind": (kind, why), **options}, reading)
 
 
-def left_out(name: str, why: str, reading: Reading) -> Guess:
-    """A column that no feature reads."""
-    return Guess(name, {}, {"kind": why}, reading)
+def left_out(name: str, why: str, reading: Reading, instead: Mapping[str, Any] | None = None) -> Guess:
+    """A column that no feature reads; `instead` is one that the user may choose."""
+    return Guess(name, {"#": (instead, why)}, reading)
 
 
 def guess(sample: Sample, name: str) -> Guess | None:
@@ -78,10 +77,8 @@ def guess(sample: Sample, name: str) -> Guess | None:
     result = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
     if result or any(other.startswith(f"{name}.") for other in sample.names):
         return result
-    readings = [texts, sample.read(name, ColumnType.TEXT, many=True)]
-    empty = next(
-        (reading for reading in readings if reading.rows and not reading.distinct and not reading.rejected), None
-    )
+    lists = sample.read(name, ColumnType.TEXT, many=True)
+    empty = next((item for item in (texts, lists) if item.rows and not item.distinct and not item.rejected), None)
     why = f"empty in {empty.of}" if empty else "of no one type, or of one that no kind reads"
     return left_out(name, why, empty or texts)
 
@@ -97,10 +94,10 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
         return result
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
-    names, is_prose = sample.read(name, ColumnType.CATEGORY), 4 * _spaced(filled) >= len(filled)
-    if _is_category(name, names) and not (is_prose and plain_name(name).lower() in TEXTS):
+    names, tokens = sample.read(name, ColumnType.CATEGORY), _tokens(filled)
+    if _is_category(name, names) and not (tokens == "words" and plain_name(name).lower() in TEXTS):
         return _constant(name, names) or feature(name, "category", distinct(names), names)
-    if is_prose or _is_foreign(filled):
+    if tokens:
         return _text(name, texts, filled)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
@@ -124,7 +121,7 @@ def _lists(sample: Sample, name: str) -> Guess | None:
                 return feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists)
             if kind is ColumnType.CATEGORY and (_repeats(lists) or len(lists.values) < FEW_ROWS):
                 return feature(name, "categories", f"lists of names, {distinct(lists)}", lists)
-            return feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=True)
+            return feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=(True, ""))
     return None
 
 
@@ -132,25 +129,28 @@ def _spaced(filled: list[str]) -> int:
     return sum(len(value.split()) > 1 for value in filled)
 
 
-def _is_foreign(filled: list[str]) -> bool:
-    """Whether most of them are beyond ASCII, as what is written without spaces is."""
-    return 2 * sum(not value.isascii() for value in filled) > len(filled)
+def _tokens(filled: list[str]) -> str | None:
+    """The tokens of texts: words, or characters where most texts are beyond ASCII without spaces; None of names."""
+    if 4 * _spaced(filled) >= len(filled):
+        return "words"
+    return "characters" if 2 * sum(not value.isascii() for value in filled) > len(filled) else None
 
 
 def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
-    """A text of words, or of characters where there are no spaces between words; cut where few texts are longer."""
-    tokens = "words" if 4 * _spaced(filled) >= len(filled) or not _is_foreign(filled) else "characters"
-    values = pa.array(texts.values, pa.string())
+    """A text, cut where few texts are longer."""
+    tokens, count = _tokens(filled) or "words", counted(len(filled), "text")
+    values = pa.array(filled, pa.string())
     lengths = pc.count_substring_regex(values, WORD) if tokens == "words" else pc.utf8_length(values)
-    counts = sorted(lengths.to_pylist())
-    most = max(1, counts[min(len(counts) - 1, int(PERCENTILE * len(counts)))])
+    ordered = sorted(lengths.to_pylist())
+    most = max(1, ordered[min(len(ordered) - 1, int(PERCENTILE * len(ordered)))])
     length = -(-most // 8) * 8 if most > 8 else most
-    enough = share_of(sum(count <= length for count in counts), len(counts), counted(len(counts), "text"))
-    what = f"several words in {share_of(_spaced(filled), len(filled), counted(len(filled), 'text'))}"
-    tokenizer = {} if tokens == "words" else {"tokenizer": tokens}
-    result = feature(name, "text", what, texts, **tokenizer, max_length=length)
-    why = {"tokenizer": "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"}
-    return replace(result, why={**result.why, **why, "max_length": f"enough {tokens} for {enough}"})
+    enough = share_of(sum(words <= length for words in ordered), len(ordered), count)
+    what = f"several words in {share_of(_spaced(filled), len(filled), count)}"
+    cut = (length, f"enough {tokens} for {enough}")
+    if tokens == "words":
+        return feature(name, "text", what, texts, max_length=cut)
+    why = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
+    return feature(name, "text", what, texts, tokenizer=(tokens, why), max_length=cut)
 
 
 def _is_category(name: str, names: Reading) -> bool:
@@ -186,21 +186,23 @@ def plain_name(name: str) -> str:
 
 
 def _numbers(sample: Sample, name: str) -> Guess | None:
-    numbers = sample.read(name, ColumnType.NUMBER)
+    numbers, whole = sample.read(name, ColumnType.NUMBER), sample.read(name, ColumnType.INTEGER)
     if numbers.fit < FITS:
         return None
-    whole = sample.read(name, ColumnType.INTEGER)
-    is_whole = whole.fit >= FITS
-    if is_whole and is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
+    what = f"numbers, {_range(numbers)} in {numbers.of}"
+    number = _constant(name, numbers) or feature(name, "number", what, numbers)
+    if whole.fit < FITS:
+        return number
+    if is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
         names = sample.read(name, ColumnType.CATEGORY)
         return feature(name, "category", distinct(names), names)
-    if is_whole and ID.fullmatch(plain_name(name)):
-        return feature(name, "raw", "whole numbers that identify something, by the column's name", whole, type="int64")
-    result = feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers)
-    if is_whole and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole))):
-        why = {**result.why, "instead": f"if they are codes: {distinct(whole)}"}
-        result = replace(result, instead={"kind": "category"}, why=why)
-    return _constant(name, numbers) or result
+    if ID.fullmatch(plain_name(name)):
+        what = "whole numbers that identify something, by the column's name"
+        return feature(name, "raw", what, whole, type=("int64", ""))
+    if number.kind and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole))):
+        codes = ("category", f"if they are codes: {distinct(whole)}")
+        return feature(name, "number", what, numbers, **{"# kind": codes})
+    return number
 
 
 def _range(numbers: Reading) -> str:

@@ -4,9 +4,8 @@ import posixpath
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
-from recordmill.pipeline.init.guess import FITS, Guess, feature, share_of
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, feature, share_of
 from recordmill.pipeline.init.recognize import NAMING, counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.absent_files import why_absent
@@ -93,13 +92,11 @@ def guess_image(sample: Sample, name: str) -> Guess | None:
     sizes = [size for row in read_headers(sample, name, many=many) for size in row if isinstance(size, tuple)]
     if not sizes and name != IMAGE:
         why = "paths of images that were not found: the source's `images: FOLDER` says where they lie"
-        return feature(name, "raw", why, texts, **({"many": True} if many else {}))
-    size, why = _common_size(sizes)
+        return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
     what = f"{'lists of ' if many else ''}images, by their {'paths' if texts.fit >= FITS else 'bytes'}"
     rows = sample.read(name, ColumnType.IMAGE, many=many)
-    result = feature(name, "image_sequence" if many else "image", what, rows, size=size, fit="pad")
-    fit = "the whole image; `crop` cuts it, `stretch` distorts it"
-    return replace(result, why={**result.why, "size": why, "fit": fit})
+    fit = ("pad", "the whole image; `crop` cuts it, `stretch` distorts it")
+    return feature(name, "image_sequence" if many else "image", what, rows, size=_common_size(sizes), fit=fit)
 
 
 def _are_many(sample: Sample, name: str) -> bool | None:
@@ -133,7 +130,7 @@ def _is_named(value: str) -> bool:
     return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
 
 
-def _common_size(sizes: Sequence[Size]) -> tuple[list[int], str]:
+def _common_size(sizes: Sequence[Size]) -> Choice:
     """Height and width, and why: the images' own size where most have it and it is small."""
     if not sizes:
         return [USUAL_SIDE, USUAL_SIDE], "height, width: a usual size; no image's header could be read"

@@ -1,19 +1,19 @@
 """Writes a draft as a spec: YAML with the reasons as comments, which stand below each other.
 
 >>> page = Page()
->>> page.add("name", "a", "by the path")
+>>> page.add("name", ("a", "by the path"))
 >>> print(page, end="")
 name: a  # by the path
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-from recordmill.pipeline.init.choose import Choice, Draft
-from recordmill.pipeline.init.guess import Guess
+from recordmill.pipeline.init.choose import Draft
+from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import Found
 from recordmill.pipeline.spec.yaml_document import STRING
 
@@ -28,19 +28,17 @@ class Page:
 
     _lines: list[tuple[str, str]] = field(default_factory=list)
 
-    def add(self, key: str, value: Any, why: str = "", start: str = "") -> None:
-        """Adds a key with its value in one line; `start` stands before it."""
-        self._lines.append((f"{start}{_scalar(key)}: {_scalar(value)}", _line(why)))
-
     def text(self, text: str, why: str = "") -> None:
         """Adds a line as it is: of a comment, of a key whose values follow, or blank."""
         self._lines.append((_line(text), _line(why)))
 
-    def choice(self, key: str, choice: Choice, stands_for: str = "") -> None:
-        """Adds a key; one without a value is a comment that shows how to set it, or nothing."""
+    def add(self, key: str, choice: Choice, start: str = "", stands_for: str = "") -> None:
+        """Adds a key with its value in one line, behind `start`; without one a comment that shows how to set it."""
         value, why = choice
+        is_comment = key.startswith("# ")
         if value is not None:
-            self.add(key, value, why)
+            start, key = (f"{start}# ", key[2:]) if is_comment else (start, key)
+            self._lines.append((f"{start}{_scalar(key)}: {_scalar(value)}", _line(why)))
         elif stands_for:
             self.text(f"# {key}: {stands_for}", why)
 
@@ -99,30 +97,34 @@ def write_draft(
     page = Page()
     for note in notes:
         page.text(f"# {note}")
-    page.add("name", name, "the shards are named after it")
+    page.add("name", (name, "the shards are named after it"))
     page.text("")
     _add_sources(page, draft.found, written_path)
     page.text("")
-    page.choice("key", draft.key, "COLUMN")
-    page.choice("splits", draft.splits)
-    page.choice("split_by", draft.split_by)
+    page.add("key", draft.key, stands_for="COLUMN")
+    page.add("splits", draft.splits)
+    page.add("split_by", draft.split_by)
     page.text("")
     page.text("features:")
     for feature, guess in draft.features.items():
         page.text(f"  {feature}:")
-        for option, value in _with_column(feature, guess, guess.options).items():
-            page.add(option, value, guess.why.get(option, ""), "    ")
-        for option, value in guess.instead.items():
-            page.add(option, value, guess.why["instead"], "    # ")
+        kind, column = (
+            {"kind": guess.options["kind"]},
+            {} if guess.column == feature else {"column": (guess.column, "")},
+        )
+        for option, choice in {**kind, **column, **guess.options}.items():
+            page.add(option, choice, "    ")
     for feature, guess in draft.left.items():
-        page.text(f"  # {guess.column or ascii('')}: {guess.why['kind']}")
-        if guess.instead:
-            page.add(feature, _with_column(feature, guess, guess.instead), guess.why["instead"], "  # ")
+        instead, why = guess.options["#"]
+        if instead:
+            page.add(feature, (instead, why), "  # ")
+        else:
+            page.text(f"  # {guess.column or ascii('')}: {why}")
     page.text("")
-    page.choice("label", draft.label, "FEATURE")
+    page.add("label", draft.label, stands_for="FEATURE")
     if limit is not None:
         page.text("")
-        page.add("rejects", {"max_share": limit[0]}, limit[1])
+        page.add("rejects", ({"max_share": limit[0]}, limit[1]))
     return str(page)
 
 
@@ -133,10 +135,6 @@ def _add_sources(page: Page, found: Found, written_path: Callable[[str], str]) -
     for source in found.sources:
         start = "  " if len(found.sources) == 1 else "  - "
         for option, value in source.items():
-            page.add(option, written_path(value) if option in PATHS else value, found.why.get(option, ""), start)
+            shown = written_path(value) if option in PATHS else value
+            page.add(option, (shown, found.why.get(option, "")), start)
             start = " " * len(start)
-
-
-def _with_column(name: str, guess: Guess, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a feature, with its column where it has another name; the kind stays first."""
-    return {"kind": options["kind"], **({} if guess.column == name else {"column": guess.column}), **options}

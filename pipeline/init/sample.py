@@ -45,19 +45,16 @@ class SampledFiles:
         """Chooses files of each source, and reads the parts that are shown."""
         self._files = files
         self._parts: dict[str, bytes] = {}
-        self._shown: dict[str, FileInfo] = {}
-        self.is_whole: bool = True
+        chosen = [(source, *_chosen(source, listed)) for source in sources]
+        self._shown = {file.path: file for _, shown, _ in chosen for file in shown}
+        self.is_whole: bool = all(is_all for _, _, is_all in chosen)
         """Whether no row is left out."""
-        chosen = [_chosen(source, listed) for source in sources]
-        rows = math.ceil(ROWS / max(1, sum(len(shown) for shown, _ in chosen)))
-        for source, (shown, is_all) in zip(sources, chosen, strict=True):
-            self.is_whole &= is_all
-            for file in shown:
-                part = _part(files, source, file, rows)
-                self._shown[file.path] = file if part is None else replace(file, bytes=len(part))
-                if part is not None:
-                    self._parts[file.path] = part
-                    self.is_whole &= len(part) == file.bytes
+        rows = math.ceil(ROWS / max(1, len(self._shown)))
+        for source, file in [(source, file) for source, shown, _ in chosen for file in shown]:
+            part = _part(files, source, file, rows)
+            if part is not None:
+                self._parts[file.path], self._shown[file.path] = part, replace(file, bytes=len(part))
+                self.is_whole &= len(part) == file.bytes
 
     def match(self, pattern: str) -> list[FileInfo]:
         """Lists the shown files that a glob matches."""
@@ -119,17 +116,15 @@ def _some_rows(files: Files, file: FileInfo, separator: str, rows: int, form: st
 
 def _spread_lines(files: Files, file: FileInfo, rows: int) -> bytes:
     """About so many lines of a file, the first one included, however long one of them is."""
-    lines, end, pieces = b"", 0, min(FILES, rows)
+    lines, pieces = list[bytes](), min(FILES, rows)
     with files.open(file.path) as opened:
         for piece in range(pieces):
-            start = max(end, file.bytes * piece // pieces)  # behind a huge line the next piece starts at its end
-            if start:
+            start = file.bytes * piece // pieces
+            if start > opened.tell():  # behind a huge line the next piece starts at its end
                 opened.seek(start - 1)
-                start += len(opened.readline()) - 1
-                opened.seek(start)
-            some, _ = _first_rows(opened, Dialect(quote=None), rows // pieces)
-            lines, end = lines + some, start + len(some)
-    return lines
+                opened.readline()
+            lines += (opened.readline() for _ in range(rows // pieces))
+    return b"".join(lines)
 
 
 def _first_rows(file: BinaryIO, dialect: Dialect, rows: int) -> tuple[bytes, bool]:
@@ -274,12 +269,11 @@ def _columns(source: Source, files: Files) -> tuple[list[str], Sequence[str]]:
     """
     inputs, root = source.plan(files, {}, CHUNK_BYTES).inputs, source.root(files)
     if isinstance(source, ImageFolder):
-        metadata = metadata_files(inputs, root)
+        metadata = metadata_names(metadata_files(inputs, root), root, files)
         if not metadata:
             return source.names(files), OF_PATH
-        every = list(dict.fromkeys(chain.from_iterable(metadata_names(metadata, root, files).values())))
-        fields = ImageFields.of(every)
-        names = [name for name in fields.names(every) if name not in fields.fields]
+        fields = ImageFields.of(dict.fromkeys(chain.from_iterable(metadata.values())))
+        names = [name for name in source.names(files) if name not in fields.fields]
         return sorted(names, key=lambda name: name not in fields.columns), fields.of_path
     table = cast(Table, source)
     names = table.cut(files, root, inputs, {}, CHUNK_BYTES).names

@@ -23,12 +23,12 @@ class Trial:
     rows: int
     is_all: bool
     """Whether there are no other rows."""
+    keys: Sequence[bytes]
+    """The keys of the good rows."""
     rejects: Rejects
     images: int
     """The number of rows whose images' headers were read."""
     bad_images: Rejects
-    keys: Sequence[bytes]
-    """The keys of the good rows."""
 
     def filled(self, splits: Mapping[str, float]) -> dict[str, float]:
         """The splits, by a hash of the key, without those that no row would be in, the last ones first."""
@@ -79,10 +79,10 @@ def try_spec(spec: Spec, sample: Sample) -> Trial:
         if feature.kind in ("image", "image_sequence"):
             column = feature.column or name
             headers = read_headers(sample, column, many=feature.kind != "image")
+            faults = [[size for size in row if isinstance(size, str)] for row in headers]
             images += len(headers)
-            faults = (next((size for size in row if isinstance(size, str)), None) for row in headers)
-            bad.update((reason, column) for reason in faults if reason)
-    return Trial(sum(count_rows(block) for _, block in blocks), is_all, +rejects, images, bad, keys)
+            bad.update((row[0], column) for row in faults if row)
+    return Trial(sum(count_rows(block) for _, block in blocks), is_all, keys, +rejects, images, bad)
 
 
 def _rejected(rejects: Rejects) -> str:
