@@ -351,7 +351,7 @@ def test_an_action_may_stand_alone() -> None:
     ("more", "message"),
     [
         ("duplicates: remove", "keep.*drop.*same_split.*fail"),
-        ("duplicates: {near: true}", "`near` compares pictures, and no feature is of kind image"),
+        ("duplicates: {near: true}", "`near` compares images, and no feature is of kind image"),
         ("split_by: {column: c}\nduplicates: same_split", r"`same_split` contradicts `split_by: {column: …}`"),
         (
             "split_by: {time: d, starts: {validation: 2025-01-01, test: 2026-01-01}}\nduplicates: same_split",

@@ -1,1 +1,1 @@
-"""What is stored, and how raw becomes stored becomes model-ready."""
+"""The stored form of features, and the ways from raw to stored to model-ready."""

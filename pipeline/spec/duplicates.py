@@ -24,9 +24,9 @@ class Duplicates(Options):
     """`keep`: they are counted. `drop`: the first stays. `same_split`: all go to the first one's split. `fail`: a
     build with any ends, and publishes nothing. All but `keep` read the data once more before."""
     near: bool = False
-    """Whether images count that look alike: scaled, encoded again, a little brighter or cropped."""
+    """Whether images that look alike count as equal: scaled, encoded again, a little brighter or cropped."""
     distance: int = Field(default=DISTANCE, ge=0, le=8)
-    """With `near`: how many of the 64 bits of their hashes may differ."""
+    """With `near`: the most of the 64 bits of two images' hashes that may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "Duplicates":

@@ -1,4 +1,4 @@
-"""From a wrong spec to lines that a person can act on: where in the YAML, what, and the nearest right name."""
+"""Lines that explain a wrong spec: the place in the YAML, the problem, and the nearest right name."""
 
 import re
 import types
@@ -12,21 +12,21 @@ from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.spec.yaml_document import Document, Path
 
 TAGS = ("kind", "format")
-"""The keys that say which options a mapping has."""
+"""The keys that decide which options a mapping has."""
 
 
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[str]:
-    """One line for each thing that is wrong: `dataset.yaml:7: features.image: …`."""
-    told = set()
+    """Yields a line for each problem: `dataset.yaml:7: features.image: …`."""
+    seen = set()
     for problem in error.errors():
         path = (*_yaml_path(problem["loc"], document.value), *_further(problem))
         if problem["type"] == "too_short" and problem["input"]:
-            continue  # its items are wrong, which is told of each
-        place = ".".join(map(str, path[:-1] if problem["type"] == "extra_forbidden" else path))
+            continue  # its items are wrong, and have a line each
+        name = ".".join(map(str, path[:-1] if problem["type"] == "extra_forbidden" else path))
         message = _message(problem, path, document, model)
-        line = f"{document.where}:{document.line(path)}: {place + ': ' if place else ''}{message}"
-        if line not in told:
-            told.add(line)
+        line = f"{document.where}:{document.line(path)}: {name + ': ' if name else ''}{message}"
+        if line not in seen:
+            seen.add(line)
             yield line
 
 
@@ -93,7 +93,7 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "too_long": lambda context: f"a list of at most {context['max_length']} items",
     "tuple_type": lambda _: "a list",
 }
-"""What a value should have been, by pydantic's type of the error."""
+"""The wanted values in words, by pydantic's type of the error."""
 
 
 def _got(problem: Any, path: Path, document: Document) -> str:
@@ -116,7 +116,7 @@ def _unknown_tag(context: dict[str, Any]) -> str:
 
 
 def _known_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:
-    """The keys of the options at a location of pydantic's, whose last part is a union's tag where there is one."""
+    """Lists the keys of the options at pydantic's location, whose last part may be a union's tag."""
     models = [model]
     for part in location:
         inner = [_models(current.model_fields[part].annotation) for current in models if part in current.model_fields]

@@ -51,7 +51,7 @@ Columns = Annotated[
 
 
 def _source(value: Any) -> Any:
-    """A source that is written as `module:function` is the user's own."""
+    """Reads `module:function` as a source of kind python."""
     return {"format": "python", "rows": value} if isinstance(value, str) else value
 
 
@@ -82,10 +82,10 @@ class Rejects(Options):
 
 
 class ContentKey(Options):
-    """A key that is the digest of a column's content: of a text, or of a picture's bytes."""
+    """A key that is the digest of a column's content: of a text, or of an image's bytes."""
 
     content: str = Field(min_length=1)
-    """The column. Pictures are read once more for it."""
+    """The column. Images are read once more for it."""
 
 
 Key = Annotated[
@@ -104,30 +104,30 @@ RESERVED = {
 
 
 class Spec(Options):
-    """What a dataset is made of and what it holds."""
+    """A dataset's sources and features, and all that shapes it."""
 
     name: Name
     """The dataset's name; the shards' names begin with it."""
     source: Sources
-    """Where the rows come from: one source, or a list of them."""
+    """The origin of the rows: one source, or a list of them."""
     key: Key | None = None
-    """The column, or columns, that name a row for ever, or `{content: column}`; where none is given, an image's path
-    inside the source, or the digest of a row's content."""
+    """The column, or columns, that name a row for ever, or `{content: column}`. By default an image's path inside the
+    source, or the digest of a row's content."""
     splits: dict[Name, Share] = {"train": 80.0, "validation": 10.0, "test": 10.0}
     """The splits and their shares, by hash of the key; `train` is the one that is learned from."""
     split_by: SplitBy | None = None
-    """What decides a row's split instead of the key's hash: a column, a group, a time, or the classes of a feature."""
+    """The rule that splits rows instead of the key's hash: a column, a group, a time, or the classes of a feature."""
     features: dict[Name, AnyFeature] = Field(min_length=1)
-    """What a record holds, by name."""
+    """The features of a record, by name."""
     label: str | None = None
     """The feature that is to be predicted."""
     shards: ShardCounts | None = None
     """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
 
     rejects: Rejects = Rejects()
-    """How many bad rows are too many, and what is told of them."""
+    """The limits on bad rows."""
     duplicates: DuplicatesOrAction = Duplicates()
-    """What becomes of rows of one content: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
+    """The treatment of equal rows: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
     preprocessing: Reference | None = None
     """A tf.Transform function of yours, `module:function`, that extends or replaces what the features give."""
     _folder: str = PrivateAttr(default=".")
@@ -138,7 +138,7 @@ class Spec(Options):
         return self._folder
 
     def files(self) -> list[str]:
-        """The files that features name: models, vocabularies, classes."""
+        """Lists the files that features name: models, vocabularies, classes."""
         return [path for feature in self.features.values() for path in feature.files().values()]
 
     @model_validator(mode="after")
@@ -176,7 +176,7 @@ class Spec(Options):
             message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
             raise WrongValueError(message, "duplicates")
         if self.duplicates.near and not any(feature.kind == "image" for feature in self.features.values()):
-            raise WrongValueError("`near` compares pictures, and no feature is of kind image", "duplicates", "near")
+            raise WrongValueError("`near` compares images, and no feature is of kind image", "duplicates", "near")
 
     def _check_label(self) -> None:
         if self.label is None:
@@ -238,16 +238,16 @@ class Spec(Options):
 
     @property
     def key_columns(self) -> tuple[str, ...] | None:
-        """The columns that make the key, where they do."""
+        """The columns that make the key, if columns make it."""
         return None if isinstance(self.key, ContentKey) else self.key
 
     @property
     def content_key(self) -> str | None:
-        """The column whose content is the key, where one is."""
+        """The column whose content is the key, if any."""
         return self.key.content if isinstance(self.key, ContentKey) else None
 
     def columns(self) -> dict[str, Column]:
-        """The columns that are asked of the sources, with their types; one is optional where all who read it say so.
+        """Gives the columns that the sources deliver, with their types; optional where all features that read it are.
 
         Raises:
             WrongValueError: two features want one column as different types.
@@ -270,11 +270,11 @@ class Spec(Options):
             columns[column] = replace(known, optional=False)
         by = self.split_by and (self.split_by.column or self.split_by.time)
         if by and columns[by].type is ColumnType.IMAGE:
-            raise WrongValueError(f"column '{by}' is a picture: it names no split, and no time", "split_by")
+            raise WrongValueError(f"column '{by}' is an image: it names no split, and no time", "split_by")
         return columns
 
     def _other_columns(self) -> list[str]:
-        """The columns that are read for the key and the splits; a content key's is a text where no feature reads it."""
+        """Lists the columns of the key and the splits; a content key's is a text where no feature reads it."""
         by = self.split_by.read_column if self.split_by else None
         return [*(self.key_columns or ()), *([by] if by else []), *([self.content_key] if self.content_key else [])]
 
@@ -321,22 +321,22 @@ PATHS = ("path", "images")
 
 
 def _resolved(folder: Path, source: Options) -> dict[str, str]:
-    """The options that are paths, taken from the spec's folder."""
+    """Gives the options that are paths, resolved from the spec's folder."""
     paths = {name: getattr(source, name, None) for name in PATHS}
     return {name: _beside(folder, path) for name, path in paths.items() if isinstance(path, str) and path}
 
 
 def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
-    """A feature with the paths of its files taken from the spec's folder, and the classes of a file read."""
-    found = feature.with_paths(lambda path: path if "://" in path else str(folder / path))
+    """Gives a feature with its files' paths resolved from the spec's folder, and the classes of a file read."""
+    resolved = feature.with_paths(lambda path: path if "://" in path else str(folder / path))
     try:
-        return found.with_classes() if isinstance(found, NamedClasses) else found
+        return resolved.with_classes() if isinstance(resolved, NamedClasses) else resolved
     except ValueError as error:
         raise SpecError(f"{where}.classes_file: {error}") from None
 
 
 def _beside(folder: Path, path: str) -> str:
-    """A path relative to the spec's folder, whose own name is no pattern where the path is one."""
+    """Resolves a path from the spec's folder, whose own name is escaped where the path is a glob."""
     if "://" in path:
         return path
     return str(Path(escape(str(folder)) if is_glob(path) else folder, path))

@@ -1,4 +1,4 @@
-"""What decides a row's split: by default the hash of its key; else a column, a group, a time, or the label's classes.
+"""The rule that decides a row's split instead of its key's hash: a column, a group, a time, or the label's classes.
 
 splits: {train: 80, validation: 10, test: 10}
 split_by: {group: patient}
@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from recordmill.pipeline.options import Options
 
 Places = npt.NDArray[np.int64]
-"""Of each row, the place of its split in the spec's `splits`; -1 for none."""
+"""The index of each row's split in the spec's `splits`, shape [rows]; -1 for no split."""
 BEGINNING = datetime.min.replace(tzinfo=UTC)
 SYNONYMS = {"train": ("training",), "validation": ("valid", "val", "dev", "eval"), "test": ("testing",)}
 
@@ -30,18 +30,18 @@ Instant = Annotated[
 
 
 class SplitBy(Options):
-    """One way, beside the hash of the key, to decide a row's split: exactly one of these."""
+    """A rule to decide a row's split instead of the key's hash: exactly one of column, group, time and stratify."""
 
     column: str | None = Field(default=None, min_length=1)
     """The column that holds the split's name."""
     values: dict[str, Values] | None = None
-    """With `column`: the values that stand for a split; by default its name, and what else it is often called."""
+    """With `column`: the values that stand for a split; by default its name and usual synonyms."""
     group: str | None = Field(default=None, min_length=1)
     """The column whose value's hash decides: all rows of one value are in one split."""
     time: str | None = Field(default=None, min_length=1)
     """The column with the time, in ISO 8601 or as Unix seconds; without a time zone it is UTC."""
     starts: dict[str, Instant] | None = None
-    """With `time`: when each split but one begins; that one has what is earlier."""
+    """With `time`: the begin of each split but one; earlier rows go to that one."""
     stratify: str | None = Field(default=None, min_length=1)
     """The feature, a category, each of whose classes is split by the shares; the data is read once more before."""
 
@@ -64,12 +64,12 @@ class SplitBy(Options):
         return self
 
     def splits(self) -> list[str]:
-        """The splits that are named."""
+        """Lists the splits that are named."""
         return [*(self.values or ()), *(self.starts or ())]
 
     @property
     def read_column(self) -> str | None:
-        """The column that must be read for it, as a category."""
+        """The column that it needs, read as a category."""
         return self.column or self.group or self.time
 
     def places(self, values: Sequence[str], splits: Sequence[str]) -> Places:
@@ -84,25 +84,25 @@ class SplitBy(Options):
         return np.array([known[value] for value in values], np.int64)
 
     def _names(self, splits: Sequence[str]) -> dict[str, int]:
-        """The values that stand for each split."""
+        """Gives the index of a split by each value that stands for it."""
         given = self.values or {}
         usual = {split: (split, *(name for name in SYNONYMS.get(split, ()) if name not in splits)) for split in splits}
-        return {value: place for place, split in enumerate(splits) for value in given.get(split, usual[split])}
+        return {value: index for index, split in enumerate(splits) for value in given.get(split, usual[split])}
 
     def _starts(self, splits: Sequence[str]) -> list[tuple[datetime, int]]:
-        """When each split begins, the latest first; the one without a start begins with time itself."""
+        """Gives the begins of the splits, the latest first; the one without a start begins with time itself."""
         given = self.starts or {}
-        starts = [(instant(given[split]) if split in given else None, place) for place, split in enumerate(splits)]
-        return sorted(((start or BEGINNING, place) for start, place in starts), reverse=True)
+        starts = [(instant(given[split]) if split in given else None, index) for index, split in enumerate(splits)]
+        return sorted(((start or BEGINNING, index) for start, index in starts), reverse=True)
 
 
 def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
-    return -1 if when is None else next((place for start, place in starts if when >= start), starts[-1][1])
+    return -1 if when is None else next((index for start, index in starts if when >= start), starts[-1][1])
 
 
 @lru_cache(maxsize=1 << 16)
 def instant(text: str) -> datetime | None:
-    """A time of ISO 8601 or Unix seconds; None where it is neither."""
+    """Reads a time in ISO 8601 or Unix seconds; gives None for anything else."""
     try:
         seconds = float(text)
     except ValueError:

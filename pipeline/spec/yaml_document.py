@@ -1,4 +1,4 @@
-r"""YAML with the line of every place in it, so that whatever is wrong can be pointed at.
+r"""YAML with the line of every value, so that messages can point at it.
 
 >>> document = load_yaml("name: a\nsplits:\n  train: 80\n", "dataset.yaml")
 >>> document.line(("splits", "train")), document.text(("splits", "train"))
@@ -35,7 +35,7 @@ class SpecError(UserError):
 
 @dataclass(frozen=True)
 class Document:
-    """A YAML document: its value, and the node and the 1-based line of each of its places."""
+    """A YAML document: its value, and the node and the 1-based line of every value in it, by path."""
 
     where: str
     value: Any
@@ -43,23 +43,23 @@ class Document:
     lines: dict[Path, int]
 
     def line(self, path: Path) -> int:
-        """The line of a place, or of the nearest place above it."""
+        """Gives the line of a value, or of the nearest one above it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def text(self, path: Path) -> str | None:
-        """A place's value as it is written; None where it is a list, a mapping, empty or not there."""
+        """Gives a value as it is written; None where it is a list, a mapping, empty or absent."""
         node = self.nodes.get(path)
         return node.value or None if isinstance(node, yaml.ScalarNode) else None
 
     def type(self, path: Path) -> str:
-        """What YAML takes a place's value for: `a date`, `nothing`."""
+        """Names the type that YAML gives a value: `a date`, `nothing`."""
         return yaml_type(self.nodes[path]) if path in self.nodes else "nothing"
 
 
 def yaml_type(node: yaml.Node | None) -> str:
-    """What YAML takes a node for, in words."""
+    """Names the type that YAML gives a node."""
     return "nothing" if node is None else YAML_TYPES.get(node.tag.rpartition(":")[2], "a value")
 
 
@@ -68,7 +68,7 @@ def load_yaml(text: str, where: str) -> Document:
 
     Raises:
         SpecError: not YAML, not a mapping, a key given twice, a key that is no text, a tag of an object or a function,
-            or aliases that stand for more values than a spec has.
+            or aliases that expand to more values than a spec has.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -89,7 +89,7 @@ def load_yaml(text: str, where: str) -> Document:
 
 
 def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
-    """The values that a node stands for, aliases replaced by what they are aliases of; `counted` is of nodes seen."""
+    """Counts the values of a node with its aliases expanded; `counted` holds the counts of nodes seen."""
     if id(node) in counted:
         return counted[id(node)]
     line = node.start_mark.line + 1
@@ -99,7 +99,7 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
         inner = [part for entry in node.value for part in entry]
-    total = 1 + sum(_count(one, where, counted) for one in inner)
+    total = 1 + sum(_count(part, where, counted) for part in inner)
     if total - len(counted) > MOST_COPIES:
         raise SpecError(f"{where}:{line}: aliases make {total:,} values of this: write out what is meant")
     counted[id(node)] = total
@@ -138,7 +138,7 @@ def _note_places(document: Document, node: yaml.Node, path: Path) -> None:
 
 
 def _entries(node: yaml.MappingNode, where: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """The keys and values of a mapping by key: those merged in by `<<`, and over them its own."""
+    """Gives a mapping's nodes by key: those merged in by `<<`, and over them its own."""
     own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
     merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
     for key, value in node.value:

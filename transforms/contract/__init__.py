@@ -1,1 +1,1 @@
-"""What both engines agree on: stored parts, options, augmentations. No TensorFlow, no pixels."""
+"""The contract of both engines: stored parts, options, augmentations. No TensorFlow, no pixels."""

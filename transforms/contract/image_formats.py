@@ -34,8 +34,8 @@ FORMATS = (
     ImageFormat("WebP", (".webp",), rb"RIFF....WEBP", "WEBP"),
     ImageFormat("TIFF", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]", "TIFF", turned_by_pillow=True),
 )
-NAMED = {one.name: one for one in FORMATS}
-SUFFIXES = frozenset(suffix for one in FORMATS for suffix in one.suffixes)
+NAMED = {each.name: each for each in FORMATS}
+SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)
 """The suffixes of files that are listed as images, in any case."""
 OTHERS = {
     rb"....ftypavi[fs]": "AVIF",
@@ -53,7 +53,7 @@ HEAD = 512  # bytes: a name of OTHERS is looked for in so many
 
 def format_of(data: bytes) -> ImageFormat | None:
     """Gives the format of a file by its first bytes; None for one that is not read."""
-    return next((one for one in FORMATS if _MAGIC[one.name].match(data)), None)
+    return next((each for each in FORMATS if _MAGIC[each.name].match(data)), None)
 
 
 def other_format(data: bytes) -> str | None:
@@ -61,4 +61,4 @@ def other_format(data: bytes) -> str | None:
     return next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), None)
 
 
-_MAGIC = {one.name: re.compile(one.magic, re.DOTALL) for one in FORMATS}
+_MAGIC = {each.name: re.compile(each.magic, re.DOTALL) for each in FORMATS}

@@ -57,7 +57,7 @@ class Header:
     in_graph: bool
     """Whether the graph decodes it, and rightly; `pipeline.build.images.transcode` makes a PNG of any other."""
     scans: int = 1
-    """How often a decoder goes through the pixels: more than once where a JPEG is not of a single scan."""
+    """The number of passes of a decoder over the pixels: more than one for a JPEG of several scans."""
 
 
 def check_header(data: bytes, max_pixels: int) -> Header:
@@ -141,7 +141,7 @@ def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Walks over a JPEG's markers to its first scan: each and where it stands, 10 bytes before the end or more.
+    """Yields a JPEG's markers with their offsets, up to its first scan, 10 bytes before the end or more.
 
     Raises:
         ImageError: `unsupported_format`, of markers without end.
@@ -150,16 +150,16 @@ def _segments(data: bytes) -> Iterator[tuple[int, int]]:
     for _ in range(MAX_MARKERS):
         if match is None or match.start() >= len(data) - 9:
             return
-        at = match.start()
-        yield data[at + 1], at
-        if data[at + 1] in (END, SCAN):
+        offset = match.start()
+        yield data[offset + 1], offset
+        if data[offset + 1] in (END, SCAN):
             return
-        match = MARKER.search(data, at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"))
+        match = MARKER.search(data, offset + 2 + int.from_bytes(data[offset + 2 : offset + 4], "big"))
     raise ImageError("unsupported_format", f"the JPEG has more than {MAX_MARKERS:,} markers before its pixels")
 
 
 def _webp_size(data: bytes) -> Size:
-    """The canvas of an extended file, else the one frame's size."""
+    """Gives the size of an extended file's canvas, else of the one frame."""
     kind = data[12:16]
     if len(data) < 30:
         return None
@@ -188,7 +188,7 @@ def _bmp_size(data: bytes) -> Size:
 
 
 def _is_plain_bmp(data: bytes) -> bool:
-    """Whether it is of 24 bits, not compressed, and ends with its pixels: what TensorFlow decodes rightly."""
+    """Whether TensorFlow decodes it rightly: 24 bits, uncompressed, and nothing after its pixels."""
     if len(data) < 54:
         return False
     start, head, width, height, _, bits, compression = struct.unpack_from("<IIiiHHI", data, 10)
@@ -199,18 +199,18 @@ def _is_plain_bmp(data: bytes) -> bool:
 def _tiff_size(data: bytes) -> Size:
     """Reads width and height in the first directory."""
     order, big = TIFFS[data[:4]]
-    place, count, entry, value = (8, "Q", 20, 12) if big else (4, "H", 12, 8)
+    pointer, count, entry, value = (8, "Q", 20, 12) if big else (4, "H", 12, 8)
     try:
-        (at,) = struct.unpack_from(order + ("Q" if big else "I"), data, place)
-        (entries,) = struct.unpack_from(order + count, data, at)
-        at += struct.calcsize(order + count)
-        found = {}
-        for start in range(at, at + entry * min(entries, MAX_ENTRIES), entry):
+        (offset,) = struct.unpack_from(order + ("Q" if big else "I"), data, pointer)
+        (entries,) = struct.unpack_from(order + count, data, offset)
+        offset += struct.calcsize(order + count)
+        sides = {}
+        for start in range(offset, offset + entry * min(entries, MAX_ENTRIES), entry):
             tag, kind = struct.unpack_from(order + "HH", data, start)
             if tag in (WIDTH, LENGTH):
                 code = {3: "H", 4: "I", 16: "Q"}[kind]
-                (found[tag],) = struct.unpack_from(order + code, data, start + value)
-        return found[WIDTH], found[LENGTH]
+                (sides[tag],) = struct.unpack_from(order + code, data, start + value)
+        return sides[WIDTH], sides[LENGTH]
     except (struct.error, KeyError, OverflowError):
         return None
 

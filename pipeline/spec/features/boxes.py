@@ -1,4 +1,4 @@
-"""Boxes: of things in a picture, moved as the picture is; stored by where they lie in what is stored of it."""
+"""Boxes around things in an image, moved with its pixels; stored relative to the stored image."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -20,17 +20,18 @@ class Boxes(ListFeature):
     image: str = Field(min_length=1)
     """The feature of kind image that they are boxes of."""
     order: Literal["corners", "coco", "center", "tensorflow"]
-    """What a box's four numbers are. corners: x_min, y_min, x_max, y_max, as Pascal VOC. coco: x_min, y_min, width,
+    """The order of a box's four numbers. corners: x_min, y_min, x_max, y_max, as Pascal VOC. coco: x_min, y_min, width,
     height. center: x_center, y_center, width, height, as YOLO. tensorflow: y_min, x_min, y_max, x_max."""
     unit: Literal["absolute", "relative"]
-    """absolute: pixels of the file's picture. relative: 0 to 1 of its height and width."""
+    """absolute: pixels of the file's image. relative: 0 to 1 of its height and width."""
     oriented: Literal["upright", "file"] = "upright"
-    """What they are measured in, where EXIF turns the picture. upright: the picture as viewers show it. file: the
-    pixels as they lie in the file."""
+    """The coordinates' frame, where EXIF turns the image. upright: the image as viewers show it. file: the pixels as
+    they lie in the file."""
     length: int | None = Field(default=None, ge=1, strict=True)
     """The number of boxes that every row must have; any number where it is not given."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
-    """The number of boxes that are kept, and that a batch is padded to; none: all, and a batch's most."""
+    """The number of boxes kept, and that a batch is padded to. None: all are kept, and a batch is padded to its
+    longest."""
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks that the image is one.
@@ -45,7 +46,7 @@ class Boxes(ListFeature):
             raise WrongValueError(f"'{name}' is of kind {image.kind}: boxes are of a feature of kind image", "image")
 
     def raw_column(self) -> Column:
-        """Wants a list of numbers, four a box; nested lists are one list."""
+        """Gives a column of lists of numbers, four a box; nested lists are one list."""
         return Column(
             ColumnType.NUMBER,
             many=True,

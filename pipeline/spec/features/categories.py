@@ -17,13 +17,13 @@ class Categories(ListFeature, NamedClasses):
 
     kind: Literal["categories"]
     oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
-    """How many ids the unknown names share, by their hash: 1 to n."""
+    """The number of ids that the unknown names share, by their hash: 1 to n."""
     read: Literal["ids", "multi_hot"] | None = None
     """ids: padded ids and their number. multi_hot: for each id 1 if the row has it, else 0. By default `multi_hot` for
     the label, `ids` for any other feature."""
 
     def raw_column(self) -> Column:
-        """Wants a list of names, which may be empty."""
+        """Gives a column of lists of names, which may be empty."""
         return self.list_column(ColumnType.CATEGORY)
 
     @property
@@ -36,7 +36,7 @@ class Categories(ListFeature, NamedClasses):
         return self._options(CategoriesOptions, is_label=is_label)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Says where the names lie, the ids, and how they are read."""
+        """Describes the vocabulary, the ids, and the form that they are read in."""
         is_label = statistics["is_label"]
         return CategoriesDescription(
             length=self.read_length,
@@ -49,5 +49,5 @@ class Categories(ListFeature, NamedClasses):
         )
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A sequence of int64."""
+        """Gives a sequence of int64."""
         return tfds_sequence("int64")

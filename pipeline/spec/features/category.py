@@ -14,19 +14,19 @@ from recordmill.transforms.contract.kinds.category import CategoryDescription, C
 
 
 class NamedClasses(Feature):
-    """How names become ids, of one name a row or of several."""
+    """The rules by which names become ids, for one name a row or several."""
 
     classes: Classes | None = None
-    """The names in the order of their ids; where none are given, those of the data, the most frequent first: of all
-    splits for the label, of the train split for any other feature."""
+    """The names in the order of their ids. By default those of the data, the most frequent first: of all splits for
+    the label, of the train split for any other feature."""
     classes_file: str | None = Field(default=None, min_length=1)
     """A file of the names, one a line, instead of `classes`."""
     max_classes: int | None = Field(default=None, ge=1, strict=True)
-    """How many names of the data have an id of their own, the most frequent; the others are unknown."""
+    """The number of names of the data, the most frequent, that have an id of their own; the others are unknown."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
     """A name that the train split holds less often is unknown."""
     oov_buckets: int = Field(default=0, ge=0, le=1 << 20, strict=True)
-    """How many ids the unknown names share, by their hash; 0: they are as what is missing, id 0."""
+    """The number of ids that the unknown names share, by their hash; 0: they have id 0, as missing names do."""
     hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
     """Ids are 1 to n by the names' hash, without a vocabulary."""
 
@@ -44,21 +44,21 @@ class NamedClasses(Feature):
         return self
 
     def _chosen(self) -> set[str]:
-        """The options that have another value than the default."""
+        """Names the options whose value is not the default."""
         fields = type(self).model_fields
         return {name for name in fields if getattr(self, name) != fields[name].get_default()}
 
     @property
     def analyzed(self) -> bool:
-        """The analysis counts the names, unless they are given or hashed."""
+        """Whether the analysis counts the names: they are neither given nor hashed."""
         return self.classes is None and self.classes_file is None and self.hash_buckets is None
 
     def files(self) -> dict[str, str]:
-        """The file of the classes."""
+        """Gives the path of the classes' file, if any."""
         return {"classes_file": self.classes_file} if self.classes_file else {}
 
     def with_classes(self) -> Self:
-        """The same with the names of `classes_file` as its `classes`; the file's path is that of this process.
+        """Gives the same feature with the names of `classes_file` as its `classes`; a path is relative to the process.
 
         Raises:
             ValueError: the file cannot be read, or is wrong; the message names it.
@@ -68,7 +68,7 @@ class NamedClasses(Feature):
         return self.model_copy(update={"classes": read_classes(self.classes_file), "classes_file": None})
 
     def check_label(self) -> None:
-        """Checks the options of a label, whose ids are its classes, all of them.
+        """Checks the options of a label, each of whose classes has an id.
 
         Raises:
             WrongValueError: an option would leave some without an id of their own; its path begins at this feature.
@@ -80,7 +80,7 @@ class NamedClasses(Feature):
                 )
 
     def ids(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Gives the fields of a description that say where the names lie, and what the ids are."""
+        """Gives the description's fields for the vocabulary and the ids."""
         if self.hash_buckets is not None:
             return {"vocabulary_size": self.hash_buckets + 1, "hash_buckets": self.hash_buckets}
         is_label = statistics["is_label"]
@@ -113,7 +113,7 @@ class Category(NamedClasses):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks what it is a cross of: categories with columns of their own.
+        """Checks that a cross is made of categories with columns of their own.
 
         Raises:
             WrongValueError: one of them is not; its path begins at this feature.
@@ -127,7 +127,7 @@ class Category(NamedClasses):
                 raise WrongValueError(f"'{name}' is {what}: a cross is of categories with a column each", "cross")
 
     def raw_column(self) -> Column | None:
-        """A name; no column for a cross."""
+        """Gives a column of names; None for a cross."""
         return None if self.cross else Column(ColumnType.CATEGORY, optional=self.optional)
 
     def options(self, *, is_label: bool = False) -> CategoryOptions:
@@ -135,7 +135,7 @@ class Category(NamedClasses):
         return self._options(CategoryOptions, is_label=is_label)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Says where the names lie, and the ids; with `oov_buckets` their number."""
+        """Describes the vocabulary and the ids."""
         return CategoryDescription(**self.ids(statistics), oov_buckets=self.oov_buckets or None, cross=self.cross)
 
     def tfds(self, description: Description) -> dict[str, Any]:

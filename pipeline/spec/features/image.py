@@ -23,20 +23,20 @@ Sides = Annotated[
 Mean = Annotated[float, Field(allow_inf_nan=False)]
 Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0, "original": 0.15}
-"""How many bytes are stored for each of a picture's uint8 numbers; a rough guess."""
+"""A rough guess of the stored bytes for each uint8 value of an image."""
 MAX_BYTES = 64 << 20
 """64 MiB, as of a line of text."""
 OWN_SIDES = (480, 640)
-"""The height and width that are guessed of pictures that keep their own."""
+"""The height and width assumed for images that keep their own size."""
 
 
 class Normalization(Options):
     """A mean and a standard deviation of pixels from 0 to 1, for each channel."""
 
     mean: tuple[Mean, ...] = Field(min_length=1, max_length=3)
-    """What is subtracted from each channel."""
+    """The numbers subtracted from the channels."""
     std: tuple[Deviation, ...] = Field(min_length=1, max_length=3)
-    """What each channel is divided by then."""
+    """The numbers that the channels are divided by afterwards."""
 
 
 IMAGENET = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
@@ -48,16 +48,16 @@ Normalize = Annotated[
 
 
 class Image(Feature):
-    """A picture of one size, or of its own."""
+    """An image, scaled to one size or kept at its own."""
 
     kind: Literal["image"]
     size: Sides | None = None
-    """Height and width in pixels; one number is both. None: the pictures keep their own sizes."""
+    """Height and width in pixels; one number is both. None: the images keep their own sizes."""
     shorter_side: Side | None = None
-    """Scales a picture so that its shorter side has so many pixels and it keeps its shape; with `size`, its centre is
-    cut then."""
+    """The pixels that an image's shorter side is scaled to, its aspect ratio kept; with `size`, its centre is then
+    cropped."""
     fit: Literal["pad", "crop", "stretch", "none"] = "pad"
-    """pad: the whole picture, centred on the background; crop: the centre that fills the size; stretch: both sides
+    """pad: the whole image, centred on the background; crop: the centre that fills the size; stretch: both sides
     scaled on their own; none: no size."""
     resize: Literal[
         "auto", "area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"
@@ -76,18 +76,18 @@ class Image(Feature):
     """zero_one: 0..1; minus_one_one: -1..1; imagenet: by ImageNet's mean and standard deviation; dataset: mean 0 and
     variance 1 a channel over the train split; none: uint8, untouched; or `mean` and `std` as numbers."""
     background: tuple[Byte, Byte, Byte] = (255, 255, 255)
-    """The colour behind transparent pixels and around a padded picture, as RGB."""
+    """The colour behind transparent pixels and around a padded image, as RGB."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
-    """A picture whose header states more is rejected before it is decoded."""
+    """The most pixels: an image whose header states more is rejected before it is decoded."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
-    """A picture of more bytes is rejected before it is read."""
+    """The most bytes: a larger image is rejected before it is read."""
     dct_scaling: bool = True
     """Whether a large JPEG may be decoded at 1/2, 1/4 or 1/8 of its size where it is averaged down further."""
 
     @model_validator(mode="before")
     @classmethod
     def _no_size(cls, value: Any) -> Any:
-        """Where it is clear that there is no size, `fit` need not say so."""
+        """Sets `fit: none` where other options imply that there is no size."""
         if isinstance(value, dict) and value.get("size") is None:
             keeps_shape = value.get("shorter_side") is not None or value.get("store") == "original"
             return {"fit": "none", **value} if keeps_shape else value
@@ -102,12 +102,12 @@ class Image(Feature):
     def _check_size(self) -> None:
         if self.size is None:
             if self.fit != "none":
-                raise WrongValueError("is needed; with `fit: none` each picture keeps its own size", "size")
+                raise WrongValueError("is needed; with `fit: none` each image keeps its own size", "size")
             if self.store == "raw":
                 raise WrongValueError("`raw` pixels need one `size`: give it, or store `png`", "store")
             return
         if self.fit == "none":
-            raise WrongValueError("`none` keeps each picture's own size, but there is a `size`: leave one out", "fit")
+            raise WrongValueError("`none` keeps each image's own size, but there is a `size`: leave one out", "fit")
         if self.shorter_side is None:
             return
         if self.fit != "crop":
@@ -128,7 +128,7 @@ class Image(Feature):
                     raise WrongValueError(message, "normalize", name)
 
     def raw_column(self) -> Column:
-        """Wants a reference to the image."""
+        """Gives a column of references to images."""
         return Column(ColumnType.IMAGE, optional=self.optional)
 
     def options(self, *, is_label: bool = False) -> ImageOptions:
@@ -136,13 +136,13 @@ class Image(Feature):
         return self._options(ImageOptions, measured=self.normalize == "dataset")
 
     def read_parts(self) -> tuple[str, ...]:
-        """Each picture's own height and width, where they have no common one."""
+        """Names `shape`, each image's height and width, where images keep their own sizes."""
         shape = ("shape",) if self.size is None else ()
         return (*super().read_parts(), *shape)
 
     @property
     def expected_bytes(self) -> float:
-        """About how many bytes are stored of a picture: a guess by the options alone."""
+        """The estimated stored bytes of an image, by the options alone."""
         height, width = self.size or OWN_SIDES
         if self.size is None and self.shorter_side is not None:
             height, width = self.shorter_side, self.shorter_side * width // height
@@ -153,7 +153,7 @@ class Image(Feature):
         return ImageDescription(**self.pixels(statistics), optional=self.optional)
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Gives the fields of a description that say how stored images become arrays."""
+        """Gives the description's fields for decoding and normalizing stored images."""
         offset, scale = self._normalization(statistics)
         return {
             "stored": "bytes",
@@ -177,7 +177,7 @@ class Image(Feature):
         return [offset] * self.channels, [scale] * self.channels
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """An `Image`, or a uint8 `Tensor` in bytes where the pixels are stored raw; a string where it may be empty."""
+        """Gives an `Image`, a uint8 `Tensor` where raw pixels are stored, or a string where it may be empty."""
         if isinstance(description, ImageDescription) and description.optional:
             return tfds_scalar("string")
         own = self.size is None or self.store == "original"  # its own size

@@ -1,4 +1,4 @@
-"""Several pictures a row, such as a video's frames or views of one thing: all brought to one size."""
+"""Several images a row, such as a video's frames or views of one thing, all scaled to one size."""
 
 from typing import Any, Literal
 
@@ -13,13 +13,13 @@ from recordmill.transforms.contract.kinds.image import ImageSequenceDescription,
 
 
 class ImageSequence(Image, ListFeature):
-    """Any number of pictures a row; each has an image's options."""
+    """Any number of images a row; each has an image's options."""
 
     kind: Literal["image_sequence"]  # type: ignore[assignment]
     size: Sides
-    """Height and width in pixels of every picture; one number is both."""
+    """Height and width in pixels of every image; one number is both."""
     fit: Literal["pad", "crop", "stretch"] = "pad"
-    """pad: the whole picture, centred on the background; crop: the centre that fills the size; stretch: both sides
+    """pad: the whole image, centred on the background; crop: the centre that fills the size; stretch: both sides
     scaled on their own."""
     store: Literal["auto", "jpeg", "png", "raw"] = "auto"
     """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels."""
@@ -31,7 +31,7 @@ class ImageSequence(Image, ListFeature):
         return value
 
     def raw_column(self) -> Column:
-        """A list of references to pictures, which may be empty."""
+        """Gives a column of lists of references to images, which may be empty."""
         return self.list_column(ColumnType.IMAGE)
 
     def options(self, *, is_label: bool = False) -> ImageSequenceOptions:
@@ -44,5 +44,5 @@ class ImageSequence(Image, ListFeature):
         return ImageSequenceDescription(**pixels, length=self.read_length, max_length=self.max_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A sequence of images, or of uint8 tensors."""
+        """Gives a sequence of images, or of uint8 tensors."""
         return tfds_sequence(super().tfds(description))

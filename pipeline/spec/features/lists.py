@@ -14,9 +14,10 @@ class ListFeature(Feature):
     length: int | None = Field(default=None, ge=1, strict=True)
     """The number of values that every row must have; any number where it is not given."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
-    """The number of values that are kept, and that a batch is padded to; none: all, and a batch's longest."""
+    """The number of values kept, and that a batch is padded to. None: all are kept, and a batch is padded to its
+    longest."""
     separator: str = Field(default=",", min_length=1)
-    """What stands between the values where the source holds them as one string, as in a cell of CSV."""
+    """The separator of the values where the source holds them as one string, as in a cell of CSV."""
 
     @model_validator(mode="after")
     def _check_length(self) -> "ListFeature":
@@ -26,11 +27,11 @@ class ListFeature(Feature):
 
     @property
     def fill(self) -> Any:
-        """No values."""
+        """The empty list."""
         return []
 
     def list_column(self, kind: ColumnType) -> Column:
-        """Wants a list of values."""
+        """Gives a column of lists of values."""
         return Column(kind, many=True, optional=self.optional, separator=self.separator, length=self.length)
 
     @property

@@ -1,4 +1,4 @@
-"""Numbers: one a row, normalized or put into buckets by the train split."""
+"""Numbers, normalized or put into buckets by the train split."""
 
 import math
 import struct
@@ -48,23 +48,23 @@ Impute = Annotated[
 
 
 class Scaled(Feature):
-    """What is done with a number, in this order: clip, transform, normalize or put into a bucket."""
+    """The steps that numbers go through, in this order: clip, transform, normalize or bucket."""
 
     clip: tuple[Float32 | None, Float32 | None] | None = None
-    """What is below the first is the first, what is above the second is the second; null for no limit."""
+    """The lower and the upper limit; values beyond are set to it. null: no limit."""
     transform: Literal["none", "log", "log1p"] = "none"
     """log: the natural logarithm; needs a `clip` from above 0. log1p: of 1 + x, with `clip: [0, null]` by default."""
     normalize: Literal["z_score", "min_max", "none"] = "z_score"
     """z_score: (x - mean) / standard deviation. min_max: (x - minimum) / (maximum - minimum). By the train split."""
     quantiles: int | None = Field(default=None, ge=2, le=10_000, strict=True)
-    """The number of buckets that the train split's values are spread over evenly; stored is a bucket's id."""
+    """The number of buckets that the train split's values are spread over evenly; the bucket's id is stored."""
     boundaries: Boundaries | None = None
-    """Where each bucket but the first begins; stored is a bucket's id."""
+    """The lower bound of each bucket but the first; the bucket's id is stored."""
 
     @model_validator(mode="before")
     @classmethod
     def _follow(cls, given: Any) -> Any:
-        """Sets what follows from other options: a bucket's id is not normalized, the logarithm of 1 + x is from 0."""
+        """Sets the defaults that depend on other options: no `normalize` with buckets, `clip` from 0 with `log1p`."""
         if not isinstance(given, dict):
             return given
         buckets = given.get("quantiles") is not None or given.get("boundaries") is not None
@@ -103,7 +103,7 @@ class Scaled(Feature):
         return "int64" if self.is_bucket else "float32"
 
     def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Gives the fields of a description that say what the stored values are; of buckets, where they begin."""
+        """Gives the description's fields for the stored values, and the boundaries of buckets."""
         fields = {name: getattr(self, name) for name in ("stored", "normalize", "clip", "transform")}
         if not self.is_bucket:
             return fields
@@ -116,10 +116,10 @@ class Number(Scaled):
 
     kind: Literal["number"]
     impute: Impute = "mean"
-    """With `optional`: what a missing number is taken for. mean, median: of the train split, after the transform. A
+    """With `optional`: the replacement of a missing number. mean, median: of the train split, after the transform. A
     number: as if the row held it."""
     indicator: bool = False
-    """With `optional`: whether `<feature>_missing` tells which rows lack it."""
+    """With `optional`: whether `<feature>_missing` marks the rows that lack it."""
 
     @model_validator(mode="after")
     def _check_optional(self) -> "Number":
@@ -135,11 +135,11 @@ class Number(Scaled):
 
     @property
     def fill(self) -> float:
-        """Not a number, which no source delivers."""
+        """NaN, which no source delivers."""
         return math.nan
 
     def raw_column(self) -> Column:
-        """A finite number."""
+        """Gives a column of finite numbers."""
         return Column(ColumnType.NUMBER, optional=self.optional)
 
     def options(self, *, is_label: bool = False) -> NumberOptions:
@@ -147,10 +147,10 @@ class Number(Scaled):
         return self._options(NumberOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Says what the stored values already are."""
+        """Describes the steps that the stored values went through."""
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
         return NumberDescription(**self.scaling(statistics), impute=impute, indicator=indicator)
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A float32, or an int64 of a bucket."""
+        """Gives a float32, or an int64 for a bucket."""
         return tfds_scalar(self.stored)

@@ -16,7 +16,7 @@ class Numbers(ListFeature, Scaled):
     kind: Literal["numbers"]
 
     def raw_column(self) -> Column:
-        """A list of finite numbers, which may be empty."""
+        """Gives a column of lists of finite numbers, which may be empty."""
         return self.list_column(ColumnType.NUMBER)
 
     def options(self, *, is_label: bool = False) -> NumbersOptions:
@@ -24,10 +24,10 @@ class Numbers(ListFeature, Scaled):
         return self._options(NumbersOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Says what the stored values already are, and how long the lists are."""
+        """Describes the steps that the stored values went through, and the lists' length."""
         scaling = self.scaling(statistics)
         return NumbersDescription(**scaling, length=self.read_length, max_length=self.max_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A sequence of float32, or of the int64 ids of buckets."""
+        """Gives a sequence of float32, or of the int64 ids of buckets."""
         return tfds_sequence(self.stored)

@@ -1,4 +1,4 @@
-"""What the user's own `preprocessing` function stores: no kind of the spec, but described as one."""
+"""Tensors that the user's `preprocessing` function stores: no kind of the spec, but described as one."""
 
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ class Own(Feature):
     """A row's shape; None where rows have different lengths."""
 
     def raw_column(self) -> None:
-        """It has none."""
+        """Gives None: no source delivers it."""
         return
 
     def parts(self) -> tuple[str, ...]:
@@ -25,11 +25,11 @@ class Own(Feature):
         return ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Type and shape."""
+        """Describes type and shape."""
         return OwnDescription(stored=self.stored, shape=self.shape)
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A scalar, a tensor, or a sequence."""
+        """Gives a scalar, a tensor, or a sequence."""
         kind = TFDS_TYPES[self.stored]
         if self.shape is None:
             return tfds_sequence(kind)

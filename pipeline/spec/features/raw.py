@@ -23,7 +23,7 @@ class Raw(ListFeature):
     type: Literal["bytes", "int64", "float32"] = "bytes"
     """bytes: a string's UTF-8."""
     many: bool = False
-    """A list of such values a row; `length`, `max_length` and `separator` are of it."""
+    """Whether a row has a list of such values; `length`, `max_length` and `separator` apply to it."""
 
     @model_validator(mode="after")
     def _check_many(self) -> "Raw":
@@ -34,7 +34,7 @@ class Raw(ListFeature):
 
     @property
     def fill(self) -> Any:
-        """What is stored of a row that lacks it: an empty string, 0 or NaN; an empty list."""
+        """The stored value of a row that lacks it: an empty string, 0 or NaN; an empty list."""
         return [] if self.many else MISSING[self.type]
 
     @property
@@ -43,7 +43,7 @@ class Raw(ListFeature):
         return self.many and super().varies
 
     def raw_column(self) -> Column:
-        """By `type` and `many`."""
+        """Gives a column by `type` and `many`."""
         kind = COLUMN_TYPES[self.type]
         return self.list_column(kind) if self.many else Column(kind, optional=self.optional)
 
@@ -52,10 +52,10 @@ class Raw(ListFeature):
         return self._options(RawOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Names the type that is stored, and of lists their length."""
+        """Describes the stored type and the lists' length."""
         length = self.read_length if self.many else None
         return RawDescription(stored=self.type, length=length, max_length=self.max_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A scalar, or a sequence of them."""
+        """Gives a scalar, or a sequence of them."""
         return (tfds_sequence if self.many else tfds_scalar)(TFDS_TYPES[self.type])

@@ -1,4 +1,4 @@
-"""Text: cleaned, cut into tokens, ids of a vocabulary that is learned from the train split, or is given."""
+"""Text, cleaned, split into tokens and mapped to ids by a vocabulary, learned from the train split or given."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ class SharedVocabulary(Options):
 
 
 def _form(value: Any) -> str:
-    """A size, unless it is a mapping or looks like a path."""
+    """Names the form of a `vocabulary`: a size, unless it is a mapping or looks like a path."""
     if isinstance(value, dict | SharedVocabulary):
         return "another feature"
     return "a file" if isinstance(value, str) and ("." in value or "/" in value) else "a size"
@@ -42,42 +42,43 @@ Widths = Annotated[
 
 
 class Text(Feature):
-    """A text as ids: 0 pads, 1 is unknown, then begin and end where they are asked for, then the tokens' own."""
+    """A text as ids: 0 pads, 1 is unknown, then begin and end where requested, then the tokens' own."""
 
     kind: Literal["text"]
     normalize: Literal["none", "nfc", "nfkc"] = "none"
-    """Unicode's normalization form. nfkc also makes one of what only looks different, such as ﬁ and fi."""
+    """Unicode's normalization form. nfkc also unifies characters that differ in looks alone, such as ﬁ and fi."""
     case: Literal["lower", "fold", "keep"] = "lower"
     """lower: small letters; fold: Unicode's NFKC case folding, which makes ß ss; keep: as it is."""
     tokenizer: Literal["words", "whitespace", "characters", "bytes", "wordpiece", "sentencepiece"] = "words"
-    """words: runs of letters, marks, digits and underscores; whitespace: what stands between white space; characters:
-    code points; bytes: of UTF-8; wordpiece, sentencepiece: pieces of words, learned from the train split or given."""
+    """words: runs of letters, marks, digits and underscores; whitespace: runs between white space; characters: code
+    points; bytes: of UTF-8; wordpiece, sentencepiece: pieces of words, learned from the train split or given."""
     model: str | None = Field(default=None, min_length=1)
     """A given model instead of a learned one: a SentencePiece model, or a WordPiece vocabulary, a piece a line."""
     model_type: Literal["unigram", "bpe"] = "unigram"
-    """How a SentencePiece model is learned."""
+    """The algorithm by which a SentencePiece model is learned."""
     vocabulary: Vocabulary = 32_000
-    """How many tokens have an id of their own; or a file of words, one a line; or {shared_with: FEATURE}."""
+    """The number of tokens that have an id of their own; or a file of words, one a line; or {shared_with: FEATURE}."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
     """A word that the train split holds less often is unknown, and nothing is learned from it."""
     oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
-    """How many ids the unknown tokens share, by their hash: 1 to n."""
+    """The number of ids that the unknown tokens share, by their hash: 1 to n."""
     hash_buckets: int | None = Field(default=None, ge=1, le=1 << 40, strict=True)
-    """No vocabulary: every token gets one of so many ids, by its hash."""
+    """The number of ids without a vocabulary: every token gets one by its hash."""
     ngrams: Widths = (1,)
-    """How many tokens in a row make one, joined by a space; a list for several: first all of the first width."""
+    """The number of consecutive tokens joined into one by a space; with several, all of the first width come first."""
     begin: bool = False
     """Whether an id of its own stands before each text."""
     end: bool = False
     """Whether an id of its own stands after each text."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
-    """The number of ids that are kept, and the length that a batch is padded to; none: all, and a batch's longest."""
+    """The number of ids kept, and the length that a batch is padded to. None: all are kept, and a batch is padded to
+    its longest."""
     truncate: Literal["end", "start"] = "end"
-    """Which side of a long text is cut off."""
+    """The side of a long text that is cut off."""
     keep_length: bool = False
     """Whether `<feature>_length` is stored: the number of ids before the cut."""
     pack: int | None = Field(default=None, ge=1, le=1 << 20, strict=True)
-    """How many ids a record holds, of several documents; none: each document is a record."""
+    """The number of ids that a record of several documents holds. None: each document is a record."""
 
     @model_validator(mode="after")
     def _check(self) -> "Text":
@@ -85,7 +86,7 @@ class Text(Feature):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that a shared vocabulary is there, and is alike.
+        """Checks that a shared vocabulary exists, and that its options match.
 
         Raises:
             WrongValueError: it is not; its path begins at this feature.
@@ -95,7 +96,7 @@ class Text(Feature):
 
     @property
     def analyzed(self) -> bool:
-        """The analysis counts its words, unless they are given or hashed."""
+        """Whether the analysis counts its words: they are neither given nor hashed."""
         return self.options().counts_words
 
     @property
@@ -114,16 +115,16 @@ class Text(Feature):
         return self.options().needs_tensorflow_text
 
     def vocabulary_owner(self, name: str) -> str:
-        """The feature whose vocabulary or model this one, of this name, uses: its own or the shared one."""
+        """Gives the feature whose vocabulary or model this one, of this name, uses: its own or the shared one."""
         return self.shared_with or name
 
     def files(self) -> dict[str, str]:
-        """The paths of files that decide what is stored, by option: `model`, or `vocabulary`."""
+        """Gives the paths of files that decide the stored ids, by option: `model`, or `vocabulary`."""
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}
 
     def raw_column(self) -> Column:
-        """A string, empty or not."""
+        """Gives a column of strings, empty or not."""
         return Column(ColumnType.TEXT, optional=self.optional)
 
     @property
@@ -137,13 +138,13 @@ class Text(Feature):
         return self._options(TextOptions, vocabulary=own, shared_with=self.shared_with)
 
     def read_parts(self) -> tuple[str, ...]:
-        """Of packed documents, which one an id is of, and its place in it."""
+        """Names the document of each id, `segments`, and its position there, for packed documents."""
         return ("segments", "positions") if self.pack is not None else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Where the words lie, and the special ids. Beside what every text has stands only what the spec asks for.
+        """Describes the vocabulary and the special ids.
 
-        `statistics` is that of the vocabulary's owner: `vocabulary`, `words` and, of a tokenizer's model, `model` and
+        `statistics` is that of the vocabulary's owner: `vocabulary`, `words` and, for a tokenizer's model, `model` and
         `special_ids` (`pipeline.build.analysis.tokenizer_models`).
         """
         options = self.options()
@@ -168,9 +169,9 @@ class Text(Feature):
         )
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """A sequence of int64; of packed documents, the ids' bytes."""
+        """Gives a sequence of int64; for packed documents, the ids' bytes."""
         return tfds_scalar("string") if self.pack else tfds_sequence("int64")
 
     def tfds_part(self, part: str, description: Description) -> dict[str, Any]:
-        """The true length is one number, the lengths of packed documents are any number."""
+        """Gives one number for the true length, a sequence for the lengths of packed documents."""
         return tfds_sequence("int64") if part == "lengths" else super().tfds_part(part, description)

@@ -1,4 +1,4 @@
-"""Which of a text's options go together; each rule names the option that is wrong and what to do."""
+"""The rules by which a text's options go together; each names the option that is wrong and what to do."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SHARED_ALIKE = (
     "tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end",
 )  # fmt: skip
-"""What must be the same in features that share a vocabulary, so that an id means the same in both."""
+"""The options that must be equal in features that share a vocabulary, so that an id means the same in both."""
 
 
 def check_alone(text: "Text") -> None:
@@ -43,7 +43,7 @@ def _wrong(text: "Text") -> Iterator[tuple[str, str]]:
 
 
 def _wrong_tokens(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
-    """What does not go with the tokenizer, or with hashing."""
+    """Yields the options that contradict the tokenizer, or hashing."""
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
         if option in set_ and text.tokenizer not in WORD_TOKENIZERS:
             tokenizers = ", ".join(WORD_TOKENIZERS)
@@ -59,7 +59,7 @@ def _wrong_tokens(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _wrong_model(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
-    """What does not go with a learned model, or with a given one."""
+    """Yields the options that contradict a learned model, or a given one."""
     if isinstance(text.vocabulary, str) and text.tokenizer in MODEL_TOKENIZERS:
         yield "vocabulary", f"a {text.tokenizer} model that is given is `model: {text.vocabulary}`"
     if "model_type" in set_ and (text.tokenizer != "sentencepiece" or text.model is not None):
@@ -76,10 +76,10 @@ def _wrong_model(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def check_packed(features: Mapping[str, Any], label: str | None, preprocessing: str | None) -> None:
-    """Checks that a packed text is all that a record holds: one document's label has no place in a row of several.
+    """Checks that a record holds nothing but a packed text: a row of several documents has no one label.
 
     Raises:
-        WrongValueError: something stands beside it; its path begins at the spec.
+        WrongValueError: it holds more; its path begins at the spec.
     """
     for name in [name for name, feature in features.items() if getattr(feature, "pack", None) is not None]:
         others = [f"the feature '{other}'" for other in features if other != name]
@@ -90,7 +90,7 @@ def check_packed(features: Mapping[str, Any], label: str | None, preprocessing: 
 
 
 def check_shared(text: "Text", owner: str, features: Mapping[str, Any]) -> None:
-    """Checks that the vocabulary that a text shares is that of another text, which is alike.
+    """Checks that a shared vocabulary belongs to another text, whose options match.
 
     Raises:
         WrongValueError: it is not; its path begins at the text.

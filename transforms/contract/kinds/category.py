@@ -16,7 +16,7 @@ from recordmill.transforms.contract.kinds.base import (
 
 @dataclass(frozen=True, kw_only=True)
 class NameOptions(FeatureOptions):
-    """How names become ids."""
+    """The rules by which names become ids."""
 
     classes: tuple[str, ...] | None = None
     """The names in the order of their ids; None: those of the data."""

@@ -60,7 +60,7 @@ class ImageSequenceOptions(ImageOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Pixels:
-    """How stored images become arrays: `(pixel - offset) * scale`, by channel."""
+    """The way from stored images to arrays: `(pixel - offset) * scale`, by channel."""
 
     stored: str
     encoding: str
