@@ -42,7 +42,7 @@ WORDS = ("a cat sat on the mat", "two dogs", "one bird sings a song")
 Make = Callable[[Path], None]
 
 
-def picture(width: int = 32, height: int = 24, form: str = "PNG") -> bytes:
+def image_bytes(width: int = 32, height: int = 24, form: str = "PNG") -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (width, height)).save(file, form)
     return file.getvalue()
@@ -65,18 +65,18 @@ def guessed(folder: Path, path: str = "data", **options: Any) -> tuple[Spec, str
 
 def class_folders(folder: Path) -> None:
     for number in range(24):
-        write(folder / f"data/{('cat', 'dog')[number % 2]}/{number}.png", picture())
+        write(folder / f"data/{('cat', 'dog')[number % 2]}/{number}.png", image_bytes())
 
 
 def split_folders(folder: Path) -> None:
     for number in range(30):
-        write(folder / f"data/{('Train', 'Train', 'val')[number % 3]}/{'ab'[number % 2]}/{number}.png", picture())
+        write(folder / f"data/{('Train', 'Train', 'val')[number % 3]}/{'ab'[number % 2]}/{number}.png", image_bytes())
     write(folder / "data/notes.md", "notes")
 
 
 def metadata(folder: Path) -> None:
     for number in range(24):
-        write(folder / f"data/images/{number}.jpg", picture(100, 50, "JPEG"))
+        write(folder / f"data/images/{number}.jpg", image_bytes(100, 50, "JPEG"))
     box = {"bbox": [[1, 2, 90, 40], [60, 20, 99, 49]], "category": ["x", "y"]}
     rows = [{"file_name": f"{n}.jpg", "text": WORDS[n % 3] + f" {n}", "objects": box} for n in range(24)]
     lines(folder / "data/images/metadata.jsonl", rows)
@@ -84,17 +84,17 @@ def metadata(folder: Path) -> None:
 
 def captions(folder: Path) -> None:
     for number in range(24):
-        write(folder / f"data/{number}.png", picture(300, 200))
+        write(folder / f"data/{number}.png", image_bytes(300, 200))
         write(folder / f"data/{number}.txt", f"{WORDS[number % 3]} {number}\n")
         if number % 2:
             write(folder / f"data/{number}.json", json.dumps({"score": number / 3}))
 
 
-def table_of_pictures(folder: Path) -> None:
+def table_of_images(folder: Path) -> None:
     rows = "".join(f"{n}.png;{n % 2};[{n},{n},4,4]\n" for n in range(20))
     write(folder / "data/labels.csv", f"file;class;bbox\n{rows}")
     for number in range(20):
-        write(folder / f"data/photos/{number}.png", picture(64, 32))
+        write(folder / f"data/photos/{number}.png", image_bytes(64, 32))
 
 
 def splits_of_files(folder: Path) -> None:
@@ -106,9 +106,9 @@ def splits_of_files(folder: Path) -> None:
 def json_rows(folder: Path) -> None:
     row = {"tags": ["red"], "vector": [1.5, 2, 3], "inner": {"a": 1}, "same": "yes", "none": None}
     rows: list[Any] = [{"uuid": f"u{n}", "flag": n % 2 == 0, **row} for n in range(40)]
-    for n, one in enumerate(rows):
-        one |= {"day": f"2026-11-{n % 28 + 1:02}", "mixed": n if n % 2 else "x", "url": f"https://a.b/{n}"}
-        one["set"] = ("train", "TEST")[n % 5 == 0]
+    for n, item in enumerate(rows):
+        item |= {"day": f"2026-11-{n % 28 + 1:02}", "mixed": n if n % 2 else "x", "url": f"https://a.b/{n}"}
+        item["set"] = ("train", "TEST")[n % 5 == 0]
     rows[3]["tags"] = ["green", "blue"]
     del rows[5]["inner"]
     lines(folder / "data/rows.ndjson", rows)
@@ -119,8 +119,8 @@ def json_rows(folder: Path) -> None:
 def parquet(folder: Path) -> None:
     rows = 40
     table = {
-        "image": [{"bytes": picture(), "path": "a.png"}] * rows,
-        "views": [[picture(), picture()]] * rows,
+        "image": [{"bytes": image_bytes(), "path": "a.png"}] * rows,
+        "views": [[image_bytes(), image_bytes()]] * rows,
         "label": [n % 4 for n in range(rows)],
         "image_id": list(range(rows)),
         "blob": [b"\xff\0"] * rows,
@@ -134,7 +134,8 @@ def webdataset(folder: Path) -> None:
     (folder / "data").mkdir()
     with tarfile.open(folder / "data/a.tar", "w") as tar:
         for n in range(30):
-            members = {"png" if n % 2 else "jpg": picture(form="PNG" if n % 2 else "JPEG"), "cls": str(n % 3).encode(),
+            ending, form = ("png", "PNG") if n % 2 else ("jpg", "JPEG")
+            members = {ending: image_bytes(form=form), "cls": str(n % 3).encode(),
                        "json": json.dumps({"caption": f"{WORDS[n % 3]} {n}"}).encode()}  # fmt: skip
             for ending, data in members.items():
                 member = tarfile.TarInfo(f"{n:03}.{ending}")
@@ -147,7 +148,7 @@ def tfrecord(folder: Path) -> None:
     with tf.io.TFRecordWriter(str(folder / "data/a.tfrecord-00000-of-00001")) as writer:
         for n in range(30):
             row = {
-                "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[picture()])),
+                "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image_bytes()])),
                 "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[n % 3])),
                 "x": tf.train.Feature(float_list=tf.train.FloatList(value=[n / 4])),
             }
@@ -179,7 +180,7 @@ CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
       "category": {"kind": "categories", "column": "objects.category"}}, None),
     (captions, {}, {"image": {**IMAGE, "size": (224, 224)}, "text": {"kind": "text", "max_length": 7},
                     "score": {**NUMBER, "optional": True}}, None),
-    (table_of_pictures, {"source": (TABLE,)},
+    (table_of_images, {"source": (TABLE,)},
      {"file": {**IMAGE, "size": (32, 64)}, "class": CATEGORY}, "class"),
     (splits_of_files, {"source": ({"format": "csv", "path": "data/train.csv", "split": "train"},
                                   {"format": "csv", "path": "data/dev.csv", "split": "validation"}),
@@ -223,7 +224,7 @@ REASONS = [
     (splits_of_files, ["not in 11 % of the 45 rows", "is one split"]),
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "same: always yes",
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
-    (table_of_pictures, ["order: ORDER, unit: absolute} # boxes, four numbers each", "in 20 rows: none would be"]),
+    (table_of_images, ["order: ORDER, unit: absolute} # boxes, four numbers each", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
     (split_folders, ["left out: notes.md", "train 67 %, validation 33 % of the 30 rows"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
@@ -237,9 +238,9 @@ def test_reasons_are_true(make: Make, reasons: list[str], tmp_path: Path) -> Non
     assert [reason for reason in reasons if reason not in text] == []
 
 
-def test_pictures_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
+def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
     class_folders(tmp_path)
-    write(tmp_path / "data/cat/broken.png", b"no picture")
+    write(tmp_path / "data/cat/broken.png", b"no image")
     text = guessed(tmp_path)[1]
     assert "By the images' headers in 25 rows: 1 would be a reject (1 unsupported_format in column image)" in text
     assert "height, width of 24 images" in text
@@ -294,8 +295,8 @@ def test_no_split_by_the_key_is_empty(rows: int, tmp_path: Path) -> None:
     lines(tmp_path / "a.jsonl", [{"id": f"{rows}-{n}", "x": n / 2} for n in range(rows)])
     spec, _ = guessed(tmp_path, "a.jsonl")
     bounds = split_bounds(spec.splits)
-    places = {bisect_right(bounds, hash_key(f"{rows}-{n}".encode()).split) for n in range(rows)}
-    assert places == set(range(len(spec.splits)))
+    splits = {bisect_right(bounds, hash_key(f"{rows}-{n}".encode()).split) for n in range(rows)}
+    assert splits == set(range(len(spec.splits)))
 
 
 def test_a_folder_is_listed_once(tmp_path: Path) -> None:
@@ -329,13 +330,13 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("out/dataset.json", b'{"build_key": 1}', "holds a dataset that is built already"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+def test_unreadable_data_is_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     write(tmp_path / name, content)
     with pytest.raises(UserError, match=message):
         starter(str(tmp_path / name.split("/")[0]), FILES)
 
 
-def test_what_tells_of_data_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_readme_is_no_data(tmp_path: Path) -> None:
     write(tmp_path / "data/README.md", "# The data")
     for number in range(3):
         write(tmp_path / f"data/{number}.pdf", b"%PDF\0")
@@ -375,11 +376,14 @@ def test_how_cells_are_written(head: bytes, options: dict[str, Any]) -> None:
 
 
 def test_an_encoding_is_named_in_a_comment(tmp_path: Path) -> None:
-    write(tmp_path / "a.csv", "a,b\n" + "".join(f"{n},é\n" for n in range(30)))
-    write(tmp_path / "b.csv", ("a,b\n" + "".join(f"{n},{'é' if n % 9 else 'e'}\n" for n in range(30))).encode("cp1252"))
+    rows = "a,b\n" + "".join(f"{n},{'Bonn' if n % 20 else 'Köln'}\n" for n in range(60))
+    write(tmp_path / "a.csv", rows)
+    write(tmp_path / "b.csv", rows.encode("cp1252"))
     note = "# encoding: NAME, such as cp1252, belongs below: the first bytes are not all UTF-8\n"
     assert note not in guessed(tmp_path, "a.csv")[1]
-    assert note in guessed(tmp_path, "b.csv")[1]
+    text = guessed(tmp_path, "b.csv")[1]
+    assert note in text
+    assert "The 60 rows: 3 would be rejects (3 invalid_utf8 in column b)" in text
 
 
 @pytest.mark.parametrize("order", ["corners", "coco", "center", "tensorflow"])
@@ -410,7 +414,7 @@ def test_images_that_are_not_found_are_a_comment(tmp_path: Path) -> None:
     assert "paths of images that were not found: the source's `images: FOLDER` says where they lie" in text
 
 
-def test_a_spec_lies_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class_folders(tmp_path)
     monkeypatch.chdir(tmp_path / "data")
     file = tmp_path / "specs" / "a.yaml"
@@ -441,8 +445,8 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
     data = (cells if "csv" in form else "".join(json.dumps(row) + "\n" for row in rows)).encode()
     codec = {".gz": "gzip", ".zst": "zstd"}.get(Path(form).suffix)
     write(tmp_path / form, data if codec is None else pa.Codec(codec).compress(data, asbytes=True))
-    one = {"path": str(tmp_path / form)}
-    kind = Csv(format="csv", **one) if "csv" in form else JsonLines(format="jsonl", **one)
+    options = {"path": str(tmp_path / form)}
+    kind = Csv(format="csv", **options) if "csv" in form else JsonLines(format="jsonl", **options)
     files = SampledFiles(FILES, [kind], FILES.match(str(tmp_path / form)))
     [part] = files.match(str(tmp_path / form))
     assert not files.is_whole
@@ -457,10 +461,10 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
        st.text(st.characters(exclude_categories=["Cs"])))  # fmt: skip
 def test_a_page_says_what_was_meant(value: Any, why: str) -> None:
     page = Page()
-    page.text(f"# {why}", why)
-    page.add("key", ([value], why))
+    page.text(f"# {why}")
+    page.add("key", (value, why))
     assert len(str(page).split("\n")) == 3
-    assert yaml.safe_load(str(page)) == {"key": [value]}
+    assert yaml.safe_load(str(page)) == {"key": value}
 
 
 def test_names() -> None:

@@ -35,7 +35,7 @@ PARTS = ("missing", "length", "orientation")
 SURE_IDS = ("id", "key", "uuid")
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
-BY_HASH = "by a hash of the key"
+BY_HASH = SHARES, "by a hash of the key"
 BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
 """The usual names of boxes."""
 
@@ -49,14 +49,13 @@ class Draft:
 
     found: Found
     sample: Sample
-    key: Choice
-    splits: Choice
-    split_by: Choice
+    rows: Mapping[str, Choice]
+    """The options of what names a row and what its split is."""
     features: Mapping[str, Guess]
     """By their names."""
     left: Mapping[str, Guess]
     """The columns that no feature reads, by the names that their features would have."""
-    label: Choice
+    label: Mapping[str, Choice]
 
 
 def make_draft(found: Found, sample: Sample) -> Draft:
@@ -82,9 +81,9 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     if not features:
         raise UnknownDataError(f"{found.sources[0]['path']} {_why_none(guesses)}")
     left = {names[column]: item for column, item in guesses.items() if not item.kind}
-    splits, split_by = (_splits(found, guesses), (None, "")) if split is None else _column_splits(*split)
-    choice = (names[label.column] if label else None, why_label)
-    return Draft(found, sample, _key(key), splits, split_by, features, left, choice)
+    rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(found, guesses)})}
+    target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
+    return Draft(found, sample, rows, features, left, target)
 
 
 def _why_none(guesses: Mapping[str, Guess]) -> str:
@@ -165,8 +164,10 @@ def _find_key(sample: Sample) -> Named:
     return None if best is None else (best, found[best])
 
 
-def _key(key: Named) -> Choice:
-    return (key[0], f"different in {key[1].of}") if key else (None, "without one, the file's path or the row's digest")
+def _key(key: Named) -> dict[str, Choice]:
+    if key:
+        return {"key": (key[0], f"different in {key[1].of}")}
+    return {"# key": ("COLUMN", "without one, the source's own: a path, a name or a digest of the row")}
 
 
 def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | None, str]:
@@ -209,10 +210,10 @@ def _splits(found: Found, guesses: Mapping[str, Guess]) -> Choice:
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
     if most.is_all and most.rows < FEW_ROWS:
         return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
-    return SHARES, BY_HASH
+    return BY_HASH
 
 
-def _column_splits(column: str, names: Reading) -> tuple[Choice, Choice]:
+def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
     """The shares of the splits that a column names, and how it does; a split that was not seen is not written."""
     counts, values = Counter[str](), dict[str, list[str]]()
     for value, count in sorted(names.distinct.items()):
@@ -224,4 +225,5 @@ def _column_splits(column: str, names: Reading) -> tuple[Choice, Choice]:
     splits = {name: max(1, round(100 * counts[name] / counts.total())) for name in there}
     is_plain = all(value.islower() for value in names.distinct)
     split_by = {"column": column, **({} if is_plain else {"values": {name: values[name] for name in there}})}
-    return (splits, message + others), (split_by, f"holds {', '.join(sorted(names.distinct))}")
+    why = f"holds {', '.join(sorted(names.distinct))}"
+    return {"splits": (splits, message + others), "split_by": (split_by, why)}

@@ -38,7 +38,7 @@ PERCENTILE = 0.95
 
 
 Choice = tuple[Any, str]
-"""A value of the spec, and why; a value of None stands for a comment."""
+"""A value of the spec, and why."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,8 @@ def _repeats(names: Reading) -> bool:
 
 def _constant(name: str, values: Reading) -> Guess | None:
     """A column that holds one value alone, unless it may be the label or is not known to the end."""
-    if len(values.distinct) > 1 or values.missing or not values.is_all or values.rows < FEW_ROWS or is_label(name):
+    is_known = values.is_all and len(values.values) == values.rows >= FEW_ROWS
+    if len(values.distinct) > 1 or not is_known or is_label(name):
         return None
     return left_out(name, f"always {next(iter(values.distinct))!s:.40} in {values.of}", values)
 

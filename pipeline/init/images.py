@@ -143,20 +143,20 @@ def _common_size(sizes: Sequence[Size]) -> Choice:
     return [USUAL_SIDE, USUAL_SIDE], f"height, width: a usual size; {images}: {' to '.join(ends)}"
 
 
-def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> tuple[str | None, bool]:
-    """The folder below a table's own in which the first path of an image in the sample exists, and whether it is that.
+def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> str | None:
+    """The folder below a table's in which the first path of an image in the sample exists; empty where it is that.
 
     None where no column names images, or the image is nowhere.
     """
     if sample.sources[0].format not in NAMING:
-        return None, False
+        return None
     readings = [_strings(sample, name)[1] for name in sample.names]
     named = (value.strip() for reading in readings for value in reading.distinct if _is_named(value))
     path = next((posixpath.normpath(value) for value in named if value[:5].lower() != DATA_URL), None)
     if path is None:
-        return None, False
+        return None
     own = posixpath.dirname(sample.files.match(sample.sources[0].path)[0].path)
     near = [file.path for file in listed if file.path.endswith(f"/{path}")]
     near = near or [file.path for file in files.match(f"{escape(own)}/**/{escape(path)}")]
     folders = [image.removesuffix(f"/{path}") for image in near]
-    return (own if own in folders else next(iter(folders), None)), own in folders
+    return "" if own in folders else next(iter(folders), None)

@@ -28,19 +28,16 @@ class Page:
 
     _lines: list[tuple[str, str]] = field(default_factory=list)
 
-    def text(self, text: str, why: str = "") -> None:
+    def text(self, text: str) -> None:
         """Adds a line as it is: of a comment, of a key whose values follow, or blank."""
-        self._lines.append((_line(text), _line(why)))
+        self._lines.append((_line(text), ""))
 
-    def add(self, key: str, choice: Choice, start: str = "", stands_for: str = "") -> None:
-        """Adds a key with its value in one line, behind `start`; without one a comment that shows how to set it."""
+    def add(self, key: str, choice: Choice, start: str = "") -> None:
+        """Adds a key with its value in one line, behind `start`; a key that begins with # is a comment."""
         value, why = choice
-        is_comment = key.startswith("# ")
-        if value is not None:
-            start, key = (f"{start}# ", key[2:]) if is_comment else (start, key)
-            self._lines.append((f"{start}{_scalar(key)}: {_scalar(value)}", _line(why)))
-        elif stands_for:
-            self.text(f"# {key}: {stands_for}", why)
+        comment = "# " if key.startswith("# ") else ""
+        line = f"{start}{comment}{_scalar(key.removeprefix(comment))}: {_scalar(value)}"
+        self._lines.append((line, _line(why)))
 
     def __str__(self) -> str:
         """The page; the comments of lines between two blank ones stand below each other."""
@@ -101,9 +98,8 @@ def write_draft(
     page.text("")
     _add_sources(page, draft.found, written_path)
     page.text("")
-    page.add("key", draft.key, stands_for="COLUMN")
-    page.add("splits", draft.splits)
-    page.add("split_by", draft.split_by)
+    for option, choice in draft.rows.items():
+        page.add(option, choice)
     page.text("")
     page.text("features:")
     for feature, guess in draft.features.items():
@@ -121,7 +117,8 @@ def write_draft(
         else:
             page.text(f"  # {guess.column or ascii('')}: {why}")
     page.text("")
-    page.add("label", draft.label, stands_for="FEATURE")
+    for option, choice in draft.label.items():
+        page.add(option, choice)
     if limit is not None:
         page.text("")
         page.add("rejects", ({"max_share": limit[0]}, limit[1]))

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.choose import BY_HASH, make_draft, valid_name
+from recordmill.pipeline.init.choose import BY_HASH, SHARES, make_draft, valid_name
 from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.images import images_folder
 from recordmill.pipeline.init.recognize import Found, recognize
@@ -46,10 +46,10 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
     written = partial(written_path, folder=os.path.abspath(folder), keep=os.path.isabs(path))
     draft = make_draft(*open_sample(files, recognize(files, whole)))
     trial = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), draft.sample)
-    if draft.splits[1] == BY_HASH:
-        splits = trial.filled(draft.splits[0])
-        less = "; another split would be empty" if len(splits) < len(draft.splits[0]) else ""
-        draft = replace(draft, splits=(splits, BY_HASH + less))
+    if draft.rows["splits"] == BY_HASH:
+        splits = trial.filled(SHARES)
+        less = "; another split would be empty" if len(splits) < len(SHARES) else ""
+        draft = replace(draft, rows={**draft.rows, "splits": (splits, BY_HASH[1] + less)})
     first = f"Guesses by `recordmill init` for {path}; the reasons stand behind them."
     return write_draft(draft, name, written, [first, *trial.lines()], trial.limit())
 
@@ -63,10 +63,10 @@ def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
     """
     rows = found.beside or found
     sample = _sample(files, rows)
-    folder, is_own = images_folder(sample, files, found.listed)
-    if folder is None:
-        return (found, _sample(files, found)) if found.beside else (rows, sample)
-    if is_own:
+    folder = images_folder(sample, files, found.listed)
+    if folder is None and found.beside:
+        return found, _sample(files, found)
+    if not folder:
         return rows, sample
     sources = [{**options, "images": folder} for options in rows.sources]
     rows = replace(rows, sources=sources, why={**rows.why, "images": "the folder of the images that the rows name"})
