@@ -326,7 +326,7 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("c.csv.gz", b"no gzip", "cannot be read as gzip"),
         ("a.json", b'["x", "y"]', r"one JSON array, .*jq -c '.\[\]' \S+/a.json > \S+/a.jsonl"),
         ("d.csv", "a,b\n1,é\n".encode("utf-16"), "set `encoding`, such as utf-16"),
-        ("c.json", b"{\nbroken", "is no JSON Lines: each line must be one JSON object"),
+        ("c.json", b"{\nbroken", "is no JSON Lines: each line must be one JSON object, in UTF-8"),
         ("out/dataset.json", b'{"build_key": 1}', "holds a dataset that is built already"),
     ],
 )  # fmt: skip
@@ -384,6 +384,14 @@ def test_an_encoding_is_named_in_a_comment(tmp_path: Path) -> None:
     text = guessed(tmp_path, "b.csv")[1]
     assert note in text
     assert "The 60 rows: 3 would be rejects (3 invalid_utf8 in column b)" in text
+
+
+def test_json_lines_that_are_not_utf8_are_counted(tmp_path: Path) -> None:
+    rows = [f'{{"text": "some words in {"Bonn" if n % 12 else "Köln"} {n}"}}\n' for n in range(60)]
+    write(tmp_path / "a.jsonl", "".join(rows).encode("cp1252"))
+    text = guessed(tmp_path, "a.jsonl")[1]
+    assert "The 60 rows: 5 would be rejects (5 invalid_utf8 in column text)" in text
+    assert "encoding" not in text  # an option that the source does not have
 
 
 @pytest.mark.parametrize("order", ["corners", "coco", "center", "tensorflow"])

@@ -96,7 +96,7 @@ def are_json_lines(head: bytes) -> bool:
     if not end and len(line) > HEAD_BYTES // 2:
         return line.startswith(b"{")  # one long row: its end is not known
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line.decode(errors="replace")), dict)
     except (ValueError, RecursionError):
         return False
 
@@ -112,7 +112,7 @@ def check_json_lines(path: str, head: bytes) -> None:
         command = f"jq -c '.[]' {quote(path)} > {lines}"
         raise UnknownDataError(f"{path} is one JSON array, and JSON is read as lines: to make lines of it: {command}")
     if not are_json_lines(head):
-        raise UnknownDataError(f"{path} is no JSON Lines: each line must be one JSON object")
+        raise UnknownDataError(f"{path} is no JSON Lines: each line must be one JSON object, in UTF-8")
 
 
 def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -178,7 +178,8 @@ def _table(
     options, why = dict[str, Any](), dict[str, str]()
     if form in (*CELLS, "jsonl", "json", "text"):
         head = read_head(files, found[0].path)
-        notes = [*notes, *filter(None, [encoding_note(head)])]
+        note = encoding_note(head) if form in (*CELLS, "text") else ""  # JSON is UTF-8
+        notes = [*notes, note] if note else notes
         form, options, why = _options(form, head, found)
     splits = [{"split": split} if split else {} for split in paths.values()]
     sources = [{"format": form, "path": path, **options, **split} for path, split in zip(paths, splits, strict=True)]
