@@ -20,7 +20,7 @@ from photos import photo
 from PIL import Image as Picture
 
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.transforms.tensorflow.image import decode, resize, stored_picture
+from recordmill.transforms.tensorflow.image import decode, resize, stored_image
 
 SIZE = (224, 224)
 RUNS = 5
@@ -41,7 +41,7 @@ def large_photo(width: int, height: int) -> bytes:
 def cpu(encoded: tf.Tensor, dct_scaling: bool) -> float:
     """CPU milliseconds of one picture, the least of several runs."""
     options = options_of(dct_scaling)
-    graph = tf.function(lambda data: stored_picture(data, options)[""], autograph=False)
+    graph = tf.function(lambda data: stored_image(data, options)[""], autograph=False)
     started = time.process_time()
     graph(encoded)  # traced here
     graph(encoded)

@@ -52,9 +52,9 @@ import json, sys, time
 import tensorflow as tf
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.build.images.transcode import decodable
-from recordmill.transforms.tensorflow.image import ImageError, stored_picture
+from recordmill.transforms.tensorflow.image import ImageError, stored_image
 options = Image(kind="image", size=64).model_dump()
-graph = tf.function(lambda data: stored_picture(data, options)[""], autograph=False,
+graph = tf.function(lambda data: stored_image(data, options)[""], autograph=False,
                     input_signature=[tf.TensorSpec([], tf.string)])
 found = []
 for path in json.load(sys.stdin):

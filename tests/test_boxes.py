@@ -1,4 +1,4 @@
-"""Boxes: moved as the pixels of their picture are, whatever they are given in; cut, padded, read."""
+"""Boxes: moved as the pixels of their image are, whatever they are given in; cut, padded, read."""
 
 import io
 import json
@@ -28,7 +28,7 @@ from tests.running import BOTH_WAYS, Run
 
 SIDES = (48, 64)
 THING = (16, 24, 40, 56)
-"""Where the coloured rectangle lies in the upright picture: y_min, x_min, y_max, x_max in pixels."""
+"""Where the coloured rectangle lies in the upright image: y_min, x_min, y_max, x_max in pixels."""
 ORDERS = ["corners", "coco", "center", "tensorflow"]
 
 
@@ -36,7 +36,7 @@ def feature(**keys: Any) -> Boxes:
     return Boxes(kind="boxes", **{"image": "image", "order": "tensorflow", "unit": "absolute", **keys})
 
 
-def picture(**keys: Any) -> Image:
+def image_feature(**keys: Any) -> Image:
     return Image(kind="image", normalize="none", **{"store": "png", **keys})
 
 
@@ -82,13 +82,13 @@ def stored_boxes(options: Boxes, of: Image, files: list[bytes], lists: list[list
     return boxes.prepare(options.options(), numbers, context).store(Statistics())[""]
 
 
-def read_picture(of: Image, file: bytes) -> np.ndarray:
+def read_image(of: Image, file: bytes) -> np.ndarray:
     stored = image.prepare(of.options(), tf.constant([file]), Context(tf.constant([True]))).store(Statistics())
     return image.features(of.describe({}), stored)[""][0].numpy()
 
 
 def check_things(options: Boxes, of: Image, orientations: range) -> None:
-    """Compares the moved boxes with where the coloured pixels are in what is read of the pictures."""
+    """Compares the moved boxes with where the coloured pixels are in what is read of the images."""
     files, lists = [], []
     for orientation in orientations:
         file, in_file = file_with_thing(orientation)
@@ -97,7 +97,7 @@ def check_things(options: Boxes, of: Image, orientations: range) -> None:
         lists.append(as_given(in_file if options.oriented == "file" else THING, options.order, options.unit, sides))
     got = stored_boxes(options, of, files, lists).to_tensor().numpy()
     for box, file in zip(got, files, strict=True):
-        pixels = read_picture(of, file)
+        pixels = read_image(of, file)
         expected = np.float64(thing_in(pixels)) / np.tile(pixels.shape[:2], 2)
         np.testing.assert_allclose(box, expected, atol=1e-6)
 
@@ -106,7 +106,7 @@ def check_things(options: Boxes, of: Image, orientations: range) -> None:
 @pytest.mark.parametrize("unit", ["absolute", "relative"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_every_way_to_give_a_box_of_every_orientation(order: str, unit: str, oriented: str) -> None:
-    check_things(feature(order=order, unit=unit, oriented=oriented), picture(size=(32, 32)), range(1, 9))
+    check_things(feature(order=order, unit=unit, oriented=oriented), image_feature(size=(32, 32)), range(1, 9))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_every_way_to_give_a_box_of_every_orientation(order: str, unit: str, ori
     ids=str,
 )
 def test_a_box_moves_with_its_pixels(keys: dict[str, Any]) -> None:
-    check_things(feature(), picture(**keys), range(1, 9, 5))
+    check_things(feature(), image_feature(**keys), range(1, 9, 5))
 
 
 CUT = {"size": (50, 50), "fit": "crop"}  # of 100 x 200: columns 50 to 150, halved
@@ -160,7 +160,7 @@ INFINITE, NAN = float("inf"), float("nan")
     ],
 )
 def test_a_box_by_hand(keys: dict[str, Any], of: dict[str, Any], given: list[float], expected: list[float]) -> None:
-    of = picture(**(of or {"size": (50, 50), "fit": "stretch"})).options()
+    of = image_feature(**(of or {"size": (50, 50), "fit": "stretch"})).options()
     moved = boxes.moved(feature(**keys).options(), of, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64))
     np.testing.assert_array_equal(moved, np.float32([expected]))
 
@@ -173,7 +173,7 @@ FITS += [{"size": (24, 31), "fit": "crop", "shorter_side": 45}, {"shorter_side":
 @settings(max_examples=40, deadline=None)
 @given(SOURCE, st.lists(st.floats(-100, 3_100, width=32), min_size=4, max_size=4), st.sampled_from(FITS))
 def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], fit: dict[str, Any]) -> None:
-    of = picture(**fit).options()
+    of = image_feature(**fit).options()
     place = [[int(number) for number in pair] for pair in placement(tf.constant(source[:2]), of)]
 
     def moved(point: float, axis: int) -> Fraction:
@@ -195,7 +195,7 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
     random = np.random.default_rng(0)
     given = random.uniform(-200, 900, (37, 4)).astype(np.float32)
     sources = np.stack([random.integers(1, 900, 37), random.integers(1, 900, 37), random.integers(1, 9, 37)], 1)
-    options, of = feature(order=order, oriented="file").options(), picture(size=(33, 57)).options()
+    options, of = feature(order=order, oriented="file").options(), image_feature(size=(33, 57)).options()
 
     def moved(both: Any) -> Any:
         return boxes.moved(options, of, both[:, :4], tf.cast(both[:, 4:], tf.int64))
@@ -208,12 +208,15 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
 
 
 @pytest.mark.parametrize("max_length", [None, 1, 2])
-def test_boxes_are_of_their_own_rows_picture(max_length: int | None) -> None:
+def test_boxes_are_of_their_own_rows_image(max_length: int | None) -> None:
     file, _ = file_with_thing(1)
     small = io.BytesIO()
     Picture.new("RGB", (8, 4)).save(small, "PNG")
     rows = [[], [4, 4, 8, 8, 0, 0, 4, 8, 1, 1, 2, 2], [12, 16, 24, 32], [1, 1, 2, 2]]
-    options, of = feature(max_length=max_length, optional=True), picture(size=(8, 8), fit="stretch", optional=True)
+    options, of = (
+        feature(max_length=max_length, optional=True),
+        image_feature(size=(8, 8), fit="stretch", optional=True),
+    )
     got = stored_boxes(options, of, [file, small.getvalue(), file, b""], rows).to_list()
     of_second = [1, 0.5, 1, 1, 0, 0, 1, 1, 0.25, 0.125, 0.5, 0.25]
     assert got == [[], of_second[: 4 * (max_length or 3)], [0.25, 0.25, 0.5, 0.5], [0, 0, 0, 0]]
@@ -240,7 +243,7 @@ def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) 
 @pytest.mark.parametrize(("max_length", "shape"), [(None, [0, 0, 4]), (3, [0, 3, 4])])
 def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None:
     options = feature(max_length=max_length)
-    none = stored_boxes(options, picture(size=(8, 8)), [], [])
+    none = stored_boxes(options, image_feature(size=(8, 8)), [], [])
     assert boxes.features(options.describe({}), {"": none})[""].shape == shape
     ready = tf.function(lambda numbers: boxes.features(options.describe({}), {"": numbers})[""])
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64)).output_shapes
@@ -262,7 +265,7 @@ def test_the_column_is_four_numbers_a_box() -> None:
     ],
 )
 def test_boxes_are_of_an_image(name: str, message: str) -> None:
-    others: dict[str, Feature] = {"image": picture(size=8), "label": Category(kind="category")}
+    others: dict[str, Feature] = {"image": image_feature(size=8), "label": Category(kind="category")}
     feature().check(others)
     with pytest.raises(WrongValueError) as error:
         feature(image=name).check(others)

@@ -55,7 +55,7 @@ def jpeg_with(*segments: bytes) -> bytes:
 @pytest.mark.parametrize("order", ["<", ">"])
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 @pytest.mark.parametrize("stated", range(1, 9))
-def test_a_picture_is_turned_as_pillow_turns_it(stated, form, order):
+def test_an_image_is_turned_as_pillow_turns_it(stated, form, order):
     file = io.BytesIO()
     exif = b"Exif\0\0" + tiff([(0x0112, SHORT, 1, stated)], order)
     Image.fromarray(PIXELS).save(file, form, exif=exif, lossless=True)
@@ -112,7 +112,7 @@ def test_where_exif_may_stand_in_a_png(make, expected):
 
 
 def webp(*chunks: tuple[bytes, bytes], flags: int = 8) -> bytes:
-    """An extended WebP's header and chunks; a picture is not looked for."""
+    """An extended WebP's header and chunks; an image is not looked for."""
     pieces = [(b"VP8X", bytes([flags]) + bytes(9)), *chunks]
     return b"RIFF\0\0\0\0WEBP" + b"".join(
         name + struct.pack("<I", len(payload)) + payload + bytes(len(payload) % 2) for name, payload in pieces

@@ -18,7 +18,7 @@ from recordmill.pipeline.build.images.read import Pictures
 from recordmill.pipeline.sources.image_refs import inline, to_file, to_piece
 from recordmill.pipeline.sources.rejects import REASONS
 from recordmill.transforms.contract.image_header import PNG
-from recordmill.transforms.tensorflow.image import ImageError, stored_picture
+from recordmill.transforms.tensorflow.image import ImageError, stored_image
 from tests.pictures import PIXELS, animated, bmp, chunk, opened, options, png, saved, turned
 from tests.test_image_header import by_component, more_scans
 
@@ -60,7 +60,7 @@ Graph = tf.types.experimental.PolymorphicFunction
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return tf.function(
-        lambda data: stored_picture(data, OPTIONS)[""], autograph=False, input_signature=[tf.TensorSpec([], tf.string)]
+        lambda data: stored_image(data, OPTIONS)[""], autograph=False, input_signature=[tf.TensorSpec([], tf.string)]
     )
 
 
@@ -186,7 +186,7 @@ def test_a_large_picture_with_alpha_is_laid_on_its_background_by_bands(graph: Gr
     keys = options(fit="none", size=None, max_pixels=10_000_000)
     rgba = np.kron(np.asarray(ALPHA)[:17], np.ones((120, 100, 1), np.uint8))  # 5.5 million pixels
     data = saved(Picture.fromarray(rgba), "PNG", compress_level=1)
-    got = tf.io.decode_png(stored_picture(tf.constant(data), keys)[""]).numpy()
+    got = tf.io.decode_png(stored_image(tf.constant(data), keys)[""]).numpy()
     alpha, behind = rgba[..., 3:].astype(np.int32), np.array(keys.background)
     expected = (rgba[..., :3] * alpha + behind * (255 - alpha) + 127) // 255
     np.testing.assert_array_equal(got, expected)

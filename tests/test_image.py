@@ -95,7 +95,7 @@ def test_a_wrong_option_is_named(keys, message):
         ({"size": 8, "shorter_side": 9, "fit": "crop"}, (8, 8), "crop"),
     ],
 )
-def test_the_size_may_be_one_number_or_the_pictures_own(keys, size, fit):
+def test_the_size_may_be_one_number_or_the_images_own(keys, size, fit):
     feature = Image(kind="image", **keys)
     assert (feature.size, feature.fit) == (size, fit)
     assert Image(**feature.model_dump(mode="json")) == feature
@@ -189,7 +189,7 @@ def test_pixels_are_normalized_in_float32(normalize, offset, scale):
 
 
 @pytest.mark.parametrize("how", ["auto", "jpeg", "png", "raw", "original"])
-def test_no_rows_are_no_pictures(how):
+def test_no_rows_are_no_images(how):
     stored = stored_parts([], store=how)
     assert stored[""].shape == [0]
     assert stored[""].dtype == tf.string
@@ -222,7 +222,7 @@ def test_any_batch_gives_the_same_bytes_in_a_data_set_and_eagerly(keys):
 
 
 @pytest.mark.parametrize("how", ["png", "raw"])
-def test_a_stored_picture_of_another_size_is_an_error(how):
+def test_a_stored_image_of_another_size_is_an_error(how):
     stored = store(FILES[:1], store=how, size=(8, 9))
     with pytest.raises(tf.errors.InvalidArgumentError):
         read(stored, store=how)
@@ -237,7 +237,7 @@ def test_a_stored_picture_of_another_size_is_an_error(how):
         ({"store": "original", "optional": True}, {"": tf.string, "orientation": tf.int64, "missing": tf.int64}),
     ],
 )
-def test_a_stored_picture_is_a_string_and_its_parts(keys, parts):
+def test_a_stored_image_is_a_string_and_its_parts(keys, parts):
     feature = Image(kind="image", size=(8, 8), **keys)
     assert finish.parse_spec({"x": feature.describe({}).to_json()}) == {
         part_name("x", part): tf.io.FixedLenFeature([], dtype) for part, dtype in parts.items()
@@ -303,11 +303,11 @@ def test_an_original_that_cannot_be_decoded_is_an_error_when_it_is_stored():
         graph(tf.constant([saved()[:-400]]))
 
 
-# Missing pictures
+# Missing images
 
 
 @pytest.mark.parametrize("how", ["auto", "raw", "original"])
-def test_a_missing_picture_is_zeros(how):
+def test_a_missing_image_is_zeros(how):
     keys = {"optional": True, "store": how}
     stored = stored_parts([FILES[0], b"", FILES[1]], **keys)
     assert stored[""][1] == b""
@@ -321,7 +321,7 @@ def test_a_missing_picture_is_zeros(how):
 
 
 @pytest.mark.parametrize("how", ["auto", "original"])
-def test_a_missing_picture_has_no_size_of_its_own(how):
+def test_a_missing_image_has_no_size_of_its_own(how):
     keys = {"optional": True, "store": how, "size": None, "fit": "none"}
     ready = image.features(described(**keys), stored_parts([b"", FILES[1]], **keys))
     np.testing.assert_array_equal(ready["shape"], [[0, 0], [18, 27]])
@@ -330,7 +330,7 @@ def test_a_missing_picture_has_no_size_of_its_own(how):
     assert ready[""].shape == (1, 0, 0, 3)
 
 
-def test_without_the_option_an_empty_picture_is_an_error():
+def test_without_the_option_an_empty_image_is_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match="empty"):
         store([b""])
 
@@ -369,7 +369,7 @@ def test_pixel_sums_are_exact(channels, keys):
     np.testing.assert_array_equal(squares, [(each**2).sum((0, 1)) for each in pixels])
 
 
-def test_no_rows_and_missing_pictures_have_no_sums():
+def test_no_rows_and_missing_images_have_no_sums():
     count, sums, squares = image.pixel_sums(tf.constant([], tf.string), options())
     assert (count.shape, sums.shape, squares.shape) == ([0], [0, 3], [0, 3])
     count, sums, squares = image.pixel_sums(tf.constant([b""]), options(optional=True))

@@ -62,9 +62,9 @@ def test_it_is_what_pillow_decodes(data, mode):
 
 
 def test_a_grey_jpeg_is_the_luma_it_stores():
-    picture = Picture.open(io.BytesIO(saved()))
-    picture.draft("L", None)
-    np.testing.assert_array_equal(decoded(saved(), channels=1)[..., 0], np.asarray(picture))
+    pillow_image = Picture.open(io.BytesIO(saved()))
+    pillow_image.draft("L", None)
+    np.testing.assert_array_equal(decoded(saved(), channels=1)[..., 0], np.asarray(pillow_image))
 
 
 def test_a_cmyk_jpeg_is_ink_times_black_and_its_grey_the_luma_of_that():
@@ -122,12 +122,12 @@ def test_every_type_of_png_lies_on_the_background(colour, depth, transparent):
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
 def test_a_png_on_white_is_what_pillow_composites(mode):
-    picture = Picture.fromarray(PIXELS).convert(mode)
+    pillow_image = Picture.fromarray(PIXELS).convert(mode)
     if mode in ("LA", "RGBA"):
-        picture.putalpha(Picture.fromarray(PIXELS[..., 1]))
-    white = Picture.new("RGBA", picture.size, "white")
-    expected = np.asarray(Picture.alpha_composite(white, picture.convert("RGBA")).convert("RGB")).astype(int)
-    got = decoded(saved(picture, "PNG"), background=(255, 255, 255)).astype(int)
+        pillow_image.putalpha(Picture.fromarray(PIXELS[..., 1]))
+    white = Picture.new("RGBA", pillow_image.size, "white")
+    expected = np.asarray(Picture.alpha_composite(white, pillow_image.convert("RGBA")).convert("RGB")).astype(int)
+    got = decoded(saved(pillow_image, "PNG"), background=(255, 255, 255)).astype(int)
     assert np.abs(got - expected).max() <= (1 if mode in ("LA", "RGBA") else 0)  # Pillow rounds otherwise
 
 
@@ -156,7 +156,7 @@ def test_a_chunks_name_inside_text_changes_nothing(colour, depth, text):
     np.testing.assert_array_equal(decoded(png(samples, depth, colour, *palette, (b"tEXt", text))), decoded(plain))
 
 
-# What is no picture
+# Bytes that are no image
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Where a picture goes, and that its pixels go there, by every way to fit and every method."""
+"""Where an image goes, and that its pixels go there, by every way to fit and every method."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_fewer_or_as_many_pixels_are_averaged_and_more_are_interpolated(source, 
     ],
 )
 @pytest.mark.parametrize("channels", [1, 3])
-def test_pad_centres_the_whole_picture(source, size, top_left, inner, channels):
+def test_pad_centres_the_whole_image(source, size, top_left, inner, channels):
     pixels = PIXELS[: source[0], : source[1], :channels]
     grey = np.broadcast_to(np.uint8(luma([BACKGROUND])), (*size, 1))
     expected = np.array(grey if channels == 1 else np.broadcast_to(np.uint8(BACKGROUND), (*size, 3)))
@@ -98,13 +98,13 @@ def test_the_shorter_side_is_as_long_as_asked_and_the_shape_is_kept(source, shor
     np.testing.assert_array_equal(resized(pixels, size=None, shorter_side=shorter), expected)
 
 
-def test_with_a_size_the_centre_of_the_scaled_picture_is_cut():
+def test_with_a_size_the_centre_of_the_scaled_image_is_cut():
     whole = area(PIXELS, (12, 18))
     got = resized(PIXELS, size=(8, 11), fit="crop", shorter_side=12)
     np.testing.assert_array_equal(got, whole[2:10, 3:14])
 
 
-def test_without_any_size_a_picture_stays_as_it_is():
+def test_without_any_size_an_image_stays_as_it_is():
     np.testing.assert_array_equal(resized(PIXELS, size=None, fit="none"), PIXELS)
 
 
@@ -121,14 +121,14 @@ FITS = ["pad", "crop", "stretch"]
 
 @settings(max_examples=100, deadline=None)
 @given(SIDES, SIDES, st.sampled_from(FITS), st.sampled_from([1, 3]), st.integers(0, 20) | st.none())
-def test_any_picture_fits_any_size(source, size, fit, channels, more):
+def test_any_image_fits_any_size(source, size, fit, channels, more):
     colour = np.uint8([9, 99, 199][:channels])
     shorter = {"shorter_side": max(size) + more} if fit == "crop" and more is not None else {}
     got = resized(np.broadcast_to(colour, (*source, channels)), size=size, fit=fit, channels=channels, **shorter)
     assert got.shape == (*size, channels)
-    is_picture = (got == colour).all(-1)
-    rows, columns = is_picture.any(1).sum(), is_picture.any(0).sum()
-    assert is_picture.sum() == rows * columns
+    is_image = (got == colour).all(-1)
+    rows, columns = is_image.any(1).sum(), is_image.any(0).sum()
+    assert is_image.sum() == rows * columns
     assert (rows, columns) == size if fit != "pad" else rows == size[0] or columns == size[1]
 
 
@@ -139,7 +139,7 @@ WAYS += [{"size": (7, 5), "fit": "crop", "shorter_side": 9}]
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(SIDES, min_size=1, max_size=4), st.sampled_from(WAYS))
-def test_a_batch_goes_where_each_picture_goes(sides, keys):
+def test_a_batch_goes_where_each_image_goes(sides, keys):
     together = placement(tf.constant(sides), options(**keys))
     alone = [placement(tf.constant(each), options(**keys)) for each in sides]
     for field in together._fields:
@@ -152,12 +152,12 @@ def test_a_batch_goes_where_each_picture_goes(sides, keys):
     assert (inside | outside).all()
 
 
-def test_no_picture_has_a_place_too():
+def test_no_image_has_a_place_too():
     for keys in WAYS:
         assert (placement(tf.constant([0, 0]), options(**keys)).output > 0).numpy().all()
 
 
-def test_a_lying_picture_has_its_sides_swapped():
+def test_a_lying_image_has_its_sides_swapped():
     sides = tf.constant([[2, 3]] * 8)
     np.testing.assert_array_equal(upright(sides, tf.range(1, 9)), [[2, 3]] * 4 + [[3, 2]] * 4)
     np.testing.assert_array_equal(upright(sides[0], tf.constant(6)), [3, 2])

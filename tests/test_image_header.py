@@ -1,4 +1,4 @@
-"""What a picture's header says, and what is refused by it before anything is decoded."""
+"""What an image's header says, and what is refused by it before anything is decoded."""
 
 import struct
 

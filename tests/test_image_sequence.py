@@ -1,4 +1,4 @@
-"""Image sequences: every picture as an image's, the lists cut, padded and read."""
+"""Image sequences: every item is made as an image's, the lists cut, padded and read."""
 
 import io
 import json
@@ -47,7 +47,7 @@ def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
 
 
 def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
-    """What kind image stores of the pictures, and what it reads."""
+    """What kind image stores of the images, and what it reads."""
     options = Image(kind="image", **{"size": (6, 8), **keys})
     stored = image.prepare(options.options(), tf.constant(files), Context(tf.fill([len(files)], True)))
     parts = stored.store(Statistics())
@@ -66,7 +66,7 @@ def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, A
     ],
     ids=str,
 )
-def test_every_picture_is_an_images_with_zeros_after_the_last(run: Run, keys: dict[str, Any]) -> None:
+def test_every_image_is_an_images_with_zeros_after_the_last(run: Run, keys: dict[str, Any]) -> None:
     options, statistics = feature(**keys), {"mean": [1.5, 100, 200.25], "variance": [9.0, 0.0, 49.0]}
     description = options.describe(statistics)
     stored, pixels = one_by_one({key: value for key, value in keys.items() if key != "optional"}, FILES, statistics)
@@ -109,7 +109,7 @@ def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
 
 @pytest.mark.parametrize("how", ["auto", "raw"])
 @pytest.mark.parametrize(("rows", "max_length", "shape"), [(0, None, [0, 0]), (1, None, [1, 0]), (1, 3, [1, 3])])
-def test_no_pictures(rows: int, max_length: int | None, shape: list[int], how: str) -> None:
+def test_no_images(rows: int, max_length: int | None, shape: list[int], how: str) -> None:
     options = feature(max_length=max_length, store=how)
     description = options.describe({})
     ready = tf.function(lambda stored: image_sequence.features(description, {"": stored})[""])

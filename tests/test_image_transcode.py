@@ -1,4 +1,4 @@
-"""What Pillow makes of pictures that the graph does not take: their pixels as the rules say, or a reason."""
+"""What Pillow makes of images that the graph does not take: their pixels as the rules say, or a reason."""
 
 import base64
 import io
@@ -72,7 +72,7 @@ def test_what_the_graph_takes_stays_as_it_is(data):
         (saved(Picture.fromarray(PIXELS).quantize(16), "TIFF"), "RGB"),
     ],
 )
-def test_opaque_pictures_are_what_pillow_decodes(data, mode):
+def test_opaque_images_are_what_pillow_decodes(data, mode):
     np.testing.assert_array_equal(decoded(data, channels=len(mode)), opened(data, mode))
 
 

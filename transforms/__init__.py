@@ -1,1 +1,1 @@
-"""The stored form of features, and the ways from raw to stored to model-ready."""
+"""The transforms from raw to stored and from stored to model-ready, and the contract between them."""

@@ -1,4 +1,4 @@
-"""Generates pictures of two coloured bars with a caption beside each: `0001.png` and `0001.txt`.
+"""Generates images of two coloured bars with a caption beside each: `0001.png` and `0001.txt`.
 
 python examples/captioning/generate.py demo/captioning/data
 """
@@ -12,11 +12,11 @@ from PIL import Image
 COLOURS = {"red": (210, 40, 40), "green": (40, 160, 60), "blue": (40, 70, 200), "yellow": (230, 210, 40)}
 
 
-def generate(folder: Path, pictures: int = 800) -> None:
+def generate(folder: Path, images: int = 800) -> None:
     """Fills a folder; the same number gives the same files."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
-    for number in range(pictures):
+    for number in range(images):
         left, right = random.choice(list(COLOURS), 2)
         pixels = np.empty((32, 48, 3))
         pixels[:, :24], pixels[:, 24:] = COLOURS[left], COLOURS[right]
@@ -24,10 +24,10 @@ def generate(folder: Path, pictures: int = 800) -> None:
         Image.fromarray(noisy).save(folder / f"{number:04d}.png")
         caption = f"two {left} bars" if left == right else f"a {left} bar beside a {right} bar"
         (folder / f"{number:04d}.txt").write_text(caption + "\n", encoding="utf-8")
-    print(f"{folder}: {pictures} pictures with captions")
+    print(f"{folder}: {images} images with captions")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Generates pictures with captions.")
+    parser = argparse.ArgumentParser(description="Generates images with captions.")
     parser.add_argument("folder", type=Path)
     generate(parser.parse_args().folder)

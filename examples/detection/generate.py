@@ -1,4 +1,4 @@
-"""Generates pictures of one to three shapes, and `rows.jsonl` with their COCO boxes and categories.
+"""Generates images of one to three shapes, and `rows.jsonl` with their COCO boxes and categories.
 
 python examples/detection/generate.py demo/detection/data
 """
@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw
 CATEGORIES = ["disc", "square"]
 
 
-def picture(random: np.random.Generator) -> tuple[Image.Image, dict[str, list[Any]]]:
-    """A picture of any size, and its objects: each lies in a quarter of its own."""
+def draw_image(random: np.random.Generator) -> tuple[Image.Image, dict[str, list[Any]]]:
+    """Draws an image of any size; gives its objects too, each in a quarter of its own."""
     width, height = random.integers(64, 112, 2).tolist()
     image = Image.new("RGB", (width, height), tuple(random.integers(0, 90, 3).tolist()))
     draw = ImageDraw.Draw(image)
@@ -32,21 +32,21 @@ def picture(random: np.random.Generator) -> tuple[Image.Image, dict[str, list[An
     return image, {"bbox": boxes, "category": categories}
 
 
-def generate(folder: Path, pictures: int = 1000) -> None:
+def generate(folder: Path, images: int = 1000) -> None:
     """Fills a folder; the same number gives the same files."""
     (folder / "images").mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     rows = []
-    for number in range(pictures):
-        image, objects = picture(random)
+    for number in range(images):
+        image, objects = draw_image(random)
         file = f"images/{number:04d}.jpg"
         image.save(folder / file, quality=90)
         rows.append({"image": file, "objects": objects})
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    print(f"{folder}: {pictures} pictures, and rows.jsonl")
+    print(f"{folder}: {images} images, and rows.jsonl")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Generates pictures of shapes with boxes.")
+    parser = argparse.ArgumentParser(description="Generates images of shapes with boxes.")
     parser.add_argument("folder", type=Path)
     generate(parser.parse_args().folder)

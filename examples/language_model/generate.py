@@ -15,7 +15,7 @@ WHERE = ["in the forest", "by the river", "under the bridge", "at the market"]
 
 
 def sentence(random: np.random.Generator) -> str:
-    """One of the 400 sentences of the language."""
+    """Makes one of the 400 sentences of the language."""
     return " ".join(str(random.choice(part)) for part in (WHO, DOES, WHAT, WHERE)) + "."
 
 

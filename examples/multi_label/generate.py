@@ -20,7 +20,7 @@ FILLERS = ["new", "today", "says", "after", "big", "the", "of"]
 
 
 def headline(random: np.random.Generator) -> tuple[str, list[str]]:
-    """A headline and its topics: it has a word of each, and one tag in 20 was forgotten."""
+    """Makes a headline and its topics: it has a word of each, and one tag in 20 is left out."""
     topics = [topic for topic in TOPICS if random.random() < 0.35]
     words = [random.choice(TOPICS[topic]) for topic in topics] + list(random.choice(FILLERS, 3))
     return " ".join(random.permutation(words)), [topic for topic in topics if random.random() > 0.05]

@@ -1,4 +1,4 @@
-"""Generates captioned pictures of shapes, a few of them broken: a folder of images with its `metadata.csv`.
+"""Generates captioned images of shapes, a few of them broken: a folder of images with its `metadata.csv`.
 
 The label is the shape, which the pixels show and the caption never names; the caption tells the colour and the size,
 and often what kind of outline it is. The same count and seed give the same bytes (for the same NumPy and Pillow).
@@ -22,7 +22,7 @@ Points = list[tuple[float, float]]
 
 SUPERSAMPLING = 3  # outlines are drawn three times as large and averaged: smooth edges
 BROKEN_SHARE = 0.0008  # of the images, for each way to be broken: 0.4 % in all
-BLURRED_SHARE = 0.15  # of the pictures are out of focus, so that the caption helps
+BLURRED_SHARE = 0.15  # of the images are out of focus, so that the caption helps
 HINTED_SHARE = 0.9  # of the captions tell the outline
 EXIF_ORIENTATION = 0x0112
 
@@ -98,7 +98,7 @@ BACKGROUNDS = {
 }
 
 SIZES = {"small": (0.24, 0.32), "large": (0.36, 0.48)}
-"""The outline's reach as a share of the picture's shorter side."""
+"""The outline's reach as a share of the image's shorter side."""
 
 TEMPLATES = (
     "",
@@ -112,7 +112,7 @@ TEMPLATES = (
 )
 
 FORMATS = {"jpeg": 0.45, "grey_jpeg": 0.05, "exif_jpeg": 0.10, "png": 0.20, "rgba_png": 0.15, "grey_png": 0.05}
-"""How the pictures are stored, and the share of each."""
+"""How the images are stored, and the share of each."""
 
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -129,7 +129,7 @@ def choose(random: np.random.Generator, shares: dict[str, float]) -> str:
 
 
 def caption(random: np.random.Generator, shape: str, words: dict[str, str]) -> str:
-    """Fills a template; where the outline is not told, the shape is 'plain'."""
+    """Fills a template; without an outline, the shape is 'plain'."""
     hint = HINTS[shape] if random.random() < HINTED_SHARE else "plain"
     template = TEMPLATES[random.integers(len(TEMPLATES))]
     return template.format(hint=hint, **words)
@@ -144,43 +144,43 @@ def draw(random: np.random.Generator, shape: str, words: dict[str, str]) -> Imag
     centre_x, centre_y = (random.uniform(reach, side - reach) for side in (width, height))
     outline = rotate(OUTLINES[shape], random.uniform(-0.5, 0.5))
     colour = tuple(int(c) for c in np.clip(COLOURS[words["colour"]] + random.integers(-20, 21, size=3), 0, 255))
-    picture = Image.new("RGBA", (width, height), (*colour, 0))
+    image = Image.new("RGBA", (width, height), (*colour, 0))
     corners = [(centre_x + x * reach, centre_y + y * reach) for x, y in outline]
-    ImageDraw.Draw(picture).polygon(corners, fill=(*colour, 255))
-    picture = picture.reduce(SUPERSAMPLING)
+    ImageDraw.Draw(image).polygon(corners, fill=(*colour, 255))
+    image = image.reduce(SUPERSAMPLING)
     if random.random() < BLURRED_SHARE:
-        picture = picture.filter(ImageFilter.GaussianBlur(random.uniform(0.25, 0.4) * reach / SUPERSAMPLING))
-    return picture
+        image = image.filter(ImageFilter.GaussianBlur(random.uniform(0.25, 0.4) * reach / SUPERSAMPLING))
+    return image
 
 
-def on_ground(random: np.random.Generator, picture: Image.Image, ground: str) -> Image.Image:
-    """Lays a picture on a coloured ground and adds the noise of a cheap camera, as RGB."""
-    flat = Image.new("RGBA", picture.size, (*BACKGROUNDS[ground], 255))
-    flat.alpha_composite(picture)
+def on_ground(random: np.random.Generator, image: Image.Image, ground: str) -> Image.Image:
+    """Lays an image on a coloured ground and adds the noise of a cheap camera, as RGB."""
+    flat = Image.new("RGBA", image.size, (*BACKGROUNDS[ground], 255))
+    flat.alpha_composite(image)
     pixels = np.asarray(flat.convert("RGB"), np.float32)
     grain = random.standard_normal(pixels.shape[:2], np.float32) * random.uniform(2, 14)
     return Image.fromarray(np.clip(pixels + grain[:, :, None], 0, 255).astype(np.uint8))
 
 
-def encode(random: np.random.Generator, picture: Image.Image, stored: str) -> bytes:
-    """Stores a picture as JPEG or PNG bytes, in the way that is named in `FORMATS`."""
+def encode(random: np.random.Generator, image: Image.Image, stored: str) -> bytes:
+    """Stores an image as JPEG or PNG bytes, in the way that is named in `FORMATS`."""
     buffer = io.BytesIO()
     if "grey" in stored:
-        picture = picture.convert("L")
+        image = image.convert("L")
     if stored.endswith("png"):
-        picture.save(buffer, "PNG", compress_level=3)
+        image.save(buffer, "PNG", compress_level=3)
         return buffer.getvalue()
     exif = Image.Exif()
     if stored == "exif_jpeg":
         orientation = int(random.choice(list(TURNS)))
         exif[EXIF_ORIENTATION] = orientation
-        picture = picture.transpose(TURNS[orientation])
-    picture.save(buffer, "JPEG", quality=int(random.integers(75, 96)), exif=exif)
+        image = image.transpose(TURNS[orientation])
+    image.save(buffer, "JPEG", quality=int(random.integers(75, 96)), exif=exif)
     return buffer.getvalue()
 
 
 def example(seed: int, index: int) -> tuple[str, bytes, str, str]:
-    """Makes one picture: its file name, bytes, caption and label. It depends on the seed and its own number alone."""
+    """Makes one image: its file name, bytes, caption and label. It depends on the seed and its own number alone."""
     random = np.random.default_rng([seed, index])
     shape = str(random.choice(list(OUTLINES)))
     stored = choose(random, FORMATS)
@@ -189,15 +189,15 @@ def example(seed: int, index: int) -> tuple[str, bytes, str, str]:
         "colour": str(random.choice(list(COLOURS))),
         "ground": str(random.choice(list(BACKGROUNDS))),
     }
-    picture = draw(random, shape, words)
+    image = draw(random, shape, words)
     if stored == "rgba_png":
         words["ground"] = "transparent"
     else:
-        picture = on_ground(random, picture, words["ground"])
+        image = on_ground(random, image, words["ground"])
     if "grey" in stored:
         words["colour"] = "grey"
     extension = "png" if stored.endswith("png") else "jpg"
-    return f"{index:05d}.{extension}", encode(random, picture, stored), caption(random, shape, words), shape
+    return f"{index:05d}.{extension}", encode(random, image, stored), caption(random, shape, words), shape
 
 
 BREAK: dict[str, Callable[[bytes], bytes | None]] = {
@@ -207,11 +207,11 @@ BREAK: dict[str, Callable[[bytes], bytes | None]] = {
     "missing": lambda content: None,
     "without a label": lambda content: content,
 }
-"""The ways to be broken: what each leaves of a file's content."""
+"""The ways to break a file, each as a function of its content."""
 
 
 def plan_broken(images: int, seed: int) -> dict[int, str]:
-    """Draws which pictures are broken and how: at least one of each kind."""
+    """Draws which images are broken and how: at least one of each kind."""
     each = max(1, round(images * BROKEN_SHARE))
     random = np.random.default_rng([seed, images, 1])
     chosen = random.choice(images, size=each * len(BREAK), replace=False)
@@ -219,7 +219,7 @@ def plan_broken(images: int, seed: int) -> dict[int, str]:
 
 
 def generate(folder: Path, images: int, seed: int) -> Counter[str]:
-    """Fills a new or empty folder with pictures and, last, `metadata.csv` (file_name, text, label).
+    """Fills a new or empty folder with images and, last, `metadata.csv` (file_name, text, label).
 
     Returns:
         How many rows are good, and how many are broken in each way.
@@ -247,11 +247,11 @@ def generate(folder: Path, images: int, seed: int) -> Counter[str]:
 
 
 def main() -> None:
-    """Reads the command line, generates and says what was made."""
-    parser = argparse.ArgumentParser(description="Generates captioned pictures of shapes, a few of them broken.")
+    """Reads the command line, generates and prints the counts."""
+    parser = argparse.ArgumentParser(description="Generates captioned images of shapes, a few of them broken.")
     parser.add_argument("folder", type=Path, help="a new or empty folder")
     parser.add_argument("--images", type=int, default=3000, help="how many (default: 3000)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed gives other pictures (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="another seed gives other images (default: 0)")
     arguments = parser.parse_args()
     try:
         counts = generate(arguments.folder, arguments.images, arguments.seed)

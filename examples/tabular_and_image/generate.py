@@ -14,7 +14,7 @@ CITIES, STATES = {"Aarlen": 900, "Bruck": 1400, "Como": 2100}, {"old": 0.8, "new
 
 
 def photo(storeys: int, random: np.random.Generator) -> Image.Image:
-    """A house of one to four storeys."""
+    """Draws a house of one to four storeys."""
     image = Image.new("RGB", (40, 60), (150, 190, 230))
     draw = ImageDraw.Draw(image)
     for top in range(47, 47 - 11 * storeys, -11):

@@ -14,7 +14,7 @@ THINGS = ["lamp", "chair", "phone", "kettle", "bag", "clock", "table"]
 
 
 def review(random: np.random.Generator) -> tuple[str, str]:
-    """A review and its verdict: `not` turns a word around, complaints are longer, and one verdict in 20 is a slip."""
+    """Makes a review and its verdict: `not` reverses a word, complaints are longer, one verdict in 20 is wrong."""
     good = bool(random.integers(2))
     says = []
     for _ in range(random.integers(1, 4 if good else 6)):

@@ -17,6 +17,7 @@ from PIL import Image
 
 from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.luma import luma
+from recordmill.transforms.contract.orientation import is_transposed, mirrored
 from recordmill.transforms.numpy.buffers import Array
 from recordmill.transforms.numpy.image_resize import placement
 
@@ -80,10 +81,10 @@ def decode_original(data: Data, options: Options, orientation: int) -> Array:
 
 def upright(pixels: Array, orientation: int) -> Array:
     """Turns an image, [h, w, channels], as EXIF says: a view, [w, h, channels] for orientations 5..8."""
-    if orientation >= 5:
+    if is_transposed(orientation):
         pixels = np.swapaxes(pixels, 0, 1)
-    flip = (orientation - 1) % 4
-    return pixels[:: -1 if flip >= 2 else 1, :: -1 if flip in (1, 2) else 1]
+    vertical, horizontal = mirrored(orientation)
+    return pixels[:: -1 if vertical else 1, :: -1 if horizontal else 1]
 
 
 def grey(rgb: Array) -> Array:
@@ -115,7 +116,7 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
 def _original_jpeg(data: Data, options: Options, orientation: int) -> Array:
     height, width, is_ink = _jpeg_header(data)
     if not is_ink:
-        sides = (width, height) if orientation >= 5 else (height, width)
+        sides = (width, height) if is_transposed(orientation) else (height, width)
         return jpeg(data, options["channels"], ratio=_reduction(sides, options))
     inks = 255 - np.asarray(_opened(data, ("JPEG",)), np.uint16)
     rgb = (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)

@@ -8,12 +8,12 @@ import tensorflow as tf
 from recordmill.transforms.contract.kinds.text import TextOptions
 
 WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"
-"""Runs of what Unicode calls white space; RE2's own `\\s` is ASCII only."""
+"""Runs of Unicode white space; RE2's own `\\s` is ASCII only."""
 
 
 @tf.autograph.experimental.do_not_convert
 def text_ops() -> ModuleType:
-    """TensorFlow Text's ops. Loaded here and nowhere else: most specs and every training machine do without."""
+    """Loads TensorFlow Text's ops, here and nowhere else: most specs and every training machine do without."""
     return importlib.import_module("recordmill.transforms.tensorflow.text_ops")
 
 
@@ -30,5 +30,5 @@ def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:
 
 
 def single_spaces(text: tf.Tensor) -> tf.Tensor:
-    """Makes every run of white space one space, and none at the ends."""
+    """Makes every run of white space one space, and strips the ends."""
     return tf.strings.strip(tf.strings.regex_replace(text, WHITE_SPACE, " "))

@@ -1,32 +1,36 @@
-"""EXIF orientation, found and applied inside the graph: serving gets the same raw bytes as the build.
+"""Reads and applies EXIF orientation inside the graph, because serving gets the same raw bytes as the build.
 
 JPEG: the first `Exif` segment among the application segments (APPn, COM) that open the file. PNG: the first `eXIf`
 chunk, wherever it stands. WebP: the first `EXIF` chunk of a file whose header announces one. Tag 0x0112 of IFD0, SHORT
-or LONG, one value of 1..8, in either byte order; of several, the last. Everything else, malformed EXIF too, is
-orientation 1 and never an error.
+or LONG, with a single value of 1..8, in either byte order; the last one counts. Everything else, malformed EXIF too,
+is orientation 1 and never an error.
 
     upright = orient(tf.io.decode_jpeg(encoded), orientation(encoded))
 """
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
-ORIENTATION = 0x0112
+from recordmill.transforms.contract.orientation import TAG, is_transposed, mirrored
+
 SHORT, LONG = 3, 4
 HEAD = 65_536  # bytes of a JPEG in which its EXIF begins
-MAX_EXIF = 65_536  # bytes: what a JPEG segment holds at most; IFD0 stands at its start
+MAX_EXIF = 65_536  # bytes: a JPEG segment holds no more, and IFD0 stands at its start
 # Every step through a file costs about 10 µs. A photo has some ten segments; a PNG of 500 MB in libpng's usual 8 KiB
 # chunks has 60,000. Files made of millions of empty ones must not hold a worker up.
 MAX_SEGMENTS = 256
 MAX_CHUNKS = 65_536
 
-# TensorFlow visits every node of a branch that is not taken, several for each line here; a function that is kept out of
-# line is one node. Together with the search before it, this makes a photo without EXIF 4 % cheaper.
+# TensorFlow visits every node of a branch that is not taken, several for each line here; a function that is not inlined
+# is one node. Together with the search before it, this makes a photo without EXIF 4 % cheaper.
 APART = {"_noinline": True}
 BYTES = tf.TensorSpec([], tf.string)
+Step = Callable[[tf.Tensor], tf.Tensor]
 
 
 def orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads the orientation of a picture of any format, a string scalar: int32 scalar 1..8."""
+    """Reads the orientation of an image of any format, a string scalar: int32 scalar 1..8."""
     is_jpeg = tf.strings.substr(encoded, 0, 2) == b"\xff\xd8"
     return tf.cond(is_jpeg, lambda: jpeg_orientation(encoded), lambda: other_orientation(encoded))
 
@@ -38,7 +42,7 @@ def jpeg_orientation(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def other_orientation(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads the orientation of a PNG or a WebP, a string scalar: int32 scalar 1..8; 1 of anything else."""
+    """Reads the orientation of a PNG or a WebP, a string scalar: int32 scalar 1..8; 1 for anything else."""
     is_webp = _piece(encoded, tf.constant(8), tf.constant(8)) == b"WEBPVP8X"
     is_png = tf.strings.substr(encoded, 0, 4) == b"\x89PNG"
     way = tf.where(is_webp, 2, tf.where(is_png & contains(encoded, "eXIf"), 1, 0))
@@ -49,24 +53,19 @@ def other_orientation(encoded: tf.Tensor) -> tf.Tensor:
 def _in_segments(encoded: tf.Tensor) -> tf.Tensor:
     """Looks for EXIF in a JPEG."""
 
-    def segment(at: tf.Tensor) -> tf.Tensor:
+    def segment(offset: tf.Tensor) -> tf.Tensor:
         """Gives five big-endian uint16 as int32: marker, length in bytes, and the name's first six bytes."""
-        return tf.cast(_read(encoded, at, tf.uint16, 5), tf.int32)
+        return tf.cast(_read(encoded, offset, tf.uint16, 5), tf.int32)
 
     def is_exif(head: tf.Tensor) -> tf.Tensor:
         return tf.reduce_all(tf.gather(head, [0, 2, 3, 4]) == [0xFFE1, 0x4578, 0x6966, 0])
 
-    def more(at: tf.Tensor, head: tf.Tensor) -> tf.Tensor:
+    def is_passed(head: tf.Tensor) -> tf.Tensor:
         application = ((head[0] >= 0xFFE0) & (head[0] <= 0xFFEF)) | (head[0] == 0xFFFE)
         return application & ~is_exif(head)
 
-    def following(at: tf.Tensor, head: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        after = at + 2 + head[1]
-        return after, segment(after)
-
-    start = tf.constant(2)
-    at, head = tf.while_loop(more, following, (start, segment(start)), maximum_iterations=MAX_SEGMENTS)
-    return tiff_orientation(_piece(encoded, at + 10, tf.where(is_exif(head), head[1] - 8, 0)))
+    offset, head = _walk(tf.constant(2), segment, is_passed, lambda head: 2 + head[1], MAX_SEGMENTS)
+    return tiff_orientation(_piece(encoded, offset + 10, tf.where(is_exif(head), head[1] - 8, 0)))
 
 
 @tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
@@ -74,20 +73,15 @@ def _in_chunks(encoded: tf.Tensor) -> tf.Tensor:
     """Looks for EXIF in a PNG."""
     exif = int.from_bytes(b"eXIf", "big")
 
-    def chunk(at: tf.Tensor) -> tf.Tensor:
+    def chunk(offset: tf.Tensor) -> tf.Tensor:
         """Gives two big-endian int32 as int64: length in bytes, negative where it is out of range, and type."""
-        return tf.cast(_read(encoded, at, tf.int32, 2), tf.int64)
+        return tf.cast(_read(encoded, offset, tf.int32, 2), tf.int64)
 
-    def more(at: tf.Tensor, head: tf.Tensor) -> tf.Tensor:
+    def is_passed(head: tf.Tensor) -> tf.Tensor:
         return (head[1] != exif) & (head[1] != 0) & (head[0] >= 0)
 
-    def following(at: tf.Tensor, head: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        after = at + 12 + head[0]
-        return after, chunk(after)
-
-    start = tf.constant(8, tf.int64)
-    at, head = tf.while_loop(more, following, (start, chunk(start)), maximum_iterations=MAX_CHUNKS)
-    return tiff_orientation(_piece(encoded, at + 8, tf.where(head[1] == exif, tf.minimum(head[0], MAX_EXIF), 0)))
+    offset, head = _walk(tf.constant(8, tf.int64), chunk, is_passed, lambda head: 12 + head[0], MAX_CHUNKS)
+    return tiff_orientation(_piece(encoded, offset + 8, tf.where(head[1] == exif, tf.minimum(head[0], MAX_EXIF), 0)))
 
 
 @tf.function(autograph=False, input_signature=[BYTES], experimental_attributes=APART)
@@ -96,23 +90,31 @@ def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
     exif = int.from_bytes(b"EXIF", "little")
     flags = _read(encoded, tf.constant(20), tf.uint8, 1)[0]
 
-    def chunk(at: tf.Tensor) -> tf.Tensor:
+    def chunk(offset: tf.Tensor) -> tf.Tensor:
         """Gives two little-endian int32 as int64: type, and length in bytes, negative where it is out of range."""
-        return tf.cast(_read(encoded, at, tf.int32, 2, little_endian=True), tf.int64)
+        return tf.cast(_read(encoded, offset, tf.int32, 2, little_endian=True), tf.int64)
 
-    def more(at: tf.Tensor, head: tf.Tensor) -> tf.Tensor:
+    def is_passed(head: tf.Tensor) -> tf.Tensor:
         return (head[0] != exif) & (head[0] != 0) & (head[1] >= 0)
 
-    def following(at: tf.Tensor, head: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        after = at + 8 + head[1] + head[1] % 2
-        return after, chunk(after)
+    def size(head: tf.Tensor) -> tf.Tensor:
+        return 8 + head[1] + head[1] % 2
 
-    start = tf.constant(12, tf.int64)
-    at, head = tf.while_loop(more, following, (start, chunk(start)), maximum_iterations=MAX_SEGMENTS)
+    offset, head = _walk(tf.constant(12, tf.int64), chunk, is_passed, size, MAX_SEGMENTS)
     announced = (head[0] == exif) & (flags & 8 > 0)
-    payload = _piece(encoded, at + 8, tf.where(announced, tf.minimum(head[1], MAX_EXIF), 0))
-    named = tf.strings.substr(payload, 0, 6) == b"Exif\0\0"  # as some programs write it
+    payload = _piece(encoded, offset + 8, tf.where(announced, tf.minimum(head[1], MAX_EXIF), 0))
+    named = tf.strings.substr(payload, 0, 6) == b"Exif\0\0"  # some programs write this name
     return tiff_orientation(_piece(payload, tf.where(named, 6, 0), tf.constant(MAX_EXIF)))
+
+
+def _walk(start: tf.Tensor, head_at: Step, is_passed: Step, size: Step, limit: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Steps from block to block of a file; gives the offset and the head of the first that is not passed."""
+
+    def following(offset: tf.Tensor, head: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        after = offset + size(head)
+        return after, head_at(after)
+
+    return tf.while_loop(lambda _, head: is_passed(head), following, (start, head_at(start)), maximum_iterations=limit)
 
 
 def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
@@ -125,7 +127,7 @@ def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
     def number(digits: tf.Tensor, size: int) -> tf.Tensor:
         """Reads the last axis, of `size` bytes, as one unsigned number in the file's byte order."""
         ascending = tf.where(little, digits, tf.reverse(digits, [-1]))
-        return tf.reduce_sum(ascending * tf.constant([256**place for place in range(size)], tf.int64), -1)
+        return tf.reduce_sum(ascending * tf.constant([256**power for power in range(size)], tf.int64), -1)
 
     end = tf.shape(values, tf.int64)[0] - 10
     first = tf.minimum(number(values[4:8], 4), end) + 2
@@ -133,11 +135,11 @@ def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
     entries = tf.reshape(values[first : first + 12 * count], [-1, 12])
     kind = number(entries[:, 2:4], 2)
     value = tf.where(kind == SHORT, number(entries[:, 8:10], 2), number(entries[:, 8:12], 4))
-    is_ours = (number(entries[:, :2], 2) == ORIENTATION) & ((kind == SHORT) | (kind == LONG))
-    is_one = number(entries[:, 4:8], 4) == 1
-    found = tf.concat([[1], tf.boolean_mask(value, is_ours & is_one)], 0)[-1]
-    valid = (little | (mark == b"MM\0*")) & (found >= 1) & (found <= 8)
-    return tf.cast(tf.where(valid, found, 1), tf.int32)
+    is_orientation = (number(entries[:, :2], 2) == TAG) & ((kind == SHORT) | (kind == LONG))
+    is_single = number(entries[:, 4:8], 4) == 1
+    stated = tf.concat([[1], tf.boolean_mask(value, is_orientation & is_single)], 0)[-1]
+    valid = (little | (mark == b"MM\0*")) & (stated >= 1) & (stated <= 8)
+    return tf.cast(tf.where(valid, stated, 1), tf.int32)
 
 
 @tf.function(
@@ -146,27 +148,25 @@ def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
     experimental_attributes=APART,
 )
 def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Turns a picture, shape [h, w, channels], upright: the same shape, or [w, h, channels] for orientations 5..8."""
-    # 1..4 flip: not, left to right, both, top to bottom; 5..8 do the same to the transposed picture.
-    transposed = tf.transpose(image, tf.where(orientation >= 5, [1, 0, 2], [0, 1, 2]))
-    flip = (orientation - 1) % 4
-    return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([flip >= 2, (flip == 1) | (flip == 2), False]))
+    """Turns an image, shape [h, w, channels], upright: the same shape, or [w, h, channels] for orientations 5..8."""
+    transposed = tf.transpose(image, tf.where(is_transposed(orientation), [1, 0, 2], [0, 1, 2]))
+    return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([*mirrored(orientation), False]))
 
 
 def contains(data: tf.Tensor, pattern: str) -> tf.Tensor:
-    """Tells whether a string scalar holds an ASCII string (RE2 syntax), at memory speed: bool scalar."""
+    """Searches a string scalar for a pattern (RE2 syntax), at memory speed: bool scalar."""
     without = tf.strings.regex_replace(data, pattern, "", replace_global=False)
     return tf.strings.length(without) < tf.strings.length(data)
 
 
-def _read(data: tf.Tensor, at: tf.Tensor, dtype: tf.DType, count: int, little_endian: bool = False) -> tf.Tensor:
-    """Reads `count` numbers at a position; zeros where the data has ended."""
+def _read(data: tf.Tensor, offset: tf.Tensor, dtype: tf.DType, count: int, little_endian: bool = False) -> tf.Tensor:
+    """Reads `count` numbers at an offset; zeros beyond the end of the data."""
     size = count * dtype.size
-    piece = _piece(data, at, tf.constant(size, at.dtype))
+    piece = _piece(data, offset, tf.constant(size, offset.dtype))
     return tf.io.decode_raw(piece, dtype, little_endian=little_endian, fixed_length=size)
 
 
-def _piece(data: tf.Tensor, at: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Cuts out at most `size` bytes; none where the data has ended or the size is negative."""
-    start = tf.minimum(at, tf.cast(tf.strings.length(data), at.dtype))
+def _piece(data: tf.Tensor, offset: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Cuts out at most `size` bytes; none beyond the end of the data or where the size is negative."""
+    start = tf.minimum(offset, tf.cast(tf.strings.length(data), offset.dtype))
     return tf.strings.substr(data, start, tf.maximum(size, 0))

@@ -1,4 +1,4 @@
-"""Stored to model-ready: the one way from a record to what a model is fed, for training and for serving.
+"""Stored to model-ready: the only way from a record to a model's input, for training and for serving.
 
 All functions take the features' descriptions as `dataset.json` holds them, work on a batch, and run eagerly, inside
 `Dataset.map` and inside a SavedModel.
@@ -27,12 +27,12 @@ Features = Mapping[str, Json]
 
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
-    """Gives what `tf.io.parse_example` needs to read the features, and the row's key where it is asked for."""
+    """Gives the specs with which `tf.io.parse_example` reads the features, and the row's key on request."""
     return {name: part_spec(stored) for name, stored in stored_features(features, with_key=with_key).items()}
 
 
 def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
-    """How TensorFlow parses one part."""
+    """Gives TensorFlow's spec to parse one part."""
     kind = DTYPES[stored.dtype]
     if stored.shape is None:
         return tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
@@ -49,33 +49,33 @@ def model_features(
     Args:
         features: the features' descriptions; their order is the result's.
         stored: for each of their parts a tensor of shape [rows], or ragged [rows, None]; anything else is left out.
-        options: of images and texts; by default what the serving model gives.
+        options: of images and texts; by default the serving model's.
 
     Returns:
         Tensors of shape [rows, …] and the dtypes that the kinds' own `features` state, by the parts' names. No rows
         give tensors of no rows.
 
     Raises:
-        DatasetError: a description is of no known kind, or is broken.
+        DatasetError: a description's kind is unknown, or its options are broken.
     """
     ready: dict[str, tf.Tensor] = {}
     for name, json in features.items():
         description = read_description(json)
         parts: Parts = {part: stored[part_name(name, part)] for part in description.parts()}
         if isinstance(description, ImageDescription | ImageSequenceDescription):
-            made = _images(description, parts, options)
+            result = _images(description, parts, options)
         elif isinstance(description, TextDescription) and description.packed is None:
-            made = _text(description, parts, options)
+            result = _text(description, parts, options)
         else:
-            made = KINDS[description.kind].features(description, parts)
-        ready |= {part_name(name, part): tensor for part, tensor in made.items()}
+            result = KINDS[description.kind].features(description, parts)
+        ready |= {part_name(name, part): tensor for part, tensor in result.items()}
     return ready
 
 
 def _images(description: ImageDescription | ImageSequenceDescription, parts: Parts, options: FinishOptions) -> Parts:
     dtype = options.dtype or description.dtype
-    asked: Any = replace(description, dtype="uint8" if dtype == "uint8" else "float32")
-    ready = KINDS[description.kind].features(asked, parts)
+    requested: Any = replace(description, dtype="uint8" if dtype == "uint8" else "float32")
+    ready = KINDS[description.kind].features(requested, parts)
     return {**ready, "": tf.cast(ready[""], dtype)} if dtype == "bfloat16" else ready
 
 
@@ -90,7 +90,7 @@ def _text(description: TextDescription, parts: Parts, options: FinishOptions) ->
 
 
 def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
-    """Makes of what records hold what the transform graph gave: the bytes of packed texts become ids."""
+    """Restores the transform graph's output from records: the bytes of packed texts become ids."""
     packed = [name for name, description in features.items() if "packed" in description]
     return {**parsed, **{name: text.unpacked(parsed[name]) for name in packed}}
 
@@ -113,7 +113,7 @@ def parse(
     """
     stored = tf.io.parse_example(serialized, parse_spec(features, with_key=with_key))
     ready = model_features(features, unpacked(features, stored), options)
-    for tensor in ready.values():  # padding and decoding lose what is known of the number of rows
+    for tensor in ready.values():  # padding and decoding lose the static number of rows
         if isinstance(tensor, tf.Tensor):
             tensor.set_shape([serialized.shape[0], *tensor.shape[1:]])
     return {**ready, KEY: stored[KEY]} if with_key else ready

@@ -1,8 +1,8 @@
-"""Where a picture goes: what is cut out of it, what size that gets, and where it lies in the result.
+"""Places an image in its result: the box that is cut out, the size that it is scaled to, and where that lies.
 
-Whole numbers alone, so that a picture, its boxes and its points move by the same rule. All functions take one picture,
-shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or y, x. A point of the upright source goes
-to `(point - start) * scaled / box + offset`, which is outside of the result where the picture was cut.
+All is computed in whole numbers, so that an image, its boxes and its points move by the same rule. The functions take
+one image, shape [2], or a batch, shape [rows, 2]; a pair is height, width in pixels, or y, x. A point of the upright
+source goes to `(point - start) * scaled / box + offset`, which is outside of the result where the image was cut.
 
 >>> placement(tf.constant([300, 400]), PixelOptions(size=(64, 64))).scaled.numpy()
 array([48, 64])
@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.contract.orientation import is_transposed
 
 MAX_SIDE = 16_384
-"""The longer side that `shorter_side` may give, in pixels: a strip is scaled less than it asks for."""
+"""The longest side that `shorter_side` may give, in pixels: a longer strip is scaled to this instead."""
 MAX_STRIP = 64
-"""How many times its width a strip is long at most before it is scaled and its centre cut; the rest is cut first."""
+"""The greatest length of a strip, in widths, before it is scaled and its centre cut; the rest is cut first."""
 
 
 class Placement(NamedTuple):
@@ -30,16 +31,16 @@ class Placement(NamedTuple):
     scaled: tf.Tensor
     """The size that the box is scaled to."""
     offset: tf.Tensor
-    """Where the scaled box begins in the result: below 0 where it is cut again."""
+    """The scaled box's first pixel in the result: below 0 where the box is cut again."""
     output: tf.Tensor
     """The result's size."""
 
 
 def placement(sides: tf.Tensor, options: PixelOptions) -> Placement:
-    """Tells where pictures of some size go, by `size`, `fit` and `shorter_side`.
+    """Places images of some size, by `size`, `fit` and `shorter_side`.
 
     Args:
-        sides: heights and widths of upright pictures, of any integer type; a side of 0 counts as 1.
+        sides: heights and widths of upright images, of any integer type; a side of 0 counts as 1.
         options: an image's.
 
     Sides are rounded half up, to 1 pixel at least; an odd margin has its larger half below and to the right.
@@ -66,8 +67,8 @@ def placement(sides: tf.Tensor, options: PixelOptions) -> Placement:
 
 
 def upright(sides: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
-    """Swaps the sides of pictures, shape [2] or [rows, 2], whose EXIF (shape [] or [rows]) says that they lie."""
-    return tf.where((orientation >= 5)[..., tf.newaxis], _swapped(sides), sides)
+    """Swaps the sides, shape [2] or [rows, 2], of images that their orientation (shape [] or [rows]) transposes."""
+    return tf.where(is_transposed(orientation)[..., tf.newaxis], _swapped(sides), sides)
 
 
 def divided(dividend: tf.Tensor, divisor: Any) -> tf.Tensor:
@@ -76,7 +77,7 @@ def divided(dividend: tf.Tensor, divisor: Any) -> tf.Tensor:
 
 
 def _own(sides: tf.Tensor, shorter_side: int | None) -> tf.Tensor:
-    """The size of a picture that keeps its shape."""
+    """Gives the size of an image that keeps its proportions."""
     if shorter_side is None:
         return sides
     longest = tf.reduce_max(sides, -1, keepdims=True)

@@ -1,14 +1,15 @@
-"""A picture's bytes to upright pixels, in the graph.
+"""Decodes an image's bytes to upright pixels, in the graph.
 
 JPEG by libjpeg's accurate integer DCT; CMYK by TensorFlow's rule (ink * black / 255). PNG of every type: 16 bits lose
-the low 8. WebP of one picture, and BMP of 24 bits. Alpha lies on the background, `(colour * alpha + background *
+the low 8. WebP of one image, and BMP of 24 bits. Alpha lies on the background, `(colour * alpha + background *
 (255 - alpha) + 127) // 255`. Grey is `(19595 R + 38470 G + 7471 B + 32768) // 65536`, but a JPEG that stores its own
-luma gives that. What `read_header` does not find `in_graph` is an error, never a wrong picture.
+luma gives that. Files that `read_header` says are not decoded `in_graph` are errors, never wrong pixels.
 
 A photo that will be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled
 DCT), where that many of its pixels make a whole one everywhere.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import tensorflow as tf
@@ -19,23 +20,24 @@ from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.tensorflow.exif import APART, contains, jpeg_orientation, orient, other_orientation
 from recordmill.transforms.tensorflow.geometry import placement, upright
 
+Branch = Callable[[], tf.Tensor]
 PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
 RATIOS = (1, 2, 4, 8)
-LARGE = 256  # pixels of the longer side: a smaller JPEG is decoded sooner than the choice is made
-LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: what is more than the first is laid on its background by the second
-SPARE = 2  # times the wanted sides: with less, the difference is seen in photos (docs/images.md)
+LARGE = 256  # pixels of the longer side: to decode a smaller JPEG costs less than the choice
+LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: images above the first are laid on the background in bands of the second
+SPARE = 2  # times the result's sides: with less, photos look different (docs/images.md)
 
 
 def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | None = None) -> tf.Tensor:
-    """Decodes a picture, a string scalar, and turns it upright: uint8 [height, width, channels].
+    """Decodes an image, a string scalar, and turns it upright: uint8 [height, width, channels].
 
     Args:
         encoded: JPEG, PNG, WebP or BMP.
         options: an image's. Its sides are a half, a quarter or an eighth of the file's where the options allow it.
-        orientation: int32 scalar 1..8; by default what the file's EXIF says.
+        orientation: int32 scalar 1..8; by default the file's own, from EXIF.
 
     Raises:
-        tf.errors.InvalidArgumentError: for bytes that are no such picture, are cut or are damaged.
+        tf.errors.InvalidArgumentError: the bytes are of another format, cut off or damaged.
     """
     channels, background = options.channels, tuple(options.background)
     image = tf.cond(
@@ -47,8 +49,14 @@ def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | N
 
 
 def is_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    """Tells whether a string scalar begins as a JPEG: bool scalar."""
+    """Checks that a string scalar begins as a JPEG: bool scalar."""
     return tf.strings.substr(encoded, 0, 3) == b"\xff\xd8\xff"
+
+
+def by_format(encoded: tf.Tensor, png: Branch, webp: Branch, bmp: Branch) -> tf.Tensor:
+    """Takes the branch of a file's format, by its first bytes; PNG's for anything else."""
+    is_webp, is_bmp = (tf.strings.substr(encoded, 0, len(mark)) == mark for mark in (b"RIFF", b"BM"))
+    return tf.switch_case(tf.where(is_webp, 1, tf.where(is_bmp, 2, 0)), [png, webp, bmp])
 
 
 def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
@@ -78,20 +86,20 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
 
 
 def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """The place in RATIOS of the most that a JPEG's size may be divided by: int32 scalar."""
+    """Gives the index in RATIOS of the largest divisor of a JPEG's size that is allowed: int32 scalar."""
     sides = upright(tf.cast(shape[:2], tf.int64), orientation)
-    place = placement(sides, options)
+    goal = placement(sides, options)
     ratios = tf.constant(RATIOS[1:], tf.int64)[:, tf.newaxis]
-    # Then cutting and scaling the reduced picture is the same as it would be in whole pixels.
-    is_whole = tf.reduce_all(tf.concat([sides, place.start, place.box], 0) % ratios == 0, 1)
-    is_enough = tf.reduce_all(place.box >= SPARE * ratios * place.scaled, 1)
-    return tf.reduce_sum(tf.cast(is_whole & is_enough, tf.int32))  # what 8 allows, 4 and 2 allow
+    # Then the reduced image is cut and scaled exactly as the whole one would be.
+    is_whole = tf.reduce_all(tf.concat([sides, goal.start, goal.box], 0) % ratios == 0, 1)
+    is_enough = tf.reduce_all(goal.box >= SPARE * ratios * goal.scaled, 1)
+    return tf.reduce_sum(tf.cast(is_whole & is_enough, tf.int32))  # where 8 is allowed, 4 and 2 are
 
 
 def _decode_jpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
     if channels == 3:
         return libjpeg(encoded, 3, ratio)
-    is_cmyk = tf.io.extract_jpeg_shape(encoded)[2] == 4  # which libjpeg does not turn grey
+    is_cmyk = tf.io.extract_jpeg_shape(encoded)[2] == 4  # libjpeg does not turn CMYK grey
     return tf.cond(is_cmyk, lambda: _grey(libjpeg(encoded, 3, ratio)), lambda: libjpeg(encoded, 1, ratio))
 
 
@@ -112,27 +120,26 @@ def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
 def _other(
     encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
 ) -> tf.Tensor:
-    is_webp, is_bmp = (tf.strings.substr(encoded, 0, len(mark)) == mark for mark in (b"RIFF", b"BM"))
-    ways = [
-        lambda: _decode_png(encoded, background),
-        lambda: _decode_webp(encoded, background),
-        lambda: _decode_bmp(encoded),
-    ]
-    rgb = tf.switch_case(tf.where(is_webp, 1, tf.where(is_bmp, 2, 0)), ways)
+    rgb = by_format(
+        encoded,
+        png=lambda: _decode_png(encoded, background),
+        webp=lambda: _decode_webp(encoded, background),
+        bmp=lambda: _decode_bmp(encoded),
+    )
     turn = other_orientation(encoded) if orientation is None else orientation
     return _upright(rgb if channels == 3 else _grey(rgb), turn)
 
 
 def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
-    """The bytes if they are good, else none, which no decoder takes.
+    """Gives the bytes if they are good, else an empty string, which every decoder refuses.
 
-    An assertion would be a stateful operation, which the analysis' graph runs even where nobody asks for the picture.
+    An assertion would be a stateful operation, which the analysis' graph runs even where nothing needs the image.
     """
     return tf.where(good, encoded, "")
 
 
 def _head(encoded: tf.Tensor, size: int) -> tf.Tensor:
-    """The first bytes as int32 [size]; zeros where the data has ended."""
+    """Gives the first bytes as int32 [size]; zeros beyond the end of the data."""
     head = tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size)
     return tf.cast(head, tf.int32)
 
@@ -141,7 +148,7 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     encoded = _only(encoded, tf.strings.substr(encoded, 0, len(PNG)) == PNG)  # the operation would take GIF too
     head = _head(encoded, 26)
     depth, colour = head[24], head[25]
-    # `tRNS` may stand inside other data by chance: then the slow way gives the same.
+    # `tRNS` may stand inside other data by chance: then the slower branch gives the same pixels.
     opaque = (colour < PNG_ALPHA) & ~contains(encoded, "tRNS")
     return tf.cond(
         opaque,
@@ -160,14 +167,14 @@ def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, backgro
         full = tf.where((depth < 8) & (alpha > 0), tf.constant(255, tf.uint8), alpha)
         return _on_background(image, full, background)
 
-    # With as many channels as it has, a palette is three, or four where there is transparency.
+    # Decoded with its own channels, a palette gives three, or four where it has transparency.
     return tf.cond(
         colour == PNG_PALETTE, lambda: _maybe_clear(tf.io.decode_png(encoded, channels=0), background), other
     )
 
 
 def _maybe_clear(image: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """Three channels as they are, four on the background: uint8 [h, w, 3]."""
+    """Keeps three channels as they are, lays four on the background: uint8 [h, w, 3]."""
     return tf.cond(
         tf.shape(image)[-1] == 4,
         lambda: _on_background(image, image[..., 3], background),
@@ -190,9 +197,9 @@ def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
 
 
 def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """Lays a picture, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
+    """Lays an image, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
 
-    A large one some rows at a time: what lies between would fill a gigabyte.
+    A large image goes through in bands of rows, because the values in between would fill a gigabyte.
     """
     height, width = tf.unstack(tf.shape(alpha))
     rows = tf.maximum(1, BAND // tf.maximum(1, width))
@@ -210,14 +217,14 @@ def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, in
 
 
 def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
-    """What `_on_background` gives, in 16 bits, which all numbers fit."""
+    """Mixes as `_on_background` says, in 16 bits, which hold every value."""
     weight = tf.cast(alpha, tf.uint16)
     rest = 255 - weight
     colours = [tf.cast(image[..., channel], tf.uint16) for channel in range(3)]
     mixed = [colour * weight + rest * behind + 127 for colour, behind in zip(colours, background, strict=True)]
     eight = tf.constant(8, tf.uint16)
 
-    def by_255(value: tf.Tensor) -> tf.Tensor:  # exact for what is less than 65,535; TensorFlow divides slowly
+    def by_255(value: tf.Tensor) -> tf.Tensor:  # exact below 65,535; TensorFlow's own division is slow
         return tf.bitwise.right_shift(value + 1 + tf.bitwise.right_shift(value, eight), eight)
 
     return tf.stack([tf.cast(by_255(value), tf.uint8) for value in mixed], -1)

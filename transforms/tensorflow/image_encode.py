@@ -1,4 +1,4 @@
-"""A picture as it is stored, in the graph: JPEG, PNG or its pixels' bytes."""
+"""Encodes an image as it is stored, in the graph: JPEG, PNG or its pixels' bytes."""
 
 import tensorflow as tf
 
@@ -6,11 +6,11 @@ from recordmill.transforms.contract.kinds.image import ImageOptions
 
 
 def encode(pixels: tf.Tensor, is_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Encodes a picture, uint8 [height, width, channels], as `store` says: a string scalar.
+    """Encodes an image, uint8 [height, width, channels], as `store` says: a string scalar.
 
     Args:
         pixels: of static shape for `raw`.
-        is_jpeg: bool scalar, of what format the source was, for `auto`.
+        is_jpeg: whether the source is JPEG, for `auto`; bool scalar.
         options: an image's.
     """
     ways = {
@@ -42,6 +42,6 @@ def _to_png(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def _to_raw(pixels: tf.Tensor) -> tf.Tensor:
-    """The pixels' bytes alone: they are the last field of a serialized uint8 tensor (`TensorProto.tensor_content`)."""
+    """Gives the pixels' bytes: the last field of a serialized uint8 tensor (`TensorProto.tensor_content`)."""
     length = pixels.shape.num_elements()
     return tf.strings.substr(tf.io.serialize_tensor(pixels), -length, length)

@@ -1,7 +1,7 @@
-"""An upright picture to the size that its options ask for, in the graph: cut, scaled, laid on the background.
+"""Brings an upright image to the size in its options, in the graph: cut, scaled, laid on the background.
 
-Where a picture goes is `tensorflow.geometry`'s; this moves the pixels there. Every method rounds its weighted sums to
-the nearest whole number, half to even, and keeps them in 0..255.
+`tensorflow.geometry` computes where an image goes; this module moves the pixels there. Every method rounds
+its weighted sums to the nearest whole number, half to even, and keeps them in 0..255.
 """
 
 import tensorflow as tf
@@ -14,19 +14,19 @@ MEANS = ("area", "bilinear", "nearest")  # of bytes: never beyond 0..255, as the
 
 
 def resize(image: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Brings a picture, uint8 [h, w, channels], to its size: uint8 [height, width, channels].
+    """Brings an image, uint8 [h, w, channels], to its size: uint8 [height, width, channels].
 
     Both sides are static where the options give a `size`.
     """
-    place = placement(tf.shape(image, tf.int64)[:2], options)
+    goal = placement(tf.shape(image, tf.int64)[:2], options)
     cuts = options.size is not None and options.fit == "crop"
     if cuts:
-        image = _cut(image, place.start, place.box)
-    image = _scaled(image, place.scaled, options)
+        image = _cut(image, goal.start, goal.box)
+    image = _scaled(image, goal.scaled, options)
     if cuts and options.shorter_side is not None:
-        image = _cut(image, -place.offset, place.output)
+        image = _cut(image, -goal.offset, goal.output)
     if options.size is not None and options.fit == "pad":
-        image = _framed(image, place.offset, place.output - place.scaled - place.offset, options)
+        image = _framed(image, goal.offset, goal.output - goal.scaled - goal.offset, options)
     return tf.ensure_shape(image, [*(options.size or (None, None)), options.channels])
 
 
@@ -35,7 +35,7 @@ def _cut(image: tf.Tensor, start: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Lays the background above, below and beside: of the two axes, one has no margin."""
+    """Lays the background above, below and beside: one of the two axes has no margin."""
     red, green, blue = options.background
     colour = [red, green, blue] if options.channels == 3 else [luma(red, green, blue)]
 

@@ -1,18 +1,18 @@
-"""A picture's size as it is stored, read from its bytes in the graph without decoding it."""
+"""Reads an image's stored size from its bytes, in the graph, without decoding it."""
 
 import tensorflow as tf
 
-from recordmill.transforms.tensorflow.image_decode import is_jpeg
+from recordmill.transforms.tensorflow.image_decode import by_format, is_jpeg
 
 
 def stored_sides(encoded: tf.Tensor) -> tf.Tensor:
-    """Reads height and width in pixels, before EXIF turns them, of a picture: int64 [2]; zeros of an empty string.
+    """Reads height and width in pixels, before EXIF turns them, of an image: int64 [2]; zeros for an empty string.
 
     Args:
-        encoded: a string scalar, JPEG, PNG, WebP or BMP; of other bytes the sides mean nothing.
+        encoded: a string scalar, JPEG, PNG, WebP or BMP; other bytes give sides without a meaning.
 
     Raises:
-        tf.errors.InvalidArgumentError: for a JPEG that is cut inside its header.
+        tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
     """
     return tf.cond(
         is_jpeg(encoded),
@@ -26,9 +26,7 @@ def _other(encoded: tf.Tensor) -> tf.Tensor:
         tf.io.decode_raw(tf.strings.substr(encoded, 0, 30), tf.uint8, fixed_length=30),
         tf.int64,
     )
-    is_webp, is_bmp = (tf.strings.substr(encoded, 0, len(mark)) == mark for mark in (b"RIFF", b"BM"))
-    ways = [lambda: _png(head), lambda: _webp(head), lambda: _bmp(head)]
-    return tf.switch_case(tf.where(is_webp, 1, tf.where(is_bmp, 2, 0)), ways)
+    return by_format(encoded, png=lambda: _png(head), webp=lambda: _webp(head), bmp=lambda: _bmp(head))
 
 
 def _png(head: tf.Tensor) -> tf.Tensor:
@@ -41,7 +39,7 @@ def _bmp(head: tf.Tensor) -> tf.Tensor:
 
 
 def _webp(head: tf.Tensor) -> tf.Tensor:
-    """The canvas of an extended file, else the one frame's size, of 14 bits a side (RFC 9649)."""
+    """Reads the canvas of an extended file, else the single frame's size, of 14 bits a side (RFC 9649)."""
     extended = tf.stack([1 + _number(head[27:30]), 1 + _number(head[24:27])])
     bits = _number(head[21:25])
     lossless = tf.stack([1 + bits // (1 << 14) % (1 << 14), 1 + bits % (1 << 14)])
@@ -50,5 +48,5 @@ def _webp(head: tf.Tensor) -> tf.Tensor:
 
 
 def _number(digits: tf.Tensor) -> tf.Tensor:
-    """The little-endian number of some bytes, int64."""
-    return tf.reduce_sum(digits * [256**place for place in range(digits.shape[0])])
+    """Reads bytes as a little-endian number, int64."""
+    return tf.reduce_sum(digits * [256**power for power in range(digits.shape[0])])

@@ -1,7 +1,7 @@
 """The graph half of a kind: raw to stored in two steps around the analysis, stored to model-ready in one.
 
-`prepare` gives what the analysis must see and a function that, given what the analysis found, makes the stored
-tensors, by part; `features` makes them model-ready. Options and descriptions are those of `transforms.contract.kinds`.
+`prepare` gives the values for the analysis and a function that makes the stored tensors, by part, from its results;
+`features` makes them model-ready. Options and descriptions are those of `transforms.contract.kinds`.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ class Statistics:
     """The analysis' results for one feature: a vocabulary's look-up, or statistics of numbers."""
 
     lookup: Callable[[tf.Tensor, int], tf.Tensor] | None = None
-    """Gives the int64 places (0, 1, …) of strings in the vocabulary, and the given integer for unknown ones."""
+    """Gives the int64 indices (0, 1, …) of strings in the vocabulary, and the given integer for unknown strings."""
     mean: tf.Tensor | None = None
     """A float64 scalar."""
     scale: tf.Tensor | None = None
@@ -36,7 +36,7 @@ class Statistics:
     median: tf.Tensor | None = None
     """A float64 scalar."""
     boundaries: tf.Tensor | None = None
-    """float64, [buckets - 1]: where quantile buckets begin, ascending; infinity in the place of those left out."""
+    """float64, [buckets - 1]: where quantile buckets begin, ascending; infinity instead of those left out."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RequestedStatistics:
     """Minimum and maximum."""
     median: bool = False
     buckets: int = 1
-    """How many quantile buckets; 1 for none."""
+    """The number of quantile buckets; 1 asks for no quantiles."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Prepared:
 
     store: Callable[[Statistics], Parts]
     tokens: tf.Tensor | None = None
-    """Strings to be counted for the vocabulary, any number of them, of rows that the feature may learn from."""
+    """Strings to count for the vocabulary, any number of them, from the rows that the feature may learn from."""
     values: tf.Tensor | None = None
-    """float32 values for statistics, any number of them, of the train split alone."""
+    """float32 values for statistics, any number of them, from the train split alone."""
     wanted: RequestedStatistics = RequestedStatistics()
     """The statistics of the values that the analysis must find."""
     geometry: Callable[[], tf.Tensor] | None = None
@@ -67,7 +67,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Context:
-    """The other things that a kind may look at beside its own column."""
+    """The data that a kind may use beside its own column."""
 
     train: tf.Tensor
     """True for rows of the train split: bool, shape [rows]."""
@@ -85,7 +85,7 @@ class Kind(Protocol):
     def prepare(self, options: Any, column: Any, context: Context) -> Prepared:
         """Takes the raw column, shape [rows] or ragged [rows, None] (None for a kind that has no column).
 
-        What a row lacks, where `optional` allows it, comes as `""`, as NaN, or as an empty list.
+        A missing value, where `optional` allows it, comes as `""`, as NaN, or as an empty list.
         """
 
     def features(self, description: Any, stored: Parts) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Lists of values, for the kinds that have some in a row: cut when they are stored, padded when they are read."""
+"""Lists of values in a row, of any kind: cut when they are stored, padded when they are read."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
 
 
 def of_train(column: tf.RaggedTensor, train: tf.Tensor) -> tf.Tensor:
-    """The values of the train split's rows, one after another."""
+    """Gives the values of the train split's rows, one after another."""
     return tf.boolean_mask(column.flat_values, tf.gather(train, column.value_rowids()))
 
 
@@ -24,12 +24,12 @@ def padded(description: ListDescription | RawDescription, values: tf.RaggedTenso
 
     Args:
         description: `length`, a number or `varying`, and `max_length`.
-        values: ragged, [rows, None], or of values that have a shape of their own, [rows, None, …].
-        padding: what follows a list's end; 0 or `""` where it is not given.
+        values: ragged, [rows, None]; [rows, None, …] where values have a shape of their own.
+        padding: the value after a list's end; by default 0 or `""`.
 
     Returns:
-        The values of shape [rows, length]; or, of varying length, [rows, max_length], or as wide as the longest row
-        where there is no limit, and the part `length`: int64, shape [rows].
+        The values of shape [rows, length]; or, where it varies, [rows, max_length], as wide as the longest row
+        without a limit, and the part `length`: int64, shape [rows].
     """
     length = description.length
     wide = description.max_length if length == "varying" else length

@@ -1,7 +1,7 @@
-"""The natural logarithm of the same bits in any batch, in any graph and on any CPU.
+"""The natural logarithm, with the same bits in any batch, in any graph and on any CPU.
 
-TensorFlow's own `log` computes the end of a batch otherwise than its vectors, so that a value's last bits depend on its
-place. Here it is made of integer arithmetic and of +, -, * and /, which IEEE 754 rounds alike everywhere.
+TensorFlow's own `log` computes the end of a batch by other code than its vectors, so that a value's last bits depend on
+its position. This one uses integer arithmetic and +, -, * and /, which IEEE 754 rounds alike everywhere.
 
 >>> log(tf.constant([1.0], tf.float64)).numpy()
 array([0.])
@@ -23,7 +23,7 @@ def log(x: tf.Tensor) -> tf.Tensor:
     """Gives the natural logarithm of positive, normal, finite float64 values of any shape, within one ulp.
 
     Source: `__ieee754_log` of Sun's fdlibm: x = 2**k * (1 + f), 1 + f between the roots of 1/2 and 2, and a series in
-    f / (2 + f). Of anything else, NaN and 0 too, it gives some number.
+    f / (2 + f). Anything else, NaN and 0 too, gives some number.
     """
     bits, shift = tf.bitcast(x, tf.int64), tf.constant(FRACTION_BITS, tf.int64)
     exponent = tf.bitwise.right_shift(bits - ROOT_HALF, shift)
@@ -41,7 +41,7 @@ def log(x: tf.Tensor) -> tf.Tensor:
 def log1p(x: tf.Tensor) -> tf.Tensor:
     """Gives log(1 + x) of finite float64 values above -1 of any shape, as exact near 0 as elsewhere.
 
-    What 1 + x loses by rounding is added to its logarithm to first order (as in fdlibm's `log1p`).
+    The rounding error of 1 + x is added to its logarithm to first order (as in fdlibm's `log1p`).
     """
     y = x + 1.0
     return log(y) + (x - (y - 1.0)) / y

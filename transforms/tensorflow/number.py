@@ -1,7 +1,7 @@
 """Numbers: clipped, transformed, normalized or put into buckets, in float64: the same bits in any batch.
 
-The order of the steps: clip, transform, statistics of the train split, what a missing number is taken for, normalize or
-bucket. A missing number comes as NaN and is no part of the statistics.
+The order of the steps: clip, transform, statistics of the train split, imputation of missing numbers, normalize or
+bucket. A missing number comes as NaN; the statistics leave it out.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prep
     values = transformed(options, column)
     known = ~tf.math.is_nan(column) if options.optional else None
 
-    def store(found: Statistics) -> Parts:
+    def store(statistics: Statistics) -> Parts:
         if known is None:
-            return {"": normalized(options, values, found)}
-        exact = tf.where(known, tf.cast(values, tf.float64), _imputed(options, found))
-        stored = {"": normalized(options, exact, found)}
+            return {"": normalized(options, values, statistics)}
+        exact = tf.where(known, tf.cast(values, tf.float64), _imputed(options, statistics))
+        stored = {"": normalized(options, exact, statistics)}
         return stored | {"missing": tf.cast(~known, tf.int64)} if options.indicator else stored
 
     if not options.is_learned:
@@ -45,36 +45,38 @@ def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
     return tf.cast(TRANSFORMS[options.transform](tf.cast(values, tf.float64)), tf.float32)
 
 
-def normalized(options: NumberOptions, values: tf.Tensor, found: Statistics) -> tf.Tensor:
-    """Makes the stored values, float32 or int64, of transformed float32 or float64 values without NaN."""
+def normalized(options: NumberOptions, values: tf.Tensor, statistics: Statistics) -> tf.Tensor:
+    """Makes the stored values, float32 or int64, from transformed float32 or float64 values without NaN."""
     if options.boundaries is not None:
         return _bucket(values, tf.constant(options.boundaries, tf.float32))
     if options.quantiles is not None:
-        return _bucket(values, tf.cast(found.boundaries, tf.float32))
+        return _bucket(values, tf.cast(statistics.boundaries, tf.float32))
     if options.normalize == "none":
-        return tf.identity(tf.cast(values, tf.float32))  # no stored tensor may be the raw one itself
-    z_score = options.normalize == "z_score"
-    origin, scale = (found.mean, found.scale) if z_score else (found.minimum, found.range_scale)
+        return tf.identity(tf.cast(values, tf.float32))  # a stored tensor must not be the raw tensor itself
+    if options.normalize == "z_score":
+        origin, scale = statistics.mean, statistics.scale
+    else:
+        origin, scale = statistics.minimum, statistics.range_scale
     return tf.cast((tf.cast(values, tf.float64) - origin) * scale, tf.float32)
 
 
 def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
-    """The number of boundaries that are not above a value."""
+    """Counts the boundaries that are not above a value."""
     return tf.searchsorted(boundaries, tf.cast(values, tf.float32), side="right", out_type=tf.int64)
 
 
-def _imputed(options: NumberOptions, found: Statistics) -> tf.Tensor:
-    """What a missing number is taken for, after the transform: a float64 scalar."""
+def _imputed(options: NumberOptions, statistics: Statistics) -> tf.Tensor:
+    """Gives the value that stands in for a missing number, after the transform: a float64 scalar."""
     impute = options.impute
     if impute == "mean":
-        return found.mean
+        return statistics.mean
     if impute == "median":
-        return found.median
+        return statistics.median
     return tf.cast(transformed(options, tf.constant(impute, tf.float32)), tf.float64)
 
 
 def wanted(options: NumberOptions) -> RequestedStatistics:
-    """What the analysis is asked for beside mean and variance."""
+    """Gives the statistics that the analysis must find beside mean and variance."""
     return RequestedStatistics(
         extremes=options.normalize == "min_max",
         median=options.optional and options.impute == "median",
@@ -83,5 +85,5 @@ def wanted(options: NumberOptions) -> RequestedStatistics:
 
 
 def features(description: NumberDescription, stored: Parts) -> Parts:
-    """The values as they are: float32 or int64, shape [rows]; and `missing`, int64, shape [rows]."""
+    """Gives the values as they are: float32 or int64, shape [rows]; and `missing`, int64, shape [rows]."""
     return stored

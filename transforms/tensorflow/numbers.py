@@ -1,4 +1,4 @@
-"""Lists of numbers: each as `transforms.tensorflow.number` makes it, by all numbers of the train split's lists."""
+"""Lists of numbers: each as in `tensorflow.number`, by the statistics of all numbers in the train split's lists."""
 
 import tensorflow as tf
 
@@ -13,8 +13,8 @@ def prepare(options: NumbersOptions, column: tf.RaggedTensor, context: Context) 
     kept = cut(options.max_length, column)
     values = kept.with_flat_values(transformed(options, kept.flat_values))
 
-    def store(found: Statistics) -> Parts:
-        return {"": values.with_flat_values(normalized(options, values.flat_values, found))}
+    def store(statistics: Statistics) -> Parts:
+        return {"": values.with_flat_values(normalized(options, values.flat_values, statistics))}
 
     if not options.is_learned:
         return Prepared(store)
@@ -22,5 +22,5 @@ def prepare(options: NumbersOptions, column: tf.RaggedTensor, context: Context) 
 
 
 def features(description: NumbersDescription, stored: Parts) -> Parts:
-    """Pads with 0, and gives the part `length` where it varies (`transforms.tensorflow.lists.padded`)."""
+    """Pads with 0, and gives the part `length` where it varies (`lists.padded`)."""
     return padded(description, stored[""])

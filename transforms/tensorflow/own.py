@@ -1,4 +1,4 @@
-"""What the user's own function stores: read as it is, rows of different lengths padded with zeros or empty strings."""
+"""Tensors that the user's own function stores: read as they are, ragged rows padded with zeros or empty strings."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared
 
 
 def prepare(options: FeatureOptions, column: Any, context: Context) -> Prepared:
-    """Is never called: the user's function stores it."""
+    """Raises: the user's function stores the feature."""
     raise NotImplementedError
 
 
 def features(description: OwnDescription, stored: Parts) -> Parts:
-    """The values: shape [rows, *shape], or [rows, longest]."""
+    """Gives the values: shape [rows, *shape], or [rows, longest]."""
     values = stored[""]
     return {"": values.to_tensor() if isinstance(values, tf.RaggedTensor) else values}

@@ -1,7 +1,7 @@
 """The built-in `preprocessing_fn`: every feature from raw to stored, in one tf.Transform graph with one analysis phase.
 
-The analyzers are handed in: they are Beam's (`beam.analyzers`), and this module loads without it. Inputs beside
-the features' raw columns, needed by the analysis alone: `train` (int64, 1 for a row of the train split) and for each
+The analyzers are arguments: they are Beam's (`beam.analyzers`), and this module loads without it. The analysis alone
+needs inputs beside the features' raw columns: `train` (int64, 1 for a row of the train split) and for each
 image that is normalized by the dataset `<feature>/pixels`, `<feature>/sums` and `<feature>/squares` (int64).
 """
 
@@ -21,11 +21,11 @@ from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedSt
 from recordmill.transforms.tensorflow.kinds import KINDS
 
 PIXEL_COLUMNS = ("pixels", "sums", "squares")
-"""What is known of a sampled picture: how many pixels, and by channel their sum and the sum of their squares."""
+"""The measures of a sampled image: its number of pixels, and by channel their sum and sum of squares."""
 
 
 class Analyzers(Protocol):
-    """What the analysis can find, exactly, whatever the order and the batches of its input."""
+    """The statistics that an analysis computes, exactly, whatever the order and the batches of its input."""
 
     def vocabularies(self, tokens: Mapping[str, tf.Tensor], train: tf.Tensor) -> Mapping[str, tf.Tensor]:
         """Takes the strings of each feature; gives the path of its vocabulary file (string scalar)."""
@@ -36,7 +36,7 @@ class Analyzers(Protocol):
         pixels: Mapping[str, tuple[tf.Tensor, ...]],
         train: tf.Tensor,
     ) -> Mapping[str, Statistics]:
-        """Takes float32 values and what is wanted of them, and pixel sums; gives what the values are like."""
+        """Takes float32 values with the requested statistics, and pixel sums; gives the statistics by feature."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Preprocessing:
     features: Mapping[str, FeatureOptions]
     analyzers: Analyzers
     own: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Stored]] | None = None
-    """The user's function: the raw columns and the stored tensors to what is stored instead."""
+    """The user's function: takes the raw columns and the stored tensors, gives the tensors to store instead."""
 
     def __call__(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, Stored]:
         """Gives the stored tensors by the parts' names."""
@@ -57,11 +57,11 @@ class Preprocessing:
         for name in sorted(self.features, key=lambda name: not isinstance(self.features[name], ImageOptions)):
             options = self.features[name]
             prepared[name] = KINDS[options.kind].prepare(options, inputs.get(name), context)
-        found = self._analyze(prepared, self._pixels(inputs), train)
+        statistics = self._analyze(prepared, self._pixels(inputs), train)
         stored = {
             part_name(name, part): tensor
             for name in self.features
-            for part, tensor in prepared[name].store(found.get(name, Statistics())).items()
+            for part, tensor in prepared[name].store(statistics.get(name, Statistics())).items()
         }
         return stored if self.own is None else self.own(context.columns, stored)
 
@@ -75,27 +75,27 @@ class Preprocessing:
     def _analyze(
         self, prepared: Mapping[str, Prepared], pixels: Mapping[str, tuple[tf.Tensor, ...]], train: tf.Tensor
     ) -> dict[str, Statistics]:
-        found = self._vocabularies(prepared, train)
-        values = {name: (one.values, one.wanted) for name, one in prepared.items() if one.values is not None}
+        statistics = self._vocabularies(prepared, train)
+        values = {name: (each.values, each.wanted) for name, each in prepared.items() if each.values is not None}
         if values or pixels:
-            found |= self.analyzers.moments(values, pixels, train)
-        return found
+            statistics |= self.analyzers.moments(values, pixels, train)
+        return statistics
 
     def _vocabularies(self, prepared: Mapping[str, Prepared], train: tf.Tensor) -> dict[str, Statistics]:
-        """Features that share a vocabulary are counted together, under its owner's name."""
+        """Counts features that share a vocabulary together, under its owner's name."""
         owners = {name: vocabulary_owner(name, self.features[name]) for name in prepared}
         tokens: dict[str, list[tf.Tensor]] = {}
-        for name, one in prepared.items():
-            if one.tokens is not None:
-                tokens.setdefault(owners[name], []).append(one.tokens)
+        for name, each in prepared.items():
+            if each.tokens is not None:
+                tokens.setdefault(owners[name], []).append(each.tokens)
         if not tokens:
             return {}
         together = {owner: some[0] if len(some) == 1 else tf.concat(some, axis=0) for owner, some in tokens.items()}
         paths = self.analyzers.vocabularies(together, train)
         return {
             name: Statistics(lookup=partial(_lookup, paths[owners[name]], f"{name}_vocabulary"))
-            for name, one in prepared.items()
-            if one.tokens is not None
+            for name, each in prepared.items()
+            if each.tokens is not None
         }
 
 

@@ -1,4 +1,4 @@
-"""Raw values: stored as they are; of lists, padded when they are read."""
+"""Raw values: stored as they are; lists are padded when they are read."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from recordmill.transforms.tensorflow.lists import cut, padded
 
 
 def prepare(options: RawOptions, column: Any, context: Context) -> Prepared:
-    """Stores the column: one value a row, or with `many` a list."""
+    """Stores the column: a value a row, or with `many` a list."""
     kept = cut(options.max_length, column) if options.many else column
     return Prepared(lambda _: {"": tf.identity(kept)})
 
 
 def features(description: RawDescription, stored: Parts) -> Parts:
-    """The values as they are, shape [rows]; lists are padded with 0 or `""` (`transforms.tensorflow.lists.padded`)."""
+    """Gives the values as they are, shape [rows]; pads lists with 0 or `""` (`lists.padded`)."""
     return padded(description, stored[""]) if description.length is not None else stored

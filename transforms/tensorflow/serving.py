@@ -2,8 +2,8 @@
 
 The exported SavedModel needs TensorFlow alone (and tensorflow-text where the spec asks for its operations). Its
 signature `serving_default` takes every feature but the label, `with_label` takes all; inputs are named by feature:
-string (image bytes, text, names), float32 or int64, shape [rows]. Of a feature that has many values a row the input is
-all rows' values, one after another, and `<feature>_lengths` (int64, [rows]) says how many each row has.
+string (image bytes, text, names), float32 or int64, shape [rows]. A feature of many values a row takes all rows'
+values, one after another, and the number of each row's values as `<feature>_lengths` (int64, [rows]).
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from recordmill.transforms.tensorflow.features import model_features
 
 LENGTHS = "lengths"
 Inputs = Mapping[str, tf.TypeSpec]
-"""What the transform graph takes, by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
+"""The transform graph's inputs by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
 
 
 class ServingModel(tf.Module):
@@ -29,17 +29,17 @@ class ServingModel(tf.Module):
         self._layer = tft.TFTransformOutput(export).transform_features_layer()
 
     def signature(self, inputs: Inputs, wanted: Mapping[str, Any]) -> Callable[..., Any]:
-        """A concrete function that takes these inputs by name and gives these features.
+        """Makes a concrete function that takes these inputs by name and gives these features.
 
-        One whose values need another input, such as a weight that a function of the user's made of the label, is left
+        A feature that needs another input, such as a weight that the user's function computes from the label, is left
         out.
         """
 
         def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
             stored = self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()})
-            return model_features({name: one for name, one in wanted.items() if name in stored}, stored)
+            return model_features({name: json for name, json in wanted.items() if name in stored}, stored)
 
-        specs = {name: spec for feature, one in inputs.items() for name, spec in _flat(feature, one).items()}
+        specs = {name: spec for feature, given in inputs.items() for name, spec in _flat(feature, given).items()}
         return tf.function(serve, autograph=False).get_concrete_function(**specs)
 
 
@@ -57,7 +57,7 @@ def export_serving(
 
 
 def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
-    """The tensors that a feature is given as: a signature takes no ragged ones."""
+    """Gives a feature's inputs: a signature takes no ragged tensors."""
     if not isinstance(spec, tf.RaggedTensorSpec):
         return {feature: tf.TensorSpec([None], spec.dtype, name=feature)}
     lengths = part_name(feature, LENGTHS)

@@ -1,4 +1,4 @@
-"""TensorFlow Text's ops: loaded by name where a spec needs them (`cleaning.text_ops`), never else."""
+"""TensorFlow Text's ops: `cleaning.text_ops` loads them by name, where a spec needs them."""
 
 from tensorflow_text import (  # type: ignore[import-untyped]
     FastWordpieceTokenizer,

@@ -12,14 +12,14 @@ from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.cleaning import WHITE_SPACE, single_spaces, text_ops
 
 NO_WORD = r"[^\p{L}\p{M}\p{N}_]+"
-SPACE = "▁"  # U+2581: how a space is written in tokens, as SentencePiece does; a blank line is no word of a vocabulary
+SPACE = "▁"  # U+2581 stands for a space in tokens, as in SentencePiece: a vocabulary holds no blank line
 ALONE = (
-    r"([\p{P}$+<=>^`|~]"  # punctuation, and the ASCII symbols that BERT takes for such
+    r"([\p{P}$+<=>^`|~]"  # punctuation, and the ASCII symbols that BERT counts as such
     r"|[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}])"
 )
 """The characters that are words by themselves before WordPiece, as in BERT's tokenizer."""
 MAX_WORD_BYTES = 1 << 30
-"""No word is unknown for its length: BERT's limit of 100 is 33 letters of Thai, which has no spaces."""
+"""The limit on a word's length, never reached: BERT's 100 bytes are 33 letters of Thai, which has no spaces."""
 
 
 def words(text: tf.Tensor) -> tf.RaggedTensor:
@@ -33,7 +33,7 @@ def whitespace(text: tf.Tensor) -> tf.RaggedTensor:
 
 
 def characters(text: tf.Tensor) -> tf.RaggedTensor:
-    """Splits into Unicode code points; a run of white space is one `▁`, and none at the ends."""
+    """Splits into Unicode code points; a run of white space is one `▁`; white space at the ends is dropped."""
     return tf.strings.unicode_split(tf.strings.regex_replace(single_spaces(text), " ", SPACE), "UTF-8")
 
 
@@ -50,7 +50,7 @@ def wordpiece_words(text: tf.Tensor) -> tf.RaggedTensor:
 
 
 def wordpiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
-    """WordPiece (Song et al. 2021): the longest piece first; int64 ids are the places in the file of pieces."""
+    """WordPiece (Song et al. 2021): the longest piece first; int64 ids are lines of the file of pieces."""
     pieces = _model(options).decode().removesuffix("\n").split("\n")
     tokenizer = text_ops().FastWordpieceTokenizer(
         vocab=pieces,
@@ -60,9 +60,9 @@ def wordpiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
         unknown_token=pieces[options.special.unknown or 0],
         no_pretokenization=True,
     )
-    found = wordpiece_words(text)
-    ids = tokenizer.tokenize(found.flat_values)
-    splits = tf.gather(ids.row_splits, found.row_splits)
+    row_words = wordpiece_words(text)
+    ids = tokenizer.tokenize(row_words.flat_values)
+    splits = tf.gather(ids.row_splits, row_words.row_splits)
     return tf.RaggedTensor.from_row_splits(ids.flat_values, splits, validate=False)
 
 
@@ -72,7 +72,7 @@ def _model(options: TextOptions) -> bytes:
 
 
 def sentencepiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
-    """SentencePiece: int64 ids of the model's own. A model of ours was trained on single spaces, and is given those."""
+    """SentencePiece: the model's own ids, int64. A model that the build trained saw single spaces only."""
     tokenizer = text_ops().SentencepieceTokenizer(model=_model(options), out_type=tf.int32)
     return tf.cast(tokenizer.tokenize(text if options.model else single_spaces(text)), tf.int64)
 
@@ -91,7 +91,7 @@ LEARNS_FROM: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
     "wordpiece": wordpiece_words,
     "sentencepiece": whitespace,
 }
-"""What is counted to train a model: the words that it cuts into pieces."""
+"""The words that are counted to train a model, which cuts them into pieces."""
 
 
 def tokenize(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
