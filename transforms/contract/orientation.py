@@ -13,7 +13,7 @@ TAG = 0x0112
 
 
 def is_transposed(orientation: Any) -> Any:
-    """Whether height and width are swapped: from 5 on."""
+    """Gives True where height and width change places: from 5 on."""
     return orientation >= 5
 
 
