@@ -20,7 +20,9 @@ from photos import photo
 from PIL import Image as Picture
 
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.transforms.tensorflow.image import decode, resize, stored_image
+from recordmill.transforms.tensorflow.image import stored_image
+from recordmill.transforms.tensorflow.image_decode import decode
+from recordmill.transforms.tensorflow.image_resize import resize
 
 SIZE = (224, 224)
 RUNS = 5

@@ -21,7 +21,6 @@ import tensorflow as tf
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.image_header import ImageError as ImageError
-from recordmill.transforms.contract.image_header import check_header as check_header
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,
     ImageOptions,
@@ -30,10 +29,9 @@ from recordmill.transforms.contract.kinds.image import (
 )
 from recordmill.transforms.tensorflow.exif import orientation
 from recordmill.transforms.tensorflow.geometry import placement, upright
-from recordmill.transforms.tensorflow.image_decode import decode as decode
-from recordmill.transforms.tensorflow.image_decode import is_jpeg, libjpeg
+from recordmill.transforms.tensorflow.image_decode import decode, is_jpeg, libjpeg
 from recordmill.transforms.tensorflow.image_encode import encode
-from recordmill.transforms.tensorflow.image_resize import resize as resize
+from recordmill.transforms.tensorflow.image_resize import resize
 from recordmill.transforms.tensorflow.image_sides import stored_sides
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics
 
@@ -160,15 +158,8 @@ def normalized_images(
     return {"": pixels}
 
 
-def sides(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor | None = None) -> tf.Tensor:
-    """Gives height and width of stored images, strings of shape [n], as they are read: int64 [n, 2].
-
-    A missing image has zeros. `turns` are the orientations of originals. Decodes nothing.
-    """
-    if None not in description.shape:
-        size = tf.constant(description.shape[:2], tf.int64)
-        return tf.cast(stored != "", tf.int64)[:, tf.newaxis] * size
-    turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
+def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
+    """Reads images' own heights and widths without decoding them: int64 [n, 2]; zeros for a missing image."""
 
     def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         size = stored_sides(row[0])
@@ -202,7 +193,7 @@ def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
         after = tf.concat([largest - tf.shape(pixels, tf.int64)[:2], [0]], 0)
         return tf.pad(_normalized(pixels, description), tf.stack([tf.zeros_like(after), after], 1))
 
-    shape = sides(description, stored, turns)
+    shape = _sizes(description, stored, turns)
     largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
     signature = tf.TensorSpec([None, None, channels], description.dtype)
     batch = tf.cond(
@@ -223,12 +214,10 @@ def _or_zeros(
 
 
 def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Decodes one stored image: uint8 [height, width, channels]."""
-    shape, encoding = description.shape, description.encoding
-    if encoding == "raw":
-        return tf.reshape(tf.io.decode_raw(stored, tf.uint8), shape)
-    if encoding != "original":
-        return tf.ensure_shape(libjpeg(stored, shape[2]), shape)  # TensorFlow's operation takes PNG too
+    """Decodes one stored image, not raw: uint8 [height, width, channels]."""
+    if description.encoding != "original":
+        # TensorFlow's operation takes PNG too.
+        return tf.ensure_shape(libjpeg(stored, description.shape[2]), description.shape)
     options = _pixel_options(description)
     return resize(decode(stored, options, tf.cast(turn, tf.int32)), options)
 
