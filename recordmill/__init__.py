@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.metrics import with_progress
     from recordmill.pipeline.reader.mix import mix
-    from recordmill.pipeline.reader.options.element_spec import ArraySpec
     from recordmill.pipeline.reader.options.read_options import ReadOptions
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.graph_safety import serving_model
@@ -63,7 +62,7 @@ _MODULES = {
     "pipeline.reader.input": ("Input",),
     "pipeline.reader.metrics": ("with_progress",),
     "pipeline.reader.mix": ("mix",),
-    "pipeline.reader.options.element_spec": ("ArraySpec",),
+    "transforms.contract.array_spec": ("ArraySpec",),
     "pipeline.reader.options.read_options": ("ReadOptions",),
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
     "pipeline.verify.graph_safety": ("serving_model",),

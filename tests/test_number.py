@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.spec.features.number import Number
-from recordmill.transforms.contract.stored import stored_parts
+from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
 from tests.running import BOTH_WAYS, Run
@@ -207,6 +207,6 @@ def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: d
     description = feature.describe({"boundaries": [0.5], "mean": 0.0}).to_json()
     assert description == {"kind": "number", **expected}
     assert Number.model_validate(feature.model_dump(mode="json")) == feature
-    spec = stored_parts(description)
+    spec = read_description(description).parts()
     assert tuple(spec) == ("", *feature.parts())
     assert feature.tfds(description)["tensor"]["dtype"] == spec[""].dtype == expected["stored"]

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.numbers import Numbers
-from recordmill.transforms.contract.stored import stored_parts
 from recordmill.transforms.tensorflow import numbers
 from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics
 from tests.running import BOTH_WAYS, Run
@@ -99,7 +98,7 @@ def test_the_description_tells_what_is_stored() -> None:
     assert feature.describe({}).to_json() == {"kind": "numbers", **bucket, "length": "varying", "max_length": 9}
     assert Numbers(kind="numbers", length=2).describe({}).length == 2
     assert feature.tfds(feature.describe({}))["sequence"]["feature"]["tensor"]["dtype"] == "int64"
-    assert stored_parts(feature.describe({}).to_json())[""].dtype == "int64"
+    assert feature.describe({}).parts()[""].dtype == "int64"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.reader.input import Input
+from recordmill.transforms.contract.kinds import read_description
 from tests import hand_made
 
 TRAIN = [f"row/{number}" for number in range(10)]
@@ -61,7 +63,22 @@ def test_the_special_entries_stand_in_their_places(dataset: Dataset) -> None:
 def test_special_entries_without_end_are_refused(dataset: Dataset, key: str) -> None:
     description = {**dataset.features["text"], key: 1 << 60}
     with pytest.raises(DatasetError, match="a vocabulary has no 1,152,921,504,606,846,976 special entries"):
-        read_vocabulary(dataset.folder, description)
+        read_vocabulary(dataset.folder, read_description(description))
+
+
+def test_a_broken_description_is_named_when_its_input_is_made(dataset: Dataset) -> None:
+    text = {key: value for key, value in hand_made.FEATURES["text"].items() if key != "padding_id"}
+    broken = {**dataset.features, "text": text, "count": {"kind": "sound"}}
+    changed = Dataset(dataset.folder, replace(dataset.manifest, features=broken))
+    with pytest.raises(DatasetError, match="'text': a feature of kind text has no `padding_id` in dataset.json"):
+        changed.training_input("train", batch_size=2, features=["text"])
+    with pytest.raises(
+        DatasetError, match="'count': a feature is of kind 'sound', which this Recordmill does not know"
+    ):
+        changed.training_input("train", batch_size=2, features=["count"])
+    with pytest.raises(DatasetError, match="'text': a feature of kind text has no `padding_id`"):
+        changed.vocabulary("text")
+    assert changed.training_input("train", batch_size=2, features=["price"]).batches_per_epoch  # which is whole
 
 
 def test_a_vocabulary_that_is_changed_by_its_user_stays_what_it_was(dataset: Dataset) -> None:

@@ -11,6 +11,8 @@ import tensorflow as tf
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.transforms.contract.augment import RandomFlip, check
 from recordmill.transforms.contract.finish_options import FinishOptions
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged, RowError
 from recordmill.transforms.contract.stored import stored_features
 from recordmill.transforms.numpy import normalize
@@ -41,14 +43,24 @@ OTHER_KEYS: dict[str, dict[str, Any]] = {
     "categories": {"padding_id": 0, **VARYING, **ID_KEYS},
     "number": {"normalize": "none"},
     "numbers": {"normalize": "none"},
+    "boxes": VARYING,
 }
-"""The keys of a whole description that reading does not depend on, by kind."""
+"""The keys of a whole description that these tests do not depend on, by kind."""
+
+
+def described(features: Mapping[str, Any]) -> dict[str, Description]:
+    """Descriptions, made whole."""
+    return read_descriptions({name: OTHER_KEYS.get(of["kind"], {}) | of for name, of in features.items()})
+
+
+def finished(features: Mapping[str, Any], *given: Any, **options: Any) -> dict[str, Any]:
+    return finish(described(features), *given, **options)
 
 
 def columns(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Stored values of rows as the parser gives them."""
     found: dict[str, Any] = {}
-    for name, stored in stored_features(features).items():
+    for name, stored in stored_features(described(features)).items():
         if stored.shape is None:
             splits = np.cumsum([0, *(len(row) for row in rows[name])])
             values = [value for row in rows[name] for value in row]
@@ -91,10 +103,9 @@ def check_same(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -
     for some in (rows, {name: values[:0] for name, values in rows.items()}):
         stored = columns(features, some)
         parsed = unpacked(features, {name: tensor(column) for name, column in stored.items()})
-        whole = {name: OTHER_KEYS.get(of["kind"], {}) | of for name, of in features.items()}
-        theirs = finish_in_tensorflow(whole, parsed)
-        check_equal(finish(features, stored, FinishOptions(), memory=BatchMemory()), theirs)
-    return finish(features, columns(features, rows), FinishOptions())
+        theirs = finish_in_tensorflow({name: of.to_json() for name, of in described(features).items()}, parsed)
+        check_equal(finished(features, stored, FinishOptions(), memory=BatchMemory()), theirs)
+    return finished(features, columns(features, rows), FinishOptions())
 
 
 @pytest.mark.parametrize(
@@ -173,7 +184,7 @@ def test_the_dtype_of_pictures(dtype: str, described: str, installed: bool, monk
         monkeypatch.setattr(normalize, "cv2", None)
     every = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, 16, 16, 3)
     description = {**IMAGE, "shape": [16, 16, 3], "encoding": "raw", "dtype": described}
-    ready = finish({"x": description}, {"x": [every.tobytes()] * 2}, FinishOptions(dtype=dtype))["x"]
+    ready = finished({"x": description}, {"x": [every.tobytes()] * 2}, FinishOptions(dtype=dtype))["x"]
     scaled = (tf.cast(every, tf.float32) - tf.constant(IMAGE["offset"])) * tf.constant(IMAGE["scale"])
     expected = every if dtype == "uint8" else tf.cast(scaled, dtype).numpy()
     assert ready.dtype == (ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
@@ -188,7 +199,7 @@ def test_bfloat16_of_pictures_of_their_own_sizes(installed: bool, monkeypatch: p
         {"x": {**IMAGE, "encoding": "png"}}, {"x": [encoded(PIXELS[0], "png"), encoded(PIXELS[0][:, :1].copy(), "png")]}
     )
     features = {"x": {**IMAGE, "encoding": "png", "shape": [None, None, 3]}}
-    exact, rounded = (finish(features, stored, FinishOptions(dtype=dtype))["x"] for dtype in ("float32", "bfloat16"))
+    exact, rounded = (finished(features, stored, FinishOptions(dtype=dtype))["x"] for dtype in ("float32", "bfloat16"))
     np.testing.assert_array_equal(rounded, exact.astype(ml_dtypes.bfloat16))
 
 
@@ -198,13 +209,13 @@ def test_without_its_package_bfloat16_is_an_error_that_says_what_to_do(monkeypat
 
     monkeypatch.setattr(normalize.importlib, "import_module", nothing)
     with pytest.raises(DatasetError, match="pip install ml_dtypes"):
-        finish({"x": {**IMAGE, "encoding": "raw"}}, {"x": []}, FinishOptions(dtype="bfloat16"))
+        finished({"x": {**IMAGE, "encoding": "raw"}}, {"x": []}, FinishOptions(dtype="bfloat16"))
 
 
 def test_keys_come_last_and_what_is_not_described_is_left_out() -> None:
     stored = {"note": [memoryview(b"n")], "count": np.array([1]), "key": [memoryview(b"row")], "price": np.array([1.0])}
     features = {"price": {"kind": "number", "stored": "float32"}, "note": {"kind": "raw", "stored": "bytes"}}
-    ready = finish(features, stored, FinishOptions())
+    ready = finished(features, stored, FinishOptions())
     assert list(ready) == ["price", "note", "key"]
     assert (ready["note"].tolist(), ready["key"].tolist()) == ([b"n"], [b"row"])
 
@@ -221,7 +232,7 @@ def test_boxes_move_with_their_picture_and_others_stay() -> None:
     stored = columns(features, {**rows, "x": [pixels.tobytes() for pixels in PIXELS[:2]]})
     changes = check([RandomFlip()])
     augment = {"x": Augment(changes, np.array([[1.0, 0.0], [0.0, 0.0]]))}
-    ready = finish(features, stored, FinishOptions(), augment=augment)
+    ready = finished(features, stored, FinishOptions(), augment=augment)
     np.testing.assert_array_equal(ready["x"], [PIXELS[0, :, ::-1], PIXELS[1]])
     assert ready["boxes"].tolist() == [[[0, 0.5, 0.5, 0.75], [0, 0.875, 1, 1]], [[0] * 4] * 2]
     assert ready["more"].tolist() == [[[0, 0.875, 1, 1]], [box]]
@@ -244,5 +255,5 @@ def test_a_row_that_is_not_what_was_stored_is_named(
 ) -> None:
     features = {"x": {"stored": "float32", **description}}
     with pytest.raises(RowError, match=message) as raised:
-        finish(features, columns(features, rows), FinishOptions())
+        finished(features, columns(features, rows), FinishOptions())
     assert raised.value.row == row

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.reader.input import Input
-from recordmill.pipeline.reader.options.element_spec import ArraySpec
+from recordmill.transforms.contract.array_spec import ArraySpec
 from recordmill.transforms.contract.augment import ColorJitter, Mask, RandomCrop, RandomFlip, RandomResizedCrop
 from recordmill.transforms.contract.ragged import Ragged
 from recordmill.transforms.numpy.augment_batches import CutMix, MixUp

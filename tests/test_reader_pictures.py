@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 
 from recordmill.transforms.contract.augment import CenterCrop, RandomFlip, Resize
+from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.numpy import image_decode as picture_decode
 from recordmill.transforms.numpy import image_resize as picture_resize
@@ -47,7 +48,7 @@ def check_original(data: bytes) -> None:
     """An original is decoded as TensorFlow does, in colours and in grey."""
     turn = int(graph("orientation")(data))
     for channels in (3, 1):
-        found = decode_original(memoryview(data), asdict(options(channels=channels)), turn)
+        found = decode_original(memoryview(data), options(channels=channels), turn)
         np.testing.assert_array_equal(found, graph("decode", channels)(data).numpy(), strict=True)
 
 
@@ -115,7 +116,7 @@ def test_a_large_jpeg_is_decoded_at_the_part_that_the_graph_chooses(
     keys: dict[str, Any], sides: list[tuple[int, int]], turn: int, backend: None
 ) -> None:
     asked = options(**keys)
-    found = decode_original(turned("JPEG", turn, PHOTO), asdict(asked), turn).shape[:2]
+    found = decode_original(turned("JPEG", turn, PHOTO), asked, turn).shape[:2]
     shape, orientation = tf.constant([*PHOTO.shape]), tf.constant(turn)
     if asked.dct_scaling and asked.resize == "auto":
         place = int(image_decode._reduction(shape, orientation, asked))
@@ -141,7 +142,7 @@ def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
     data = png(samples, depth, colour, *chunks)
     if (colour, depth, transparent) == (2, 16, True):
         with pytest.raises(DecodeError, match="TensorFlow alone decodes"):
-            decode_original(data, asdict(options()), 1)
+            decode_original(data, options(), 1)
     else:
         check_original(data)
 
@@ -185,7 +186,7 @@ def test_what_is_no_whole_picture_is_an_error(data: bytes, backend: None) -> Non
     with pytest.raises(DecodeError, match="cut off or damaged|neither JPEG nor PNG"):
         decode(data, 3)
     with pytest.raises(DecodeError, match="cut off or damaged"):
-        decode_original(data, asdict(options()), 1)
+        decode_original(data, options(), 1)
 
 
 # Sizes
@@ -212,7 +213,7 @@ def test_a_picture_goes_where_the_graph_puts_it(
     }.get(way, {"size": size, "fit": way})
     asked = options(**keys)
     expected = geometry.placement(tf.constant(sides), asked)
-    assert placement(sides, asdict(asked)) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
+    assert placement(sides, asked) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
 
 
 def test_the_limits_are_the_graphs() -> None:
@@ -231,7 +232,7 @@ def check_resized(method: str, antialias: bool) -> None:
             for channels in (1, 3) if sides == (33, 47) else (3,):
                 asked = options(resize=method, antialias=antialias, channels=channels, **keys)
                 pixels = RANDOM.integers(0, 256, (*sides, channels)).astype(np.uint8)
-                expected, found = image_resize.resize(tf.constant(pixels), asked).numpy(), resize(pixels, asdict(asked))
+                expected, found = image_resize.resize(tf.constant(pixels), asked).numpy(), resize(pixels, asked)
                 assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
                 assert np.abs(found.astype(int) - expected).max() <= (method != "nearest")
 
@@ -251,9 +252,11 @@ def test_without_opencv_too(method: str) -> None:
 # Batches
 
 
-def description(store: str, shape: list[int | None], dtype: str = "float32", **keys: Any) -> dict[str, Any]:
+def description(store: str, shape: list[int | None], dtype: str = "float32", **keys: Any) -> ImageDescription:
     scale = {"offset": [0.5] * shape[2], "scale": [1 / 57] * shape[2]}
-    return {"kind": "image", "encoding": store, "shape": shape, "dtype": dtype, **scale, **keys}
+    return ImageDescription.from_json(
+        {"stored": "bytes", "encoding": store, "shape": shape, "dtype": dtype, **scale, **keys}
+    )
 
 
 @pytest.mark.parametrize(

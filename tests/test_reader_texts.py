@@ -1,5 +1,6 @@
 """Texts padded, ragged and packed, against loops in Python."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.transforms.contract.finish_options import FinishOptions
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.ragged import Ragged, RowError
 from recordmill.transforms.numpy.texts import cut, first_fit, padded, strings, texts
 
 LISTS = st.lists(st.lists(st.integers(1, 1 << 40), max_size=9), max_size=12)
-DESCRIPTION = {"kind": "text", "padding_id": 0, "max_length": None}
+DESCRIPTION = TextDescription(padding_id=0, max_length=None, vocabulary_size=9, unknown_id=1, first_id=2)
 
 
 def ragged(lists: list[list[int]]) -> Ragged:
@@ -21,7 +23,7 @@ def ragged(lists: list[list[int]]) -> Ragged:
 
 def ready(lists: list[list[int]], description: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     stored = {"": ragged(lists), "length": np.arange(len(lists))}
-    return texts("x", {**DESCRIPTION, **(description or {})}, stored, FinishOptions(**options), np.empty)
+    return texts("x", replace(DESCRIPTION, **(description or {})), stored, FinishOptions(**options), np.empty)
 
 
 @settings(max_examples=40, deadline=None)
@@ -109,7 +111,7 @@ def as_stored(ids: list[int]) -> bytes:
 def test_bytes_that_are_no_ids_are_an_error() -> None:
     stored = {"": [as_stored([7]), b"abc"], "lengths": ragged([[1], [1]])}
     with pytest.raises(RowError, match="'x' has 3 bytes, which are no ids of 4 bytes each") as raised:
-        texts("x", {**DESCRIPTION, "packed": 4}, stored, FinishOptions(), np.empty)
+        texts("x", replace(DESCRIPTION, packed=4), stored, FinishOptions(), np.empty)
     assert raised.value.row == 1
 
 
@@ -124,12 +126,12 @@ def test_texts_without_a_length_cannot_be_packed() -> None:
 def test_rows_that_were_packed_otherwise_are_errors(lengths: list[list[int]], row: int) -> None:
     stored = {"": [as_stored([7]), as_stored([8, 9])], "lengths": ragged(lengths)}
     with pytest.raises(RowError, match="'x' has . ids in a row of 4, and its texts are of") as raised:
-        texts("x", {**DESCRIPTION, "packed": 4}, stored, FinishOptions(), np.empty)
+        texts("x", replace(DESCRIPTION, packed=4), stored, FinishOptions(), np.empty)
     assert raised.value.row == row
     with pytest.raises(RowError, match="in a row of 1"):
         texts(
             "x",
-            {**DESCRIPTION, "packed": 1},
+            replace(DESCRIPTION, packed=1),
             {"": [as_stored([8, 9])], "lengths": ragged([[2]])},
             FinishOptions(),
             np.empty,

@@ -11,6 +11,7 @@ from recordmill.pipeline.dataset.vocabulary import read_vocabulary, to_words
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 
 WRONG = [
@@ -139,9 +140,9 @@ def test_descriptions(
     (tmp_path / "v.txt").write_text("a\nb\nc\n")
     if words is None:
         with pytest.raises(DatasetError, match=r"'text' has no vocabulary: its ids are hashes \(hash_buckets\)"):
-            read_vocabulary(tmp_path, description, "text")
+            read_vocabulary(tmp_path, read_description(description), "text")
     else:
-        assert read_vocabulary(tmp_path, description, "text") == words
+        assert read_vocabulary(tmp_path, read_description(description), "text") == words
         everything = [word for id_, word in enumerate(words) if id_ != description["padding_id"]]
         assert to_words(words, list(range(len(words))), description["padding_id"]) == everything
     assert Text(kind="text", **given).parts() == (("length",) if "keep_length" in given else ())

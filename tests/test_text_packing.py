@@ -25,8 +25,9 @@ from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
+from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.stored import Stored, stored_parts
+from recordmill.transforms.contract.stored import Stored
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import parse
 from recordmill.transforms.tensorflow.kind import Context, Statistics
@@ -157,7 +158,7 @@ def test_how_it_is_described() -> None:
     assert (written["packed"], written["max_length"]) == (1024, 9000)
     assert "packed" not in Text(kind="text", tokenizer="bytes").describe({}).to_json()
     assert list(description.parts()) == ["", *packed.parts()]
-    assert stored_parts(written)["lengths"] == Stored("int64", None)
+    assert read_description(written).parts()["lengths"] == Stored("int64", None)
     assert packed.tfds_part("lengths", description) != packed.tfds(description)
     assert packed.read_parts() == ("segments", "positions")
 
@@ -244,7 +245,9 @@ BATCHES = "padding to the longest of 32 rows wastes 58.3%"
 def test_padding_is_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, description: dict[str, Any], found: dict[str, Any], line: str
 ) -> None:
-    assert describe(description, MEASURED | found) == line
+    assert (
+        describe(MEASURED | found, max_length=description.get("max_length"), packed=description.get("packed")) == line
+    )
     features = {"x": {"kind": "text", "length": "varying", **description}, "y": {"kind": "own", "stored": "int64"}}
     statistics = {"x": {"lengths": MEASURED | found}, "y": {"lengths": MEASURED}}
     rows = {"read": 4, "written": 4, "rejected": 0}

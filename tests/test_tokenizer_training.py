@@ -116,7 +116,7 @@ def test_the_files_of_a_version(tmp_path: Path, given: dict[str, Any]) -> None:
     for path, data in files.items():
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_bytes(data)
-    description = Text(kind="text", **given, end=True).describe(statistics).to_json()
+    description = Text(kind="text", **given, end=True).describe(statistics)
     assert read_vocabulary(tmp_path, description) == ["", "[UNK]", "[END]", *model.pieces[3:]]
     assert read_model((tmp_path / statistics["model"]).read_bytes(), chosen) == model
 

@@ -49,7 +49,7 @@ def with_own_features(export: str, built_in: Described) -> Described:
     """
     stored = tft.TFTransformOutput(export).transformed_feature_spec()
     kept = {name: one for name, one in built_in.items() if _is_stored(name, one[1], stored)}
-    known = stored_features({name: described.to_json() for name, (_, described) in kept.items()})
+    known = stored_features({name: described for name, (_, described) in kept.items()})
     own = {name: _own(spec) for name, spec in stored.items() if name not in known}
     return kept | {name: (feature, feature.describe({})) for name, feature in own.items()}
 

@@ -16,6 +16,7 @@ from recordmill.pipeline.dataset.manifest import Json, Location, Manifest
 from recordmill.pipeline.dataset.text_lengths import describe
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.versions.listing import Version
+from recordmill.transforms.contract.kinds import read_description
 
 SHOWN_CLASSES = 10
 SHOWN_BOUNDARIES = 3
@@ -179,7 +180,11 @@ def _print_lengths(console: Screen, manifest: Manifest) -> None:
     """Prints a line for each text on its length and the cost of padding."""
     texts = {name: feature for name, feature in manifest.features.items() if feature["kind"] == "text"}
     lengths = {name: manifest.statistics.get(name, {}).get("lengths") for name in texts}
-    lines = [f"{name}: {describe(feature, lengths[name])}" for name, feature in texts.items() if lengths[name]]
+    lines = [
+        f"{name}: {describe(lengths[name], max_length=feature.get('max_length'), packed=feature.get('packed'))}"
+        for name, feature in texts.items()
+        if lengths[name]
+    ]
     if lines:
         console.print("", *lines, sep="\n", soft_wrap=True)
 
@@ -189,7 +194,7 @@ def _print_classes(console: Screen, manifest: Manifest, folder: Location) -> Non
     counted = {name: split.label_counts for name, split in manifest.splits.items() if split.label_counts}
     if not counted:
         return
-    names = read_vocabulary(folder, manifest.features[str(manifest.label)])
+    names = read_vocabulary(folder, read_description(manifest.features[str(manifest.label)]))
     totals = [sum(numbers) for numbers in zip(*counted.values(), strict=True)]
     splits = [f"\n{name}" for name in counted]
     table = plain_table(f"\n{manifest.label}", *splits, right=splits)

@@ -3,12 +3,11 @@
 >>> measured = measure(np.array([3, 0, 5]))
 >>> measured
 {'rows': 3, 'ids': 8, 'longest': 5, 'in_batches': 15}
->>> describe({"max_length": 16}, measured)
+>>> describe(measured, max_length=16)
 'mean 2.7 ids, longest 5; padding to 16 wastes 83.3%, padding to the longest of 32 rows wastes 46.7%'
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -36,19 +35,20 @@ def add_up(measured: Sequence[Lengths]) -> Lengths:
     return {name: (max if name == "longest" else sum)(shard[name] for shard in measured) for name in measured[0]}
 
 
-def describe(description: Mapping[str, Any], lengths: Lengths) -> str:
+def describe(lengths: Lengths, *, max_length: int | None, packed: int | None = None) -> str:
     """Describes the lengths of texts, and for each way to batch them the share that is padding.
 
     Args:
-        description: the text's, as in the manifest.
-        lengths: what `add_up` gave.
+        lengths: the result of `add_up`.
+        max_length: the text's; None for no limit.
+        packed: the number of ids of a row of several texts.
     """
     if not lengths["ids"]:
         return "no ids"
     slots = {f"padding to the longest of {BATCH} rows": lengths["in_batches"]}
-    if limit := description.get("max_length"):
-        slots = {f"padding to {limit:,}": lengths["rows"] * limit} | slots
-    if "packed_rows" in lengths:
-        slots["packing"] = lengths["packed_rows"] * description["packed"]
+    if max_length:
+        slots = {f"padding to {max_length:,}": lengths["rows"] * max_length} | slots
+    if packed and "packed_rows" in lengths:
+        slots["packing"] = lengths["packed_rows"] * packed
     wastes = [f"{way} wastes {1 - lengths['ids'] / number:.1%}" for way, number in slots.items()]
     return f"mean {lengths['ids'] / lengths['rows']:.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"

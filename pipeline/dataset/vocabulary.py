@@ -1,19 +1,25 @@
 """Ids and the words that they stand for: a feature's vocabulary, with the special entries in their places."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from recordmill.pipeline.dataset.safe_paths import Location, read_inner
 from recordmill.pipeline.errors import DatasetError
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
+
+Ids: TypeAlias = TextDescription | CategoryDescription | CategoriesDescription
+"""The features whose values are ids."""
 
 UNKNOWN = "[UNK]"
 PADDING = ""
-NAMES = {"begin_id": "[BEGIN]", "end_id": "[END]"}
+BEGIN, END = "[BEGIN]", "[END]"
 MOST_SPECIAL = 2 << 20  # a spec may ask for 1,048,576 ids of unknown words; a manifest may come from anywhere
 ADVICE = "copy the version again, or build again"
 
 
-def read_vocabulary(folder: Location, description: Mapping[str, Any], feature: str = "it") -> list[str]:
+def read_vocabulary(folder: Location, description: Description, feature: str = "it") -> list[str]:
     """Gives the words of a feature by id: first the special entries that the feature has, then its file's lines.
 
     The words of a text of bytes are `<0x00>` to `<0xFF>`. A given model's special entries are named in its file.
@@ -22,27 +28,37 @@ def read_vocabulary(folder: Location, description: Mapping[str, Any], feature: s
         DatasetError: there is no vocabulary, or its file is missing, is not UTF-8, or holds another number of words
             than the manifest says.
     """
-    if description.get("tokenizer") == "bytes":
+    if not isinstance(description, Ids):
+        raise DatasetError(f"'{feature}' has no vocabulary: its kind is {description.kind}")
+    if isinstance(description, TextDescription) and description.tokenizer == "bytes":
         return _special(description) + [f"<0x{byte:02X}>" for byte in range(256)]
-    if "vocabulary" not in description:
-        hashed = "its ids are hashes (hash_buckets)" if "hash_buckets" in description else None
-        raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description['kind']}")
-    path = folder / description["vocabulary"]
-    words = _special(description) + _lines(folder, description["vocabulary"])
-    if description.get("padding_id") == len(words):  # a given model without padding
+    if description.vocabulary is None:
+        hashed = "its ids are hashes (hash_buckets)" if description.hash_buckets is not None else None
+        raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description.kind}")
+    path = folder / description.vocabulary
+    words = _special(description) + _lines(folder, description.vocabulary)
+    if padding_id(description) == len(words):  # a given model without padding
         words.append(PADDING)
-    expected = description["vocabulary_size"]
+    expected = description.vocabulary_size
     if len(words) != expected:
         raise DatasetError(f"{path} and its special ids are {len(words)} words, expected {expected}: {ADVICE}")
     return words
 
 
-def _special(description: Mapping[str, Any]) -> list[str]:
-    """The entries below the first id of the words' own; unknown words may share several ids."""
-    names = {description[key]: name for key, name in NAMES.items() if key in description}
-    unknown, buckets, first = description.get("unknown_id"), description.get("oov_buckets", 1), description["first_id"]
+def padding_id(description: Description) -> int | None:
+    """Gives the id that fills up a feature's lists; None where it has none."""
+    return description.padding_id if isinstance(description, TextDescription | CategoriesDescription) else None
+
+
+def _special(description: Ids) -> list[str]:
+    """Gives the entries below the first id of the words' own; unknown words may share several ids."""
+    unknown, first = description.unknown_id, description.first_id or 0
+    buckets = 1 if description.oov_buckets is None else description.oov_buckets
     if max(buckets, first) > MOST_SPECIAL:
         raise DatasetError(f"a vocabulary has no {max(buckets, first):,} special entries: {ADVICE}")
+    names: dict[int | None, str] = {}
+    if isinstance(description, TextDescription):
+        names = {description.begin_id: BEGIN, description.end_id: END}
     if unknown is not None:
         names |= dict.fromkeys(range(unknown, unknown + buckets), UNKNOWN)
     return [names.get(id_, PADDING) for id_ in range(first)]

@@ -29,6 +29,9 @@ from recordmill.pipeline.reader.options.read_options import (
 from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import Steps
 from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
 if TYPE_CHECKING:
     from recordmill.pipeline.reader.input import Input
@@ -90,6 +93,7 @@ class Dataset:
     def __init__(self, folder: Path | RemotePath, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
+        self._descriptions: dict[str, Description] = {}
         self._vocabularies: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
@@ -143,9 +147,9 @@ class Dataset:
         Raises:
             DatasetError: there is no such feature, or it is no category.
         """
-        description = self.manifest.feature(feature)
-        if description["kind"] not in ("category", "categories"):
-            raise DatasetError(f"'{feature}' has no classes: its kind is {description['kind']}, not category")
+        description = self._description(feature)
+        if not isinstance(description, CategoryDescription | CategoriesDescription):
+            raise DatasetError(f"'{feature}' has no classes: its kind is {description.kind}, not category")
         return self.vocabulary(feature)
 
     def vocabulary(self, feature: str) -> list[str]:
@@ -154,7 +158,7 @@ class Dataset:
         Raises:
             DatasetError: there is no such feature, it has no vocabulary, or its file is not what it was.
         """
-        description = self.manifest.feature(feature)
+        description = self._description(feature)
         if feature not in self._vocabularies:
             self._vocabularies[feature] = vocabulary.read_vocabulary(self.folder, description, feature)
         return list(self._vocabularies[feature])
@@ -165,10 +169,10 @@ class Dataset:
         Raises:
             DatasetError: there is no such feature, or it has no ids.
         """
-        description = self.manifest.feature(feature)
-        if "vocabulary_size" not in description:
-            raise DatasetError(f"'{feature}' has no ids: its kind is {description['kind']}")
-        return int(description["vocabulary_size"])
+        description = self._description(feature)
+        if not isinstance(description, vocabulary.Ids):
+            raise DatasetError(f"'{feature}' has no ids: its kind is {description.kind}")
+        return description.vocabulary_size
 
     def to_words(self, feature: str, ids: Any) -> list[Any]:
         """Gives the words of ids, without the padding: a list for a row, a list of lists for a batch.
@@ -180,7 +184,13 @@ class Dataset:
         Raises:
             DatasetError: as `vocabulary`, or an id that the vocabulary does not have.
         """
-        return vocabulary.to_words(self.vocabulary(feature), ids, self.manifest.feature(feature).get("padding_id"))
+        return vocabulary.to_words(self.vocabulary(feature), ids, vocabulary.padding_id(self._description(feature)))
+
+    def _description(self, feature: str) -> Description:
+        """Gives a feature's description, read at its first use: a feature of an unknown kind hinders no other."""
+        if feature not in self._descriptions:
+            self._descriptions |= read_descriptions({feature: self.manifest.feature(feature)})
+        return self._descriptions[feature]
 
     def label_counts(self, split: str) -> dict[str, int]:
         """Gives the records of each class in a split, in the order of `classes`.

@@ -3,7 +3,7 @@
 >>> both = mix([photos.training_input(batch_size=64), drawings.training_input(batch_size=64)], [3, 1])  # doctest: +SKIP
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import accumulate
 from math import lcm
@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.dataset.vocabulary import padding_id
 from recordmill.pipeline.reader.batches.by_step import Batch, structured
 from recordmill.pipeline.reader.batches.rows import Chosen, Rows
 from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.order.permutation import Integers, Permutation, combine
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged
 
 MIXED = 201
@@ -173,9 +175,9 @@ def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[s
     return parts
 
 
-def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Any) -> dict[str, Any]:
+def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[str, Description]) -> dict[str, Any]:
     """Puts the rows of several dictionaries of arrays one after another, then into an order."""
-    padding = {name: description.get("padding_id", 0) for name, description in features.items()}
+    padding = {name: padding_id(description) or 0 for name, description in features.items()}
     return {
         name: _ragged([part[name] for part in parts], order)
         if isinstance(parts[0][name], Ragged)

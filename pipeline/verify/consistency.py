@@ -14,6 +14,7 @@ from typing import TypeAlias
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.version_files import VersionFiles
+from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.stored import stored_features
 
 DATASET_INFO, TFDS_FEATURES = "dataset_info.json", "features.json"
@@ -89,7 +90,7 @@ def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
 
 def _tfds_features(data: bytes, manifest: Manifest) -> Iterator[str]:
     names = set(json.loads(data)["featuresDict"]["features"])
-    if odd := names ^ stored_features(manifest.features, with_key=True).keys():
+    if odd := names ^ stored_features(read_descriptions(manifest.features), with_key=True).keys():
         yield f"the features are not those of {MANIFEST_FILE}: {', '.join(map(repr, sorted(odd)[:5]))}"
 
 

@@ -34,6 +34,7 @@ from recordmill.pipeline.verify.graph_safety import check_graph
 from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.transforms.contract.finish_options import SERVED
+from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import KEY, Stored, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
@@ -196,7 +197,8 @@ def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows
 
 def _read(manifest: Manifest, records: Sequence[bytes]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Reads records with each engine of the reader."""
-    yield "NumPy", finish(manifest.features, parse(records, stored_features(manifest.features)), SERVED)
+    described = read_descriptions(manifest.features)
+    yield "NumPy", finish(described, parse(records, stored_features(described)), SERVED)
     read = parse_in_tensorflow(manifest.features, tf.constant(records))
     yield "TensorFlow", {name: tensor.numpy() for name, tensor in read.items()}
 

@@ -16,18 +16,19 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.key_hash import hash_keys, shard_of
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.vocabulary import Ids
 from recordmill.pipeline.reader.parsing.batched import walk
 from recordmill.pipeline.reader.parsing.examples import SMALL, parse
 from recordmill.pipeline.reader.parsing.single import names_of
 from recordmill.pipeline.reader.parsing.varints import Malformed
 from recordmill.pipeline.verify.frames import Records, ReportDamage
 from recordmill.pipeline.verify.report import shown
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import KEY, stored_features
 
 TOGETHER = 2048  # records that are parsed at once
-COUNTED = ("category", "categories", "text")
-"""The kinds whose int64 are ids from 0 to `vocabulary_size - 1`."""
 
 
 class RecordChecks:
@@ -43,15 +44,15 @@ class RecordChecks:
     def __init__(self, manifest: Manifest, split: str, shard: int, report: ReportDamage) -> None:
         self._split, self._shard, self._report = split, shard, report
         self._shards = len(manifest.splits[split].shards)
-        self._features = stored_features(manifest.features, with_key=True)
+        described = read_descriptions(manifest.features)
+        self._features = stored_features(described, with_key=True)
         self._names = sorted(name.encode() for name in self._features)
         self._ids = {
-            name: description["vocabulary_size"]
-            for name, description in manifest.features.items()
-            if description["kind"] in COUNTED and "vocabulary_size" in description
-            if self._features[name].dtype == "int64"
+            name: description.vocabulary_size
+            for name, description in described.items()
+            if isinstance(description, Ids) and self._features[name].dtype == "int64"
         }
-        self._packed = any("packed" in description for description in manifest.features.values())
+        self._packed = any(isinstance(text, TextDescription) and text.packed for text in described.values())
         self._layout = split_layout(manifest)
         self._last = (-1, b"")
         counts = manifest.splits[split].label_counts

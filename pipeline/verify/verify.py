@@ -23,7 +23,7 @@ from recordmill.pipeline.verify.records import split_layout
 from recordmill.pipeline.verify.report import Findings, Report
 from recordmill.pipeline.verify.shards import Checked, check_shards, shard_numbers
 from recordmill.pipeline.verify.version_files import VersionFiles, check_file, listed_files, stray_files
-from recordmill.transforms.contract.stored import stored_parts
+from recordmill.transforms.contract.kinds import read_description
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, and processes take that to start
 TURNS = 4  # portions of shards per process, so that none waits long for the last
@@ -76,8 +76,8 @@ def _check_described(manifest: Manifest) -> None:
     """Checks that the manifest describes the records, because all checks depend on that. Raises: DatasetError."""
     for name, description in manifest.features.items():
         try:
-            stored_parts(description)
-        except (DatasetError, KeyError, TypeError):
+            read_description(description)
+        except DatasetError:
             raise DatasetError(
                 f"the feature '{name}' is of kind {description['kind']!r:.50}, which this Recordmill does not know, or "
                 "its description is broken: upgrade, or restore dataset.json from a copy"

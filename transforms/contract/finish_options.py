@@ -1,8 +1,6 @@
 """The user's choices of how stored values become model-ready, beside the manifest's, for both engines."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 DTYPES = ("uint8", "float32", "bfloat16")
 TEXTS = ("padded", "bucketed", "ragged", "packed")
@@ -32,10 +30,10 @@ class FinishOptions:
         if length not in (None, LONGEST) and not (isinstance(length, int) and length >= 1):
             raise ValueError(f"text_length is a number of ids, at least 1, or '{LONGEST}', got {length!r}")
 
-    def length_of(self, description: Mapping[str, Any]) -> int | None:
-        """Gives the length of a text's padded rows; None for the batch's longest."""
+    def length_of(self, max_length: int | None) -> int | None:
+        """Gives the length of padded rows of a text with this `max_length`; None for the batch's longest."""
         if self.text_length is None:
-            return description["max_length"]
+            return max_length
         return self.text_length if isinstance(self.text_length, int) else None
 
 

@@ -1,13 +1,14 @@
 """The parts of features as they lie in a record, by name, with their types; read by both engines of the reader.
 
->>> stored_parts({"kind": "number", "stored": "float32", "indicator": True})
-{'': Stored(dtype='float32', shape=()), 'missing': Stored(dtype='int64', shape=())}
+>>> from recordmill.transforms.contract.kinds.number import NumberDescription
+>>> price = NumberDescription(stored="float32", normalize="none", indicator=True)
+>>> stored_features({"price": price})
+{'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-from recordmill.transforms.contract.kinds import description_type
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Stored
 
 KEY = "key"
@@ -16,18 +17,10 @@ KEY = "key"
 IMAGES = ("image", "image_sequence")
 """The kinds whose column is images."""
 
-Description = Mapping[str, Any]
-"""A feature's description as `dataset.json` holds it."""
-
 
 def part_name(feature: str, part: str) -> str:
     """Gives the name of a part in a record: `caption` itself, `caption_length`."""
     return f"{feature}_{part}" if part else feature
-
-
-def stored_parts(description: Description) -> dict[str, Stored]:
-    """Gives what a feature stores, by part. Raises: DatasetError for an unknown kind."""
-    return description_type(description).parts_of(description)
 
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:
@@ -35,6 +28,6 @@ def stored_features(features: Mapping[str, Description], *, with_key: bool = Fal
     named = {
         part_name(name, part): stored
         for name, description in features.items()
-        for part, stored in stored_parts(description).items()
+        for part, stored in description.parts().items()
     }
     return {**named, KEY: Stored("bytes")} if with_key else named

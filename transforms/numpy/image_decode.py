@@ -9,13 +9,14 @@ those of `transforms.tensorflow.image_decode`.
 """
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from PIL import Image
 
 from recordmill.transforms.contract.image_header import JPEG, PNG
+from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.contract.orientation import is_transposed, mirrored
 from recordmill.transforms.numpy.buffers import Array
@@ -26,7 +27,6 @@ try:
 except ImportError:  # Pillow decodes the same pixels, and takes longer
     simplejpeg = None  # type: ignore[assignment]
 
-Options = Mapping[str, Any]
 Data: TypeAlias = bytes | memoryview
 
 RATIOS = (8, 4, 2)  # this and the next two as in `transforms.tensorflow.image_decode`
@@ -60,7 +60,7 @@ def decode(data: Data, channels: int, out: Array | None = None) -> Array:
     return _channels(_opened(data, ("PNG",)).convert("L" if channels == 1 else "RGB"))
 
 
-def decode_original(data: Data, options: Options, orientation: int) -> Array:
+def decode_original(data: Data, options: PixelOptions, orientation: int) -> Array:
     """Decodes a file as a user gave it and turns it upright: uint8 [height, width, channels].
 
     Args:
@@ -74,8 +74,8 @@ def decode_original(data: Data, options: Options, orientation: int) -> Array:
     if data[:3] == JPEG:
         pixels = _original_jpeg(data, options, orientation)
     else:
-        rgb = _on_background(_opened(data, FORMATS), options["background"], data)
-        pixels = rgb if options["channels"] == 3 else grey(rgb)
+        rgb = _on_background(_opened(data, FORMATS), options.background, data)
+        pixels = rgb if options.channels == 3 else grey(rgb)
     return np.ascontiguousarray(upright(pixels, orientation))
 
 
@@ -113,14 +113,14 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
     return _channels(_loaded(image).convert(mode))
 
 
-def _original_jpeg(data: Data, options: Options, orientation: int) -> Array:
+def _original_jpeg(data: Data, options: PixelOptions, orientation: int) -> Array:
     height, width, is_ink = _jpeg_header(data)
     if not is_ink:
         sides = (width, height) if is_transposed(orientation) else (height, width)
-        return jpeg(data, options["channels"], ratio=_reduction(sides, options))
+        return jpeg(data, options.channels, ratio=_reduction(sides, options))
     inks = 255 - np.asarray(_opened(data, ("JPEG",)), np.uint16)
     rgb = (inks[..., :3] * inks[..., 3:] // 255).astype(np.uint8)
-    return rgb if options["channels"] == 3 else grey(rgb)
+    return rgb if options.channels == 3 else grey(rgb)
 
 
 def _jpeg_header(data: Data) -> tuple[int, int, bool]:
@@ -133,10 +133,10 @@ def _jpeg_header(data: Data) -> tuple[int, int, bool]:
         return image.height, image.width, image.mode == "CMYK"
 
 
-def _reduction(sides: tuple[int, int], options: Options) -> int:
+def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
     """Gives the divisor of an upright JPEG's size while it is decoded (as in `tensorflow.image_decode`)."""
-    least = min(options["size"] or [options["shorter_side"]])
-    if least is None or not options["dct_scaling"] or options["resize"] not in ("auto", "area"):
+    least = min(options.size) if options.size else options.shorter_side
+    if least is None or not options.dct_scaling or options.resize not in ("auto", "area"):
         return 1
     if max(sides) < max(2 * SPARE * least, LARGE):
         return 1

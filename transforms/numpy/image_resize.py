@@ -4,21 +4,21 @@ Placements are the same whole numbers as in `tensorflow.geometry`. Its pixels ar
 to even: those of `nearest` are TensorFlow's, of every other method they differ from them by one level at most, because
 the sums are made in another order.
 
->>> resize(pixels, {"size": (64, 64), "fit": "pad", "resize": "auto", ...}).shape  # doctest: +SKIP
+>>> resize(np.zeros((32, 16, 3), np.uint8), PixelOptions(size=(64, 64))).shape
 (64, 64, 3)
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.numpy.buffers import Array
 from recordmill.transforms.numpy.pixels import cv2
 
-Options = Mapping[str, Any]
 Sides = tuple[int, int]
 """Height and width in pixels, or y and x."""
 
@@ -37,17 +37,17 @@ class Placement(NamedTuple):
     output: Sides
 
 
-def placement(sides: Sides, options: Options) -> Placement:
+def placement(sides: Sides, options: PixelOptions) -> Placement:
     """Places an image of some size: `geometry.placement` of one image, in Python's integers."""
     height, width = sides = max(sides[0], 1), max(sides[1], 1)
-    nothing, shorter = (0, 0), options["shorter_side"]
-    if options["size"] is None:
+    nothing, shorter = (0, 0), options.shorter_side
+    if options.size is None:
         scaled = sides if shorter is None else _own(sides, shorter)
         return Placement(nothing, sides, scaled, nothing, scaled)
-    size = high, wide = options["size"][0], options["size"][1]
-    if options["fit"] == "stretch":
+    size = high, wide = options.size[0], options.size[1]
+    if options.fit == "stretch":
         return Placement(nothing, sides, size, nothing, size)
-    if options["fit"] == "pad":
+    if options.fit == "pad":
         scaled = min(high, divided(height * wide, width)), min(wide, divided(width * high, height))
         return Placement(nothing, sides, scaled, ((high - scaled[0]) // 2, (wide - scaled[1]) // 2), size)
     if shorter is None:
@@ -70,13 +70,13 @@ def _own(sides: Sides, shorter: int) -> Sides:
     return height, width
 
 
-def resize(pixels: Array, options: Options) -> Array:
+def resize(pixels: Array, options: PixelOptions) -> Array:
     """Brings an image, uint8 [h, w, channels], to its size: uint8 [height, width, channels]."""
     place = placement((pixels.shape[0], pixels.shape[1]), options)
-    if options["size"] is None or options["fit"] != "crop":
-        pixels = scale(pixels, place.scaled, options["resize"], options["antialias"])
-        return _framed(pixels, place, options) if options["size"] is not None and options["fit"] == "pad" else pixels
-    pixels = scale(_cut(pixels, place.start, place.box), place.scaled, options["resize"], options["antialias"])
+    if options.size is None or options.fit != "crop":
+        pixels = scale(pixels, place.scaled, options.resize, options.antialias)
+        return _framed(pixels, place, options) if options.size is not None and options.fit == "pad" else pixels
+    pixels = scale(_cut(pixels, place.start, place.box), place.scaled, options.resize, options.antialias)
     return _cut(pixels, (-place.offset[0], -place.offset[1]), place.output)
 
 
@@ -84,10 +84,10 @@ def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
     return pixels[start[0] : start[0] + size[0], start[1] : start[1] + size[1]]
 
 
-def _framed(pixels: Array, place: Placement, options: Options) -> Array:
-    colour = options["background"]
-    framed = np.empty((*place.output, options["channels"]), np.uint8)
-    framed[...] = colour if options["channels"] == 3 else luma(*colour)
+def _framed(pixels: Array, place: Placement, options: PixelOptions) -> Array:
+    colour = options.background
+    framed = np.empty((*place.output, options.channels), np.uint8)
+    framed[...] = colour if options.channels == 3 else luma(*colour)
     _cut(framed, place.offset, place.scaled)[...] = pixels
     return framed
 

@@ -9,12 +9,13 @@ scale: these differ by one level at most (`image_resize`, `transforms.contract.a
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.augment import output_shape
+from recordmill.transforms.contract.augment import Shape, output_shape
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment import Augment, apply
 from recordmill.transforms.numpy.buffers import Array, Empty
@@ -22,6 +23,8 @@ from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, 
 from recordmill.transforms.numpy.image_resize import resize
 from recordmill.transforms.numpy.normalize import dtype_of, normalizer
 from recordmill.transforms.numpy.texts import mask
+
+ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
 
 SMALL = 16 << 10  # 16 KiB: raw images of fewer bytes are quicker joined and then read as one
 
@@ -54,7 +57,7 @@ class ImageReader:
     def __init__(
         self,
         name: str,
-        description: Mapping[str, Any],
+        description: ReadImages,
         dtype: str | None = None,
         augment: Augment | None = None,
         boxes: Sequence[Ragged] = (),
@@ -75,12 +78,13 @@ class ImageReader:
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._boxes = MovingBoxes(boxes)
-        self._stored = tuple(description["shape"])
+        self._stored: Shape = description.shape
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
-        self._dtype = dtype_of(dtype or description["dtype"])
-        self._normalize = normalizer(description, self._dtype)
+        self._dtype = dtype_of(dtype or description.dtype)
+        self._normalize = normalizer(description.offset, description.scale, self._dtype)
         # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
-        self._scratch = None if None in (*self._stored, *self._shape) else np.empty(self._stored, np.uint8)
+        is_constant = None not in (*self._stored, *self._shape)
+        self._scratch = np.empty(self._stored, np.uint8) if is_constant else None  # type: ignore[type-var] # no None
 
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
         """Reads one image a row.
@@ -130,7 +134,7 @@ class ImageReader:
     def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
         """Reads raw images all at once, where they are small and none is missing; returns whether it did."""
         size = math.prod(batch.shape[1:])
-        if self._description["encoding"] != "raw" or self._augment is not None or size > SMALL:
+        if self._description.encoding != "raw" or self._augment is not None or size > SMALL:
             return False
         if any(len(data) != size for data in encoded):
             return False
@@ -158,7 +162,7 @@ class ImageReader:
             self._normalize(self._pixels(row, data, turn, out if self._dtype == np.uint8 else None), out)
 
     def _is_missing(self, data: Data) -> bool:
-        return not len(data) and bool(self._description.get("optional"))
+        return not len(data) and self._description.optional
 
     def _pixels(self, row: int, data: Data, turn: int, out: Array | None = None) -> Array:
         """Decodes and augments one image: uint8 [height, width, channels], which is `out` where that is given."""
@@ -178,12 +182,13 @@ class ImageReader:
         return pixels
 
     def _decoded(self, data: Data, turn: int, out: Array | None) -> Array:
-        encoding = self._description["encoding"]
+        encoding = self._description.encoding
         if encoding == "original":
-            options = self._description["options"]
+            options = self._description.pixel_options
             return resize(decode_original(data, options, turn), options)
         if encoding != "raw":
             return decode(data, self._stored[2], out)
-        if len(data) != math.prod(self._stored):
-            raise DecodeError(f"it is of {len(data):,} bytes, not {math.prod(self._stored):,}")
-        return np.frombuffer(data, np.uint8).reshape(self._stored)
+        size = math.prod(side or 0 for side in self._stored)  # raw images have one size
+        if len(data) != size:
+            raise DecodeError(f"it is of {len(data):,} bytes, not {size:,}")
+        return np.frombuffer(data, np.uint8).reshape(self._stored)  # type: ignore[arg-type] # no None

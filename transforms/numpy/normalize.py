@@ -2,7 +2,7 @@
 
 The bits are those of `tensorflow.image`: float32 in every step, and bfloat16 is the float32 result rounded to even.
 
->>> normalize = normalizer({"offset": [0.0], "scale": [0.5]}, np.dtype(np.float32))
+>>> normalize = normalizer([0.0], [0.5], np.dtype(np.float32))
 >>> out = np.empty((1, 2, 1), np.float32)
 >>> normalize(np.array([[[3], [4]]], np.uint8), out)
 >>> out[..., 0]
@@ -10,7 +10,7 @@ array([[1.5, 2. ]], dtype=float32)
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -39,15 +39,15 @@ def dtype_of(name: str) -> "np.dtype[Any]":
         raise DatasetError(message) from None
 
 
-def normalizer(description: Mapping[str, Any], dtype: "np.dtype[Any]") -> Normalize:
-    """Gives a function that writes an image's pixels as numbers of a dtype, by `offset` and `scale` of its description.
+def normalizer(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]") -> Normalize:
+    """Gives a function that writes an image's pixels as numbers of a dtype, by the offset and scale of each channel.
 
     Its argument may be its result already, where that is uint8.
     """
     if dtype == np.uint8:
         return _as_they_are
-    to_float = _float32(description["offset"], description["scale"])
-    return to_float if dtype == np.float32 else _rounded(to_float, dtype, len(description["offset"]))
+    to_float = _float32(offset, scale)
+    return to_float if dtype == np.float32 else _rounded(to_float, dtype, len(offset))
 
 
 def _as_they_are(pixels: Array, out: Array) -> None:
@@ -55,7 +55,7 @@ def _as_they_are(pixels: Array, out: Array) -> None:
         out[...] = pixels
 
 
-def _float32(offset: list[float], scale: list[float]) -> Normalize:
+def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
     @lru_cache(maxsize=8)
     def rows(width: int) -> tuple[Array, Array]:
         """Repeats the channels' numbers for a row of pixels: with three numbers NumPy takes several times as long."""

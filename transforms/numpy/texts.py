@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from recordmill.transforms.contract.finish_options import FinishOptions
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.buffers import Array, Empty
 
-Description = Mapping[str, Any]
 ID = np.dtype("<i4")
 """The dtype of ids in packed rows."""
 WIDE = 128  # values a row: above, rows are copied one by one; below, all at once by a mask
 
 
 def texts(
-    name: str, description: Description, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
+    name: str, description: TextDescription, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
 ) -> dict[str, Any]:
     """Gives a text's ids in the form of the options.
 
@@ -45,9 +45,9 @@ def texts(
         RowError: as `packed_rows`.
         ValueError: texts are to be packed, but nothing says how long a row is.
     """
-    ids, padding, length = stored[""], description["padding_id"], options.length_of(description)
-    if "packed" in description:
-        return packed_rows(name, unpacked(name, ids), stored["lengths"], description["packed"], padding, empty)
+    ids, padding, length = stored[""], description.padding_id, options.length_of(description.max_length)
+    if description.packed is not None:
+        return packed_rows(name, unpacked(name, ids), stored["lengths"], description.packed, padding, empty)
     if options.text == "packed":
         if length is None:
             raise ValueError(f"to pack '{name}', which has no max_length, give text_length, the ids of a row")

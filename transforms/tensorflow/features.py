@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
-from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds import read_description, read_descriptions
 from recordmill.transforms.contract.kinds.base import Json
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
@@ -28,7 +28,8 @@ Features = Mapping[str, Json]
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
     """Gives the specs with which `tf.io.parse_example` reads the features, and the row's key on request."""
-    return {name: part_spec(stored) for name, stored in stored_features(features, with_key=with_key).items()}
+    stored = stored_features(read_descriptions(features), with_key=with_key)
+    return {name: part_spec(part) for name, part in stored.items()}
 
 
 def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
@@ -80,7 +81,7 @@ def _images(description: ImageDescription | ImageSequenceDescription, parts: Par
 
 
 def _text(description: TextDescription, parts: Parts, options: FinishOptions) -> Parts:
-    length = options.length_of({"max_length": description.max_length})
+    length = options.length_of(description.max_length)
     if options.text == "ragged":
         return parts if length is None else {**parts, "": parts[""][:, :length]}
     padded = text.features(replace(description, max_length=length), parts)

@@ -19,13 +19,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,
     ImageOptions,
     ImageSequenceDescription,
-    PixelOptions,
 )
 from recordmill.transforms.tensorflow.exif import orientation
 from recordmill.transforms.tensorflow.geometry import placement, upright
@@ -164,7 +162,7 @@ def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Te
     def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         size = stored_sides(row[0])
         if description.encoding == "original":
-            size = placement(upright(size, row[1]), _pixel_options(description)).output
+            size = placement(upright(size, row[1]), description.pixel_options).output
         return tf.where(row[0] == "", tf.zeros([2], tf.int64), size)
 
     return tf.map_fn(read_size, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))
@@ -218,15 +216,8 @@ def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.T
     if description.encoding != "original":
         # TensorFlow's operation takes PNG too.
         return tf.ensure_shape(libjpeg(stored, description.shape[2]), description.shape)
-    options = _pixel_options(description)
+    options = description.pixel_options
     return resize(decode(stored, options, tf.cast(turn, tf.int32)), options)
-
-
-def _pixel_options(description: AnyImages) -> PixelOptions:
-    """Gives the options that make an original's pixels."""
-    if description.options is None:
-        raise DatasetError("an image is stored as `original`, but dataset.json has no `options` to read it by")
-    return description.options
 
 
 def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:

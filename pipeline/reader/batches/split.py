@@ -7,8 +7,9 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.batches.by_step import SplitBatches, in_structure
 from recordmill.pipeline.reader.batches.rows import Rows
 from recordmill.pipeline.reader.metrics import Counters
-from recordmill.pipeline.reader.options.element_spec import ArraySpec, feature_specs
 from recordmill.pipeline.reader.options.request import Request, images_of
+from recordmill.transforms.contract.array_spec import ArraySpec
+from recordmill.transforms.numpy.features import feature_specs
 
 BYTES_TOGETHER = 2 << 20  # 2 MiB of records: the steps of NumPy then cost little beside what they work on
 MOST_TOGETHER = 32  # steps

@@ -5,13 +5,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest, Shard
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.safe_paths import check_place
 from recordmill.pipeline.reader.options.read_options import THE_LABEL, ReadOptions
 from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import Steps
 from recordmill.pipeline.reader.records.random_access import ShardFile
 from recordmill.transforms.contract.augment import Augmentation, Mask, Shape, check, output_shape
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import IMAGES
 from recordmill.transforms.numpy.augment_batches import BatchAugmentation
 
@@ -27,7 +32,7 @@ class Request:
     """The shards of all splits that are read, in the order of their records."""
     ranges: tuple[tuple[int, int], ...]
     """The records to read, (first, end) in the numbers of all shards' records."""
-    features: dict[str, Json]
+    features: dict[str, Description]
     """The descriptions of the features to read, the label among them."""
     label: str | None
     augment: Mapping[str, tuple[Augmentation, ...]]
@@ -105,7 +110,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chosen_features(manifest: Manifest, chosen: Collection[str] | None, label: str | None) -> dict[str, Json]:
+def _chosen_features(manifest: Manifest, chosen: Collection[str] | None, label: str | None) -> dict[str, Description]:
     names = list(manifest.features) if chosen is None else chosen
     if isinstance(names, str) or not names:
         raise DatasetError(f"features is a list of at least one name, got {names!r}")
@@ -113,17 +118,17 @@ def _chosen_features(manifest: Manifest, chosen: Collection[str] | None, label: 
         raise DatasetError(f"'{label}' is the label, which is always read: leave it out of features")
     if label is not None and label not in names:
         names = [*names, label]
-    return {name: manifest.feature(name) for name in names}
+    return read_descriptions({name: manifest.feature(name) for name in names})
 
 
-def _check_forms(given: ReadOptions, features: Mapping[str, Json], manifest: Manifest) -> None:
+def _check_forms(given: ReadOptions, features: Mapping[str, Description], manifest: Manifest) -> None:
     """Refuses a form of texts or a dtype of images that the features do not have."""
-    texts = [name for name, description in features.items() if description["kind"] == "text"]
-    if given.text != "padded" and not texts:
+    has_texts = any(isinstance(description, TextDescription) for description in features.values())
+    if given.text != "padded" and not has_texts:
         raise DatasetError(f"text='{given.text}' is for texts, and none is read: leave it out")
     if given.dtype is not None and not images_of(features):
         raise DatasetError(f"dtype='{given.dtype}' is for images, and none is read: leave it out")
-    stored = images_of(manifest.features)
+    stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
     if given.text == "bucketed" and stored:
         raise DatasetError(
             f"text='bucketed' goes by the sizes of records, which here are those of the images '{stored[0]}': "
@@ -133,27 +138,29 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Json], manifest: Man
         _check_packed(given, features)
 
 
-def images_of(features: Mapping[str, Json]) -> list[str]:
+def images_of(features: Mapping[str, Description]) -> list[str]:
     """Gives the features that are images."""
-    return [name for name, description in features.items() if description["kind"] in IMAGES]
+    return [name for name, description in features.items() if isinstance(description, Pixels)]
 
 
-def _check_packed(given: ReadOptions, features: Mapping[str, Json]) -> None:
+def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> None:
     if len(features) > 1:
         raise DatasetError(
             f"text='packed' puts several rows into one, so that only a text can be read, not {', '.join(features)}: "
             "name it in features, with label=None"
         )
-    name, description = next(iter(features.items()))
-    if description.get("packed"):
+    [(name, description)] = features.items()
+    if not isinstance(description, TextDescription):  # another kind is refused before
+        return
+    if description.packed:
         raise DatasetError(f"'{name}' was packed when it was built: leave text='packed' out")
-    if given.finish.length_of(description) is None:
+    if given.finish.length_of(description.max_length) is None:
         raise DatasetError(f"text='packed' needs text_length, how many ids a row of '{name}' holds")
     if given.pad:
         raise DatasetError("text='packed' gives rows of several records, which have no weight each: pad=False")
 
 
-def _augmentations(given: Any, features: Mapping[str, Json], label: str | None) -> dict[str, Any]:
+def _augmentations(given: Any, features: Mapping[str, Description], label: str | None) -> dict[str, Any]:
     """Checks `augment`, and gives the fields of a request that follow from it."""
     images = images_of(features)
     if given and not images:
@@ -180,11 +187,10 @@ def _augmentations(given: Any, features: Mapping[str, Json], label: str | None) 
     return {"augment": augment, "masks": masks, "mixtures": known}
 
 
-def _num_classes(features: Mapping[str, Json], label: str | None) -> int | None:
+def _num_classes(features: Mapping[str, Description], label: str | None) -> int | None:
     """Counts the label's classes; None where it is no category."""
-    if label is None or features[label]["kind"] != "category":
-        return None
-    return int(features[label]["vocabulary_size"])
+    description = None if label is None else features[label]
+    return description.vocabulary_size if isinstance(description, CategoryDescription) else None
 
 
 def _list(given: Any) -> Sequence[Any]:
@@ -222,9 +228,9 @@ def _check_batches(request: Request) -> None:
             "take a smaller batch_size, or drop_remainder=False"
         )
     if given.balance:
-        description = request.features[request.label] if request.label else {"kind": "nothing"}
-        if description["kind"] != "category":
+        label = request.features[request.label] if request.label else None
+        if not isinstance(label, CategoryDescription):
+            kind = "nothing" if label is None else label.kind
             raise DatasetError(
-                f"balance=True needs a label that is a category, got {description['kind']}: leave it out, "
-                "or name the category as label"
+                f"balance=True needs a label that is a category, got {kind}: leave it out, or name the category as label"
             )

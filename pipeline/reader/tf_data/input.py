@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from recordmill.pipeline.reader.input import NumpyBatches, Source
-from recordmill.pipeline.reader.options.element_spec import ArraySpec
 from recordmill.pipeline.reader.order.steps import Passes
+from recordmill.transforms.contract.array_spec import ArraySpec
 
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
 

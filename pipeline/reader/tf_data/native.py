@@ -89,7 +89,8 @@ def _buffer(request: Request) -> int:
 
 def _model_ready(request: Request, serialized: tf.Tensor) -> Any:
     given = request.given
-    features = parse(request.features, serialized, with_key=given.with_key, options=given.finish)
+    described = {name: description.to_json() for name, description in request.features.items()}
+    features = parse(described, serialized, with_key=given.with_key, options=given.finish)
     label = None if request.label is None else features.pop(request.label)
     return in_structure(request, features, label, None)
 

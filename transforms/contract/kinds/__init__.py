@@ -43,3 +43,14 @@ def description_type(description: Json) -> type[Description]:
 def read_description(description: Json) -> Description:
     """Reads a feature's description. Raises: DatasetError, as `description_type` and `Description.from_json`."""
     return description_type(description).from_json(description)
+
+
+def read_descriptions(features: Mapping[str, Json]) -> dict[str, Description]:
+    """Reads the descriptions of features by name. Raises: DatasetError, as `read_description`, with the name."""
+    read: dict[str, Description] = {}
+    for name, description in features.items():
+        try:
+            read[name] = read_description(description)
+        except DatasetError as error:
+            raise DatasetError(f"'{name}': {error}") from None
+    return read

@@ -80,6 +80,10 @@ class Description:
 
     def parts(self) -> dict[str, Stored]:
         """Gives what is stored, by part."""
+        return self._parts
+
+    @functools.cached_property
+    def _parts(self) -> dict[str, Stored]:
         return self.parts_of(self.to_json())
 
 

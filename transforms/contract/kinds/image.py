@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.kinds.base import (
     Description,
     FeatureOptions,
@@ -72,6 +73,13 @@ class Pixels:
     scale: tuple[float, ...]
     options: PixelOptions | None = left_out(None)
     """The way to pixels, where originals are stored."""
+
+    @property
+    def pixel_options(self) -> PixelOptions:
+        """The way from an original to its pixels. Raises: DatasetError where the manifest has none."""
+        if self.options is None:
+            raise DatasetError("an image is stored as `original`, but dataset.json has no `options` to read it by")
+        return self.options
 
 
 @dataclass(frozen=True, kw_only=True)
