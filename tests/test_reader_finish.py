@@ -21,6 +21,7 @@ from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import model_features as finish_in_tensorflow
 from recordmill.transforms.tensorflow.features import unpacked
+from tests.descriptions import whole
 from tests.hand_made import encoded
 
 DTYPES = {"bytes": object, "int64": np.int64, "float32": np.float32}
@@ -36,21 +37,9 @@ TAGS = {"kind": "categories", "stored": "int64"}
 TEXT = {"kind": "text", **VARYING, "padding_id": 7}
 
 
-ID_KEYS = {"vocabulary_size": 9, "unknown_id": 1, "first_id": 2}
-OTHER_KEYS: dict[str, dict[str, Any]] = {
-    "text": {"stored": "int64", **VARYING, **ID_KEYS},
-    "category": {"stored": "int64", **ID_KEYS},
-    "categories": {"padding_id": 0, **VARYING, **ID_KEYS},
-    "number": {"normalize": "none"},
-    "numbers": {"normalize": "none"},
-    "boxes": VARYING,
-}
-"""The keys of a whole description that these tests do not depend on, by kind."""
-
-
 def described(features: Mapping[str, Any]) -> dict[str, Description]:
     """Descriptions, made whole."""
-    return read_descriptions({name: OTHER_KEYS.get(of["kind"], {}) | of for name, of in features.items()})
+    return read_descriptions({name: whole(of) for name, of in features.items()})
 
 
 def finished(features: Mapping[str, Any], *given: Any, **options: Any) -> dict[str, Any]:

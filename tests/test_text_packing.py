@@ -31,6 +31,7 @@ from recordmill.transforms.contract.stored import Stored
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import parse
 from recordmill.transforms.tensorflow.kind import Context, Statistics
+from tests.descriptions import whole
 from tests.running import BOTH_WAYS, Run
 
 PACKED = {"kind": "text", "max_length": None, "padding_id": 0, "packed": 4}
@@ -248,7 +249,7 @@ def test_padding_is_shown(
     assert (
         describe(MEASURED | found, max_length=description.get("max_length"), packed=description.get("packed")) == line
     )
-    features = {"x": {"kind": "text", "length": "varying", **description}, "y": {"kind": "own", "stored": "int64"}}
+    features = {"x": whole({"kind": "text", **description}), "y": {"kind": "own", "stored": "int64"}}
     statistics = {"x": {"lengths": MEASURED | found}, "y": {"lengths": MEASURED}}
     rows = {"read": 4, "written": 4, "rejected": 0}
     split = Split((Shard("f", 9, 3, "00", "i"),), documents=4 if "packed" in description else None)

@@ -1,10 +1,12 @@
 """Prints a dataset for `recordmill show`.
 
-It shows unknown values, such as a kind of a later Recordmill, as far as it can, and never fails on them.
+It shows unknown values, such as a kind of a later Recordmill, as far as it can, and never fails on them: a description
+that it cannot read is None, and the feature's kind and type are shown as they stand in the manifest.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any, TypeAlias
 
 from rich.table import Table
 
@@ -12,11 +14,20 @@ from recordmill.pipeline.cli.screen import Screen, plain_table
 from recordmill.pipeline.cli.versions_table import print_table
 from recordmill.pipeline.dataset.duplicate_messages import summary
 from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.dataset.manifest import Json, Location, Manifest
+from recordmill.pipeline.dataset.manifest import DatasetError, Json, Location, Manifest
 from recordmill.pipeline.dataset.text_lengths import describe
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.dataset.vocabulary import Ids, read_vocabulary
 from recordmill.pipeline.versions.listing import Version
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import Description, ListDescription
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
+from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
+from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
+
+Features: TypeAlias = Mapping[str, Description | None]
 
 SHOWN_CLASSES = 10
 SHOWN_BOUNDARIES = 3
@@ -30,9 +41,10 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     console.print(f"  {manifest.version}{'  (live)' if live == manifest.version else ''}")
     console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
-    console.print(_features(manifest))
-    _print_lengths(console, manifest)
-    _print_classes(console, manifest, folder)
+    features = {name: _read(description) for name, description in manifest.features.items()}
+    console.print(_features(manifest, features))
+    _print_lengths(console, manifest, features)
+    _print_classes(console, manifest, folder, features)
     _print_rows(console, manifest)
     if versions:
         console.print("\nversions", style="bold")
@@ -49,83 +61,99 @@ def _splits(manifest: Manifest) -> Table:
     return table
 
 
-def _features(manifest: Manifest) -> Table:
+def _read(description: Json) -> Description | None:
+    try:
+        return read_description(description)
+    except DatasetError:
+        return None
+
+
+def _features(manifest: Manifest, features: Features) -> Table:
     table = plain_table("\nfeature", "\nkind", "\nstored", "\nstatistics")
-    for name, description in manifest.features.items():
+    for name, description in features.items():
         label = " (label)" if name == manifest.label else ""
-        stored = STORED.get(description["kind"], _plain)(description) + _values_each(description)
+        json = manifest.features[name]
+        stored = _unknown(json) if description is None else STORED[type(description)](description)
         statistics = ", ".join(_statistics(name, description, manifest.statistics.get(name, {})))
-        table.add_row(name + label, description["kind"], stored, statistics)
+        table.add_row(name + label, json["kind"], stored, statistics)
     return table
 
 
-def _plain(description: Json) -> str:
+def _unknown(description: Json) -> str:
     shape = description.get("shape")
-    return f"{description.get('stored', '')}{' ' + _sides(shape) if shape else ''}".strip()
+    return f"{description.get('stored', '')}{' ' + _sides(shape) if isinstance(shape, list) else ''}".strip()
 
 
-def _values_each(description: Json) -> str:
-    """The length of a list; empty for a single value."""
-    if description["kind"] == "own" and description.get("shape") is None:
-        return ", any number"
-    if "length" not in description:
-        return ""
-    if description["length"] != "varying":
-        return f", {description['length']:,} each"
-    if "packed" in description:
-        return f", packed in rows of {description['packed']:,}"
-    limit = description.get("max_length")
-    return ", any number" if limit is None else f", at most {limit:,}"
+def _raw(description: RawDescription) -> str:
+    return description.stored + ("" if description.length is None else _values_each(description))
 
 
-def _sides(shape: list[int]) -> str:
+def _own(description: OwnDescription) -> str:
+    return description.stored + (", any number" if description.shape is None else f" {_sides(description.shape)}")
+
+
+def _values_each(description: ListDescription | RawDescription | TextDescription) -> str:
+    """Gives the length of a list."""
+    if isinstance(description.length, int):
+        return f", {description.length:,} each"
+    return ", any number" if description.max_length is None else f", at most {description.max_length:,}"
+
+
+def _sides(shape: Sequence[int | None]) -> str:
     return "×".join(map(str, shape))
 
 
 ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
 
 
-def _image(description: Json) -> str:
-    encoding = ENCODINGS.get(description["encoding"], description["encoding"])
-    *sides, channels = description["shape"]
+def _image(description: Pixels) -> str:
+    encoding = ENCODINGS.get(description.encoding, description.encoding)
+    *sides, channels = description.shape
     if None in sides:
         return f"{encoding}, each of its own size, {channels} channel{'s' * (channels > 1)}"
-    read_as = " read as" if description["encoding"] == "original" else ""
-    return f"{encoding}{read_as} {_sides(description['shape'])}"
+    read_as = " read as" if description.encoding == "original" else ""
+    return f"{encoding}{read_as} {_sides(description.shape)}"
 
 
 TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
 
 
-def _text(description: Json) -> str:
-    tokenizer = description.get("tokenizer", "words")
-    return f"{TOKENS.get(tokenizer, tokenizer)} ids"
+def _text(description: TextDescription) -> str:
+    ids = f"{TOKENS.get(description.tokenizer, description.tokenizer)} ids"
+    if description.packed:
+        return f"{ids}, packed in rows of {description.packed:,}"
+    return ids + _values_each(description)
 
 
-def _names(description: Json) -> str:
-    cross = f" of {' × '.join(description['cross'])}" if "cross" in description else ""
-    multi_hot = " (multi-hot)" if description.get("read") == "multi_hot" else ""
-    return f"{description['stored']} ids{cross}{multi_hot}"
+def _category(description: CategoryDescription) -> str:
+    cross = f" of {' × '.join(description.cross)}" if description.cross else ""
+    return f"{description.stored} ids{cross}"
 
 
-def _number(description: Json) -> str:
-    buckets = f" ids of {description['buckets']:,} buckets" if "buckets" in description else ""
-    return f"{description['stored']}{buckets}"
+def _categories(description: CategoriesDescription) -> str:
+    multi_hot = " (multi-hot)" if description.read == "multi_hot" else ""
+    return f"{description.stored} ids{multi_hot}{_values_each(description)}"
 
 
-STORED: Mapping[str, Callable[[Json], str]] = {
-    "image": _image,
-    "image_sequence": _image,
-    "boxes": lambda description: f"float32 boxes of {description['image']}",
-    "text": _text,
-    "category": _names,
-    "categories": _names,
-    "number": _number,
-    "numbers": _number,
+def _number(description: NumberDescription | NumbersDescription) -> str:
+    return description.stored + ("" if description.buckets is None else f" ids of {description.buckets:,} buckets")
+
+
+STORED: Mapping[type[Description], Callable[[Any], str]] = {
+    ImageDescription: _image,
+    ImageSequenceDescription: lambda description: _image(description) + _values_each(description),
+    BoxesDescription: lambda description: f"float32 boxes of {description.image}{_values_each(description)}",
+    TextDescription: _text,
+    CategoryDescription: _category,
+    CategoriesDescription: _categories,
+    NumberDescription: _number,
+    NumbersDescription: lambda description: _number(description) + _values_each(description),
+    RawDescription: _raw,
+    OwnDescription: _own,
 }
 
 
-def _statistics(name: str, description: Json, statistics: Json) -> Iterator[str]:
+def _statistics(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
     """Describes a feature's values, piece by piece."""
     yield from _vocabulary(name, description, statistics)
     if "mean" in statistics:
@@ -135,21 +163,22 @@ def _statistics(name: str, description: Json, statistics: Json) -> Iterator[str]
         yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
     if "median" in statistics:
         yield f"median {_numbers(statistics['median'])}"
-    if "boundaries" in description:
-        yield f"buckets from {_shortened(description['boundaries'])}"
+    if isinstance(description, NumberDescription | NumbersDescription) and description.boundaries is not None:
+        yield f"buckets from {_shortened(description.boundaries)}"
     if statistics.get("relative_error"):
         yield f"quantiles within {statistics['relative_error']:.2g}"
     for form, count in statistics.get("transcoded", {}).items():
         yield f"{count:,} {form} transcoded"
 
 
-def _vocabulary(name: str, description: Json, statistics: Json) -> Iterator[str]:
-    if "hash_buckets" in description:
-        yield f"{description['hash_buckets']:,} hash buckets"
+def _vocabulary(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
+    ids = description if isinstance(description, Ids) else None
+    if ids is not None and ids.hash_buckets is not None:
+        yield f"{ids.hash_buckets:,} hash buckets"
     elif "words" not in statistics:
-        if "vocabulary" in description:  # a tokenizer's model, or another feature's vocabulary
-            yield f"{description['vocabulary_size']:,} ids"
-            yield from _shared(name, description)
+        if ids is not None and ids.vocabulary is not None:  # a tokenizer's model, or another feature's vocabulary
+            yield f"{ids.vocabulary_size:,} ids"
+            yield from _shared(name, ids.vocabulary)
     elif statistics.get("known_tokens") is None:
         yield f"{statistics['words']:,} given"
     elif not statistics["distinct"]:
@@ -160,46 +189,47 @@ def _vocabulary(name: str, description: Json, statistics: Json) -> Iterator[str]
             yield f"{statistics['known_tokens'] / statistics['tokens']:.1%} of {statistics['tokens']:,} known"
 
 
-def _shared(name: str, description: Json) -> Iterator[str]:
-    file = PurePosixPath(description["vocabulary"]).name
+def _shared(name: str, vocabulary: str) -> Iterator[str]:
+    file = PurePosixPath(vocabulary).name
     if file != vocabulary_name(name):
         yield f"shared with {file.removesuffix(vocabulary_name(''))}"
 
 
-def _numbers(value: float | list[float]) -> str:
-    return " ".join(f"{number:.6g}" for number in (value if isinstance(value, list) else [value]))
+def _numbers(value: float | Sequence[float]) -> str:
+    return " ".join(f"{number:.6g}" for number in (value if isinstance(value, Sequence) else [value]))
 
 
-def _shortened(values: list[float]) -> str:
+def _shortened(values: Sequence[float]) -> str:
     if len(values) <= SHOWN_BOUNDARIES + 1:
         return _numbers(values)
     return f"{_numbers(values[:SHOWN_BOUNDARIES])} … {_numbers(values[-1])}"
 
 
-def _print_lengths(console: Screen, manifest: Manifest) -> None:
+def _print_lengths(console: Screen, manifest: Manifest, features: Features) -> None:
     """Prints a line for each text on its length and the cost of padding."""
-    texts = {name: feature for name, feature in manifest.features.items() if feature["kind"] == "text"}
+    texts = {name: text for name, text in features.items() if isinstance(text, TextDescription)}
     lengths = {name: manifest.statistics.get(name, {}).get("lengths") for name in texts}
     lines = [
-        f"{name}: {describe(lengths[name], max_length=feature.get('max_length'), packed=feature.get('packed'))}"
-        for name, feature in texts.items()
+        f"{name}: {describe(lengths[name], max_length=text.max_length, packed=text.packed)}"
+        for name, text in texts.items()
         if lengths[name]
     ]
     if lines:
         console.print("", *lines, sep="\n", soft_wrap=True)
 
 
-def _print_classes(console: Screen, manifest: Manifest, folder: Location) -> None:
+def _print_classes(console: Screen, manifest: Manifest, folder: Location, features: Features) -> None:
     """Prints the label's most frequent classes, with their records in each split."""
     counted = {name: split.label_counts for name, split in manifest.splits.items() if split.label_counts}
-    if not counted:
+    label = features.get(manifest.label or "")
+    if not counted or label is None:
         return
-    names = read_vocabulary(folder, read_description(manifest.features[str(manifest.label)]))
+    names = read_vocabulary(folder, label)
     totals = [sum(numbers) for numbers in zip(*counted.values(), strict=True)]
     splits = [f"\n{name}" for name in counted]
     table = plain_table(f"\n{manifest.label}", *splits, right=splits)
-    for label in sorted(range(len(totals)), key=lambda label: -totals[label])[:SHOWN_CLASSES]:
-        table.add_row(names[label], *(f"{numbers[label]:,}" for numbers in counted.values()))
+    for id_ in sorted(range(len(totals)), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
+        table.add_row(names[id_], *(f"{numbers[id_]:,}" for numbers in counted.values()))
     console.print(table)
     if len(totals) > SHOWN_CLASSES:
         console.print(f"… {len(totals) - SHOWN_CLASSES:,} more classes")

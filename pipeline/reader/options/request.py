@@ -232,5 +232,6 @@ def _check_batches(request: Request) -> None:
         if not isinstance(label, CategoryDescription):
             kind = "nothing" if label is None else label.kind
             raise DatasetError(
-                f"balance=True needs a label that is a category, got {kind}: leave it out, or name the category as label"
+                f"balance=True needs a label that is a category, got {kind}: leave it out, "
+                "or name the category as label"
             )
