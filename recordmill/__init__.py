@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.graph_safety import serving_model
     from recordmill.pipeline.version import VERSION as __version__
+    from recordmill.transforms.contract.array_spec import ArraySpec
     from recordmill.transforms.contract.ragged import Ragged
 
 __all__ = [
