@@ -16,10 +16,11 @@ import numpy.typing as npt
 from PIL import Image
 from PIL.Image import Resampling
 
-from recordmill.pipeline.build.images.transcode import ORIENTATION, UPRIGHT
+from recordmill.pipeline.build.images.transcode import UPRIGHT
 from recordmill.pipeline.sources.machine_faults import is_machine_fault
 from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
 from recordmill.transforms.contract.image_header import check_header, check_pixels
+from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 
 SIDE = 32
 NONE = bytes(16)

@@ -19,10 +19,10 @@ from PIL.Image import Transpose
 from recordmill.pipeline.sources.machine_faults import is_machine_fault
 from recordmill.transforms.contract.image_formats import NAMED
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_pixels
+from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """What a mode without transparency becomes."""
-ORIENTATION = 0x0112
 PHOTOMETRIC, BITS, TILE_WIDTH, TILE_LENGTH = 262, 258, 322, 323  # TIFF's tags
 WHITE_IS_ZERO = 0
 ROWS = 64
