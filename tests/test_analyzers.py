@@ -26,8 +26,7 @@ from recordmill.pipeline.build.beam.vocabularies import (
 from recordmill.pipeline.dataset.atomic_files import read_report
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.number import Number
-from recordmill.pipeline.spec.features.numbers import Numbers
+from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.tensorflow.preprocessing import PIXEL_COLUMNS, Preprocessing
 

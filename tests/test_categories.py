@@ -8,7 +8,7 @@ import tensorflow as tf
 from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.categories import Categories
+from recordmill.pipeline.spec.features.category import Categories
 from recordmill.transforms.contract.kinds.category import CategoriesDescription
 from recordmill.transforms.tensorflow import categories
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
@@ -105,7 +105,7 @@ def test_the_column_is_a_list_of_names() -> None:
     assert feature.raw_column() == Column(ColumnType.CATEGORY, many=True, optional=True, separator="|")
     assert (feature.fill, feature.analyzed, feature.read_parts()) == ([], True, ("length",))
     assert Categories(kind="categories", read="multi_hot").read_parts() == ()
-    assert feature.tfds({})["sequence"]["feature"]["tensor"]["dtype"] == "int64"
+    assert feature.tfds(described())["sequence"]["feature"]["tensor"]["dtype"] == "int64"
 
 
 @pytest.mark.parametrize(

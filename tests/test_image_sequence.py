@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.build.worker.examples import encode
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.image_sequence import ImageSequence
+from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.transforms.tensorflow import image, image_sequence
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics

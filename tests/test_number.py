@@ -204,9 +204,10 @@ DESCRIBED: list[Any] = [
 @pytest.mark.parametrize(("given", "expected"), DESCRIBED)
 def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: dict[str, Any]) -> None:
     feature = Number(kind="number", **given)
-    description = feature.describe({"boundaries": [0.5], "mean": 0.0}).to_json()
+    described = feature.describe({"boundaries": [0.5], "mean": 0.0})
+    description = described.to_json()
     assert description == {"kind": "number", **expected}
     assert Number.model_validate(feature.model_dump(mode="json")) == feature
     spec = read_description(description).parts()
     assert tuple(spec) == ("", *feature.parts())
-    assert feature.tfds(description)["tensor"]["dtype"] == spec[""].dtype == expected["stored"]
+    assert feature.tfds(described)["tensor"]["dtype"] == spec[""].dtype == expected["stored"]

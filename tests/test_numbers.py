@@ -8,7 +8,7 @@ import tensorflow as tf
 from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.numbers import Numbers
+from recordmill.pipeline.spec.features.number import Numbers
 from recordmill.transforms.tensorflow import numbers
 from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics
 from tests.running import BOTH_WAYS, Run
@@ -51,7 +51,7 @@ READ: list[Any] = [
 def test_every_option(given: dict[str, Any], expected: Any, run: Run) -> None:
     parts = run(lambda rows: ready(rows, **given), ROWS)
     np.testing.assert_allclose(parts[""], np.float32(expected), rtol=1e-6)
-    assert parts[""].dtype.name == Numbers(kind="numbers", **given).stored
+    assert parts[""].dtype.name == Numbers(kind="numbers", **given).options().stored
     assert ("length" in parts) == ("length" not in given)
     longest = given.get("max_length", 3)
     if "length" in parts:

@@ -79,8 +79,9 @@ def _check(features: dict[str, Any]) -> None:
 
 
 def test_who_owns_a_vocabulary() -> None:
-    assert Text(**SHARES).vocabulary_owner("b") == "a"
-    assert Text(kind="text").vocabulary_owner("b") == vocabulary_owner("b", Category(kind="category").options()) == "b"
+    assert vocabulary_owner("b", Text(**SHARES).options()) == "a"
+    assert vocabulary_owner("b", Text(kind="text").options()) == "b"
+    assert vocabulary_owner("b", Category(kind="category").options()) == "b"
 
 
 @pytest.mark.parametrize(
@@ -97,15 +98,15 @@ def test_files_are_found(given: dict[str, Any], files: dict[str, str]) -> None:
     assert Text.model_validate(moved.model_dump()) == moved
 
 
-@pytest.mark.parametrize(("given", "model", "training"), [
-    ({}, False, False),
-    ({"tokenizer": "sentencepiece"}, True, True),
-    ({"tokenizer": "wordpiece", "vocabulary": {"shared_with": "a"}}, True, False),
-    ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, True, False),
+@pytest.mark.parametrize(("given", "needed"), [
+    ({}, False),
+    ({"tokenizer": "sentencepiece"}, True),
+    ({"tokenizer": "wordpiece", "vocabulary": {"shared_with": "a"}}, True),
+    ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, True),
 ])  # fmt: skip
-def test_what_needs_a_model(given: dict[str, Any], model: bool, training: bool) -> None:
+def test_what_needs_a_model(given: dict[str, Any], needed: bool) -> None:
     text = Text(kind="text", **given)
-    assert (text.needs_model, text.needs_training, text.needs_tensorflow_text) == (model, training, model)
+    assert (text.needs_model, text.options().needs_tensorflow_text) == (needed, needed)
 
 
 BASE = {"kind": "text", "stored": "int64", "length": "varying", "max_length": None}

@@ -22,6 +22,7 @@ from recordmill.pipeline.build.worker.text_packing import RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
+from recordmill.pipeline.spec.features.base import tfds_stored
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
@@ -160,7 +161,7 @@ def test_how_it_is_described() -> None:
     assert "packed" not in Text(kind="text", tokenizer="bytes").describe({}).to_json()
     assert list(description.parts()) == ["", *packed.parts()]
     assert read_description(written).parts()["lengths"] == Stored("int64", None)
-    assert packed.tfds_part("lengths", description) != packed.tfds(description)
+    assert tfds_stored(description.parts()["lengths"]) != packed.tfds(description)
     assert packed.read_parts() == ("segments", "positions")
 
 

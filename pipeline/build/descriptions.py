@@ -10,9 +10,9 @@ from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.spec.features.base import Feature
-from recordmill.pipeline.spec.features.own import Own
-from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.raw import Own
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from recordmill.transforms.contract.stored import stored_features
 from recordmill.transforms.tensorflow.features import parse_spec
 
@@ -31,7 +31,7 @@ def describe_features(results: Results) -> Described:
     spec = results.plan.spec
     described: Described = {}
     for name, feature in spec.features.items():
-        owner = feature.vocabulary_owner(name) if isinstance(feature, Text) else name
+        owner = vocabulary_owner(name, feature.options())
         found = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
         found |= results.statistics.get(owner, {})
         if name in results.work.models:

@@ -24,6 +24,7 @@ from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.version import VERSION
+from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from recordmill.transforms.contract.stored import IMAGES
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
@@ -162,7 +163,7 @@ def planned_build(
 
 def _models(spec: Spec) -> dict[str, str]:
     texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Text)}
-    return {name: text.vocabulary_owner(name) for name, text in texts.items() if text.needs_model}
+    return {name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model}
 
 
 def package_versions() -> dict[str, str]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Split
 from recordmill.pipeline.dataset.vocabulary import UNKNOWN
-from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
+from recordmill.pipeline.spec.features.base import Feature, tfds_stored
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.stored import KEY, Stored, part_name
 
 
 def write_tfds_files(
@@ -53,16 +54,16 @@ def _dataset_info(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
 def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-        "featuresDict": {"features": {**features, "key": tfds_scalar("string")}},
+        "featuresDict": {"features": {**features, KEY: tfds_stored(Stored("bytes"))}},
     }
 
 
 def _parts(features: Mapping[str, tuple[Feature, Description]]) -> dict[str, dict[str, Any]]:
-    """All parts of all features, by their names in a record."""
-    parts = {}
+    """Gives all parts of all features, by their names in a record."""
+    parts: dict[str, dict[str, Any]] = {}
     for name, (feature, description) in features.items():
+        parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
         parts[name] = feature.tfds(description)
-        parts |= {f"{name}_{part}": feature.tfds_part(part, description) for part in feature.parts()}
     return parts
 
 

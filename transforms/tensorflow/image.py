@@ -13,7 +13,6 @@ the part `shape` gives each image's sides. With `optional`, an empty string is a
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -68,7 +67,7 @@ def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tens
 
 def image_spec(options: ImageOptions) -> dict[str, tf.TensorSpec]:
     """Gives the specs of `stored_image`'s parts: one image's bytes, and for `store: original` its orientation."""
-    parts = replace(options, optional=False).parts()
+    parts = ImageDescription.parts_of({"encoding": options.store})
     return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()}
 
 

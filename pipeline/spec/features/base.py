@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from recordmill.pipeline.options import Options
-from recordmill.pipeline.sources.columns import Column
-from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.transforms.contract.kinds.base import Description, FeatureOptions, Stored
 
-Wanted = TypeVar("Wanted")
+Contract = TypeVar("Contract")
+TFDS = "tensorflow_datasets.core.features"
 
 
 class Feature(Options):
@@ -21,6 +22,8 @@ class Feature(Options):
     """The source's column; the feature's own name where it is not given."""
     optional: bool = False
     """Whether a row may lack it; such a row is a reject otherwise."""
+    column_type: ClassVar[ColumnType]
+    """The type of the raw column."""
 
     @property
     def analyzed(self) -> bool:
@@ -34,7 +37,7 @@ class Feature(Options):
 
     def raw_column(self) -> Column | None:
         """Gives the column as the source delivers it; None for a feature that is made of other features."""
-        raise NotImplementedError
+        return Column(self.column_type, optional=self.optional)
 
     def check(self, features: Mapping[str, "Feature"]) -> None:
         """Checks the feature against the spec's others, by name.
@@ -55,17 +58,21 @@ class Feature(Options):
         """Gives the options that the graph and the workers need."""
         raise NotImplementedError
 
-    def _options(self, kind: Callable[..., Wanted], **more: Any) -> Wanted:
-        """Takes the options of the same names, and more."""
-        names = {one.name for one in fields(cast(Any, kind))} & (type(self).model_fields.keys() - more.keys())
+    def _changed(self) -> set[str]:
+        """Names the options whose value is not the default."""
+        return {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.get_default()}
+
+    def _make(self, kind: Callable[..., Contract], **more: Any) -> Contract:
+        """Makes the contract's options, or its description, of the options of the same names, and more."""
+        names = {field.name for field in fields(cast(Any, kind))} & (type(self).model_fields.keys() - more.keys())
         return kind(**{name: getattr(self, name) for name in names}, **more)
 
     def parts(self) -> tuple[str, ...]:
         """Names what is stored beside the feature itself, as `<feature>_<part>`."""
-        return tuple(part for part in self.options().parts() if part)
+        return ()
 
     def read_parts(self) -> tuple[str, ...]:
-        """Names what the reader gives beside the feature itself without its being stored, as `<feature>_<part>`."""
+        """Names what the reader gives beside the feature and is not stored, as `<feature>_<part>`."""
         return ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
@@ -73,25 +80,78 @@ class Feature(Options):
         raise NotImplementedError
 
     def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives the feature as TensorFlow Datasets' `features.json` writes it."""
-        raise NotImplementedError
-
-    def tfds_part(self, part: str, description: Description) -> dict[str, Any]:
-        """Gives a part as TensorFlow Datasets writes it: one int64 a row, unless the kind says otherwise."""
-        return tfds_scalar("int64")
+        """Gives the feature as TensorFlow Datasets' `features.json` writes it; by default, as its stored type."""
+        return tfds_stored(description.parts()[""])
 
 
-def tfds_sequence(of: str | dict[str, Any]) -> dict[str, Any]:
-    """Gives TensorFlow Datasets' JSON of any number of scalars of a dtype, or of another feature."""
+class ListFeature(Feature):
+    """Several values a row."""
+
+    length: int | None = Field(default=None, ge=1, strict=True)
+    """The number of values that every row must have; any number where it is not given."""
+    max_length: int | None = Field(default=None, ge=1, strict=True)
+    """The number of values kept, and that a batch is padded to. None: all are kept, and a batch is padded to its
+    longest."""
+    separator: str = Field(default=",", min_length=1)
+    """The separator of the values where the source holds them as one string, as in a cell of CSV."""
+
+    @model_validator(mode="after")
+    def _check_length(self) -> "ListFeature":
+        if self.length is not None and self.max_length is not None:
+            raise ValueError("`length` and `max_length` exclude each other: a row has exactly `length` values")
+        return self
+
+    @property
+    def fill(self) -> Any:
+        """The empty list."""
+        return []
+
+    def raw_column(self) -> Column | None:
+        """Gives a column of lists of values, which may be empty."""
+        return self.list_column(self.column_type)
+
+    def list_column(self, kind: ColumnType) -> Column:
+        """Gives a column of lists of values of a type."""
+        return Column(kind, many=True, optional=self.optional, separator=self.separator, length=self.length)
+
+    @property
+    def varies(self) -> bool:
+        """Whether rows may have different numbers of values."""
+        return self.length is None
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Names `length`, the number of values, where rows differ in it."""
+        return ("length",) if self.varies else ()
+
+    @property
+    def read_length(self) -> int | str:
+        """The number of values of every row, or `varying`."""
+        return self.length or "varying"
+
+
+def tfds_stored(stored: Stored) -> dict[str, Any]:
+    """Gives TensorFlow Datasets' JSON of a stored part: a scalar, a tensor, or a sequence of scalars."""
+    dtype = "string" if stored.dtype == "bytes" else stored.dtype
+    scalar = {"pythonClassName": f"{TFDS}.scalar.Scalar", "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}}
+    if stored.shape is None:
+        return tfds_sequence(scalar)
+    return tfds_tensor(dtype, stored.shape, "none") if stored.shape else scalar
+
+
+def tfds_sequence(feature: dict[str, Any]) -> dict[str, Any]:
+    """Gives TensorFlow Datasets' JSON of any number of a feature."""
     return {
-        "pythonClassName": "tensorflow_datasets.core.features.sequence_feature.Sequence",
-        "sequence": {"feature": tfds_scalar(of) if isinstance(of, str) else of, "length": "-1"},
+        "pythonClassName": f"{TFDS}.sequence_feature.Sequence",
+        "sequence": {"feature": feature, "length": "-1"},
     }
 
 
-def tfds_scalar(dtype: str) -> dict[str, Any]:
-    """Gives TensorFlow Datasets' JSON of a scalar."""
-    return {
-        "pythonClassName": "tensorflow_datasets.core.features.scalar.Scalar",
-        "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"},
-    }
+def tfds_tensor(dtype: str, shape: tuple[int, ...], encoding: str) -> dict[str, Any]:
+    """Gives TensorFlow Datasets' JSON of a tensor; -1 for a side that varies."""
+    tensor = {"shape": tfds_shape(shape), "dtype": dtype, "encoding": encoding}
+    return {"pythonClassName": f"{TFDS}.tensor_feature.Tensor", "tensor": tensor}
+
+
+def tfds_shape(shape: tuple[int, ...]) -> dict[str, list[str]]:
+    """Gives TensorFlow Datasets' JSON of a shape."""
+    return {"dimensions": [str(side) for side in shape]}

@@ -1,14 +1,14 @@
 """Boxes around things in an image, moved with its pixels; stored relative to the stored image."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, tfds_sequence
-from recordmill.pipeline.spec.features.lists import ListFeature
+from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, tfds_sequence, tfds_shape
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 
@@ -47,26 +47,17 @@ class Boxes(ListFeature):
 
     def raw_column(self) -> Column:
         """Gives a column of lists of numbers, four a box; nested lists are one list."""
-        return Column(
-            ColumnType.NUMBER,
-            many=True,
-            optional=self.optional,
-            separator=self.separator,
-            multiple=4,
-            length=self.length and 4 * self.length,
-        )
+        return replace(self.list_column(ColumnType.NUMBER), multiple=4, length=self.length and 4 * self.length)
 
     def options(self, *, is_label: bool = False) -> BoxesOptions:
         """Gives what the graph needs."""
-        return self._options(BoxesOptions)
+        return self._make(BoxesOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Names the image and the number of boxes."""
-        return BoxesDescription(stored="float32", image=self.image, length=self.read_length, max_length=self.max_length)
+        return self._make(BoxesDescription, stored="float32", length=self.read_length)
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """Gives a sequence of `BBoxFeature`."""
-        name = "tensorflow_datasets.core.features.bounding_boxes.BBoxFeature"
-        shape = {"dimensions": ["4"]}
-        box = {"shape": shape, "dtype": "float32", "bboxFormat": "REL_YXYX"}
-        return tfds_sequence({"pythonClassName": name, "boundingBox": box})
+        box = {"shape": tfds_shape((4,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}
+        return tfds_sequence({"pythonClassName": f"{TFDS}.bounding_boxes.BBoxFeature", "boundingBox": box})

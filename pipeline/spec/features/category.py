@@ -1,4 +1,4 @@
-"""Categories: one name a row, stored as its id."""
+"""Names, one a row or several such as tags: stored as ids, and the labels of classification."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -7,14 +7,21 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
+from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature
 from recordmill.pipeline.spec.features.classes import Classes, read_classes
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.category import CategoryDescription, CategoryOptions
+from recordmill.transforms.contract.kinds.category import (
+    CategoriesDescription,
+    CategoriesOptions,
+    CategoryDescription,
+    CategoryOptions,
+)
 
 
 class NamedClasses(Feature):
     """The rules by which names become ids, for one name a row or several."""
+
+    column_type = ColumnType.CATEGORY
 
     classes: Classes | None = None
     """The names in the order of their ids. By default those of the data, the most frequent first: of all splits for
@@ -35,18 +42,13 @@ class NamedClasses(Feature):
         if self.classes is not None and self.classes_file is not None:
             raise ValueError("`classes` and `classes_file` exclude each other: give the names once")
         given = self.classes is not None or self.classes_file is not None
-        counted = [name for name in ("max_classes", "minimum_count") if name in self._chosen()]
+        counted = [name for name in ("max_classes", "minimum_count") if name in self._changed()]
         if counted and (given or self.hash_buckets is not None):
             other = "hash_buckets" if self.hash_buckets is not None else "classes"
             raise ValueError(f"`{counted[0]}` is of names that are counted: leave it out, or `{other}`")
-        if self.hash_buckets is not None and (given or "oov_buckets" in self._chosen()):
+        if self.hash_buckets is not None and (given or "oov_buckets" in self._changed()):
             raise ValueError("with `hash_buckets` no name is unknown: leave out `classes` and `oov_buckets`")
         return self
-
-    def _chosen(self) -> set[str]:
-        """Names the options whose value is not the default."""
-        fields = type(self).model_fields
-        return {name for name in fields if getattr(self, name) != fields[name].get_default()}
 
     @property
     def analyzed(self) -> bool:
@@ -74,7 +76,7 @@ class NamedClasses(Feature):
             WrongValueError: an option would leave some without an id of their own; its path begins at this feature.
         """
         for name in ("max_classes", "minimum_count", "oov_buckets", "hash_buckets"):
-            if name in self._chosen():
+            if name in self._changed():
                 raise WrongValueError(
                     "is not for a label: each of its classes has an id; give `classes`, or none", name
                 )
@@ -82,7 +84,7 @@ class NamedClasses(Feature):
     def ids(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Gives the description's fields for the vocabulary and the ids."""
         if self.hash_buckets is not None:
-            return {"vocabulary_size": self.hash_buckets + 1, "hash_buckets": self.hash_buckets}
+            return {"vocabulary_size": self.hash_buckets + 1}
         is_label = statistics["is_label"]
         first = 0 if is_label else 1 + self.oov_buckets
         return {
@@ -128,24 +130,57 @@ class Category(NamedClasses):
 
     def raw_column(self) -> Column | None:
         """Gives a column of names; None for a cross."""
-        return None if self.cross else Column(ColumnType.CATEGORY, optional=self.optional)
+        return None if self.cross else super().raw_column()
 
     def options(self, *, is_label: bool = False) -> CategoryOptions:
         """Gives what the graph needs."""
-        return self._options(CategoryOptions, is_label=is_label)
+        return self._make(CategoryOptions, is_label=is_label)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the vocabulary and the ids."""
-        return CategoryDescription(**self.ids(statistics), oov_buckets=self.oov_buckets or None, cross=self.cross)
+        return self._make(CategoryDescription, **self.ids(statistics), oov_buckets=self.oov_buckets or None)
 
     def tfds(self, description: Description) -> dict[str, Any]:
         """Gives a class label where each id has a name of its own (the unknown one's is `[UNK]`), else an int64."""
         if not isinstance(description, CategoryDescription) or description.vocabulary is None or self.oov_buckets:
-            return tfds_scalar("int64")
+            return super().tfds(description)
         return {
-            "pythonClassName": "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
+            "pythonClassName": f"{TFDS}.class_label_feature.ClassLabel",
             "classLabel": {"numClasses": str(description.vocabulary_size)},
         }
+
+
+class Categories(ListFeature, NamedClasses):
+    """Names as ids: for the label 0 to n-1; for any other feature 0 pads and unknown names are 1."""
+
+    kind: Literal["categories"]
+    oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
+    """The number of ids that the unknown names share, by their hash: 1 to n."""
+    read: Literal["ids", "multi_hot"] | None = None
+    """ids: padded ids and their number. multi_hot: for each id 1 if the row has it, else 0. By default `multi_hot` for
+    the label, `ids` for any other feature."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether it is read as lists of different lengths."""
+        return self.read != "multi_hot" and super().varies
+
+    def options(self, *, is_label: bool = False) -> CategoriesOptions:
+        """Gives what the graph needs."""
+        return self._make(CategoriesOptions, is_label=is_label)
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Describes the vocabulary, the ids, and the form that they are read in."""
+        is_label = statistics["is_label"]
+        return self._make(
+            CategoriesDescription,
+            length=self.read_length,
+            read=self.read or ("multi_hot" if is_label else "ids"),
+            **self.ids(statistics),
+            oov_buckets=None if is_label or self.hash_buckets is not None else self.oov_buckets,
+            padding_id=-1 if is_label else 0,
+            stored="int64",
+        )
 
 
 def check_not_crossed(label: str, features: Mapping[str, Feature]) -> None:

@@ -1,4 +1,7 @@
-"""Images: decoded, oriented by EXIF, brought to a size, stored encoded; normalized when they are read."""
+"""Images, one a row or several such as a video's frames: decoded, oriented by EXIF, scaled, stored encoded.
+
+The reader normalizes them.
+"""
 
 import math
 from typing import Annotated, Any, Literal
@@ -7,10 +10,16 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
-from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
+from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, tfds_sequence, tfds_shape, tfds_tensor
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions, PixelOptions
+from recordmill.transforms.contract.kinds.image import (
+    ImageDescription,
+    ImageOptions,
+    ImageSequenceDescription,
+    ImageSequenceOptions,
+    PixelOptions,
+)
 
 Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
 Side = Annotated[int, Field(ge=1, le=16_384, strict=True)]
@@ -50,6 +59,7 @@ Normalize = Annotated[
 class Image(Feature):
     """An image, scaled to one size or kept at its own."""
 
+    column_type = ColumnType.IMAGE
     kind: Literal["image"]
     size: Sides | None = None
     """Height and width in pixels; one number is both. None: the images keep their own sizes."""
@@ -127,13 +137,13 @@ class Image(Feature):
                     message = f"should be a list of {self.channels}, one for each channel, got {list(numbers)}"
                     raise WrongValueError(message, "normalize", name)
 
-    def raw_column(self) -> Column:
-        """Gives a column of references to images."""
-        return Column(ColumnType.IMAGE, optional=self.optional)
-
     def options(self, *, is_label: bool = False) -> ImageOptions:
         """Gives what the graph and the workers need."""
-        return self._options(ImageOptions, measured=self.normalize == "dataset")
+        return self._make(ImageOptions, measured=self.normalize == "dataset")
+
+    def parts(self) -> tuple[str, ...]:
+        """Names an original's `orientation`, and `missing` with `optional`."""
+        return tuple(ImageDescription.parts_of({"encoding": self.store, "optional": self.optional}))[1:]
 
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, each image's height and width, where images keep their own sizes."""
@@ -150,7 +160,7 @@ class Image(Feature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Gives shape, encoding and normalization; height and width are None where images keep their own."""
-        return ImageDescription(**self.pixels(statistics), optional=self.optional)
+        return self._make(ImageDescription, **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Gives the description's fields for decoding and normalizing stored images."""
@@ -162,7 +172,7 @@ class Image(Feature):
             "dtype": "uint8" if self.normalize == "none" else "float32",
             "offset": tuple(offset),
             "scale": tuple(scale),
-            "options": self._options(PixelOptions) if self.store == "original" else None,
+            "options": self._make(PixelOptions) if self.store == "original" else None,
         }
 
     def _normalization(self, statistics: dict[str, Any]) -> tuple[list[float], list[float]]:
@@ -179,19 +189,46 @@ class Image(Feature):
     def tfds(self, description: Description) -> dict[str, Any]:
         """Gives an `Image`, a uint8 `Tensor` where raw pixels are stored, or a string where it may be empty."""
         if isinstance(description, ImageDescription) and description.optional:
-            return tfds_scalar("string")
-        own = self.size is None or self.store == "original"  # its own size
-        dimensions = {"dimensions": [*(["-1", "-1"] if own else map(str, self.size or ())), str(self.channels)]}
+            return super().tfds(description)
+        sides = (-1, -1) if self.size is None or self.store == "original" else self.size
+        shape = (*sides, self.channels)
         if self.store == "raw":
-            return {
-                "pythonClassName": "tensorflow_datasets.core.features.tensor_feature.Tensor",
-                "tensor": {"shape": dimensions, "dtype": "uint8", "encoding": "bytes"},
-            }
-        return {
-            "pythonClassName": "tensorflow_datasets.core.features.image_feature.Image",
-            "image": {
-                "shape": dimensions,
-                "dtype": "uint8",
-                "encodingFormat": "jpeg" if self.store == "jpeg" else "png",
-            },
-        }
+            return tfds_tensor("uint8", shape, "bytes")
+        encoding = "jpeg" if self.store == "jpeg" else "png"
+        image = {"shape": tfds_shape(shape), "dtype": "uint8", "encodingFormat": encoding}
+        return {"pythonClassName": f"{TFDS}.image_feature.Image", "image": image}
+
+
+class ImageSequence(Image, ListFeature):
+    """Any number of images a row; each has an image's options."""
+
+    kind: Literal["image_sequence"]  # type: ignore[assignment]
+    size: Sides
+    """Height and width in pixels of every image; one number is both."""
+    fit: Literal["pad", "crop", "stretch"] = "pad"
+    """pad: the whole image, centred on the background; crop: the centre that fills the size; stretch: both sides
+    scaled on their own."""
+    store: Literal["auto", "jpeg", "png", "raw"] = "auto"
+    """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_size(cls, value: Any) -> Any:
+        """Leaves `fit` as it is: there is always a size."""
+        return value
+
+    def parts(self) -> tuple[str, ...]:
+        """Names none: a list is stored as one part."""
+        return ()
+
+    def options(self, *, is_label: bool = False) -> ImageSequenceOptions:
+        """Gives what the graph and the workers need."""
+        return self._make(ImageSequenceOptions, measured=self.normalize == "dataset")
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Describes every image as an image's, and how many there are."""
+        return self._make(ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
+
+    def tfds(self, description: Description) -> dict[str, Any]:
+        """Gives a sequence of images, or of uint8 tensors."""
+        return tfds_sequence(super().tfds(description))

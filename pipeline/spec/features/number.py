@@ -1,4 +1,4 @@
-"""Numbers, normalized or put into buckets by the train split."""
+"""Numbers, one a row or a list: normalized, or put into buckets, by the values of the train split."""
 
 import math
 import struct
@@ -6,10 +6,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, tfds_scalar
+from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.spec.features.base import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.number import NumberDescription, NumberOptions
+from recordmill.transforms.contract.kinds.number import (
+    NumberDescription,
+    NumberOptions,
+    NumbersDescription,
+    NumbersOptions,
+)
 
 SMALLEST = 2.0**-126  # the smallest float32 with all its bits: TensorFlow may take what is smaller for 0
 
@@ -50,6 +55,7 @@ Impute = Annotated[
 class Scaled(Feature):
     """The steps that numbers go through, in this order: clip, transform, normalize or bucket."""
 
+    column_type = ColumnType.NUMBER
     clip: tuple[Float32 | None, Float32 | None] | None = None
     """The lower and the upper limit; values beyond are set to it. null: no limit."""
     transform: Literal["none", "log", "log1p"] = "none"
@@ -95,20 +101,19 @@ class Scaled(Feature):
     @property
     def analyzed(self) -> bool:
         """Whether something is learned from the train split's values."""
-        return self.normalize != "none" or self.quantiles is not None
+        return self.options().is_learned
 
-    @property
-    def stored(self) -> str:
-        """The type that is stored."""
-        return "int64" if self.is_bucket else "float32"
+    def options(self, *, is_label: bool = False) -> NumberOptions:
+        """Gives what the graph needs."""
+        return self._make(NumberOptions)
 
     def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Gives the description's fields for the stored values, and the boundaries of buckets."""
-        fields = {name: getattr(self, name) for name in ("stored", "normalize", "clip", "transform")}
+        stored = {"stored": self.options().stored}
         if not self.is_bucket:
-            return fields
+            return stored
         boundaries = tuple(statistics["boundaries"] if self.boundaries is None else self.boundaries)
-        return {**fields, "boundaries": boundaries, "buckets": len(boundaries) + 1}
+        return {**stored, "boundaries": boundaries, "buckets": len(boundaries) + 1}
 
 
 class Number(Scaled):
@@ -123,34 +128,35 @@ class Number(Scaled):
 
     @model_validator(mode="after")
     def _check_optional(self) -> "Number":
-        for name, default in (("impute", "mean"), ("indicator", False)):
-            if not self.optional and getattr(self, name) != default:
+        for name in ("impute", "indicator"):
+            if not self.optional and name in self._changed():
                 raise ValueError(f"`{name}` is of rows that lack the number: give `optional: true`, or leave it out")
         return self
-
-    @property
-    def analyzed(self) -> bool:
-        """Whether something is learned from the train split's values."""
-        return super().analyzed or (self.optional and self.impute in ("mean", "median"))
 
     @property
     def fill(self) -> float:
         """NaN, which no source delivers."""
         return math.nan
 
-    def raw_column(self) -> Column:
-        """Gives a column of finite numbers."""
-        return Column(ColumnType.NUMBER, optional=self.optional)
-
-    def options(self, *, is_label: bool = False) -> NumberOptions:
-        """Gives what the graph needs."""
-        return self._options(NumberOptions)
+    def parts(self) -> tuple[str, ...]:
+        """Names `missing`, with `indicator`."""
+        return ("missing",) if self.indicator else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the steps that the stored values went through."""
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
-        return NumberDescription(**self.scaling(statistics), impute=impute, indicator=indicator)
+        return self._make(NumberDescription, **self.scaling(statistics), impute=impute, indicator=indicator)
 
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives a float32, or an int64 for a bucket."""
-        return tfds_scalar(self.stored)
+
+class Numbers(ListFeature, Scaled):
+    """A list of numbers, of a fixed length or of any."""
+
+    kind: Literal["numbers"]
+
+    def options(self, *, is_label: bool = False) -> NumbersOptions:
+        """Gives what the graph needs."""
+        return self._make(NumbersOptions)
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Describes the steps that the stored values went through, and the lists' length."""
+        return self._make(NumbersDescription, **self.scaling(statistics), length=self.read_length)

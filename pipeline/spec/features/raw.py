@@ -1,4 +1,4 @@
-"""Raw values: stored as they come."""
+"""Values that are stored as they come: columns of the source, and tensors of the user's own function."""
 
 import math
 from typing import Any, Literal
@@ -6,13 +6,11 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import tfds_scalar, tfds_sequence
-from recordmill.pipeline.spec.features.lists import ListFeature
+from recordmill.pipeline.spec.features.base import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
+from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
-TFDS_TYPES = {"bytes": "string", "int64": "int64", "float32": "float32"}
 MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 
 
@@ -28,7 +26,7 @@ class Raw(ListFeature):
     @model_validator(mode="after")
     def _check_many(self) -> "Raw":
         for name in ("length", "max_length", "separator"):
-            if not self.many and getattr(self, name) != Raw.model_fields[name].default:
+            if not self.many and name in self._changed():
                 raise ValueError(f"`{name}` is of lists: give `many: true`, or leave it out")
         return self
 
@@ -49,13 +47,26 @@ class Raw(ListFeature):
 
     def options(self, *, is_label: bool = False) -> RawOptions:
         """Gives what the graph needs."""
-        return self._options(RawOptions)
+        return self._make(RawOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the stored type and the lists' length."""
         length = self.read_length if self.many else None
-        return RawDescription(stored=self.type, length=length, max_length=self.max_length)
+        return self._make(RawDescription, stored=self.type, length=length)
 
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives a scalar, or a sequence of them."""
-        return (tfds_sequence if self.many else tfds_scalar)(TFDS_TYPES[self.type])
+
+class Own(Feature):
+    """A tensor that the user's `preprocessing` function stores: no kind of the spec, but described as one."""
+
+    kind: Literal["own"] = "own"
+    stored: Literal["bytes", "int64", "float32"]
+    shape: tuple[int, ...] | None
+    """A row's shape; None where rows have different lengths."""
+
+    def raw_column(self) -> None:
+        """Gives None: no source delivers it."""
+        return
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        """Describes type and shape."""
+        return self._make(OwnDescription)

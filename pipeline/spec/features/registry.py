@@ -1,16 +1,13 @@
-"""The kinds of features: one file and one line each. A kind's graph is the module of the same name in `transforms`."""
+"""The kinds of features that a spec may name. Each module here has one of the same name in `contract.kinds`."""
 
 from typing import Annotated
 
 from pydantic import Field
 
 from recordmill.pipeline.spec.features.boxes import Boxes
-from recordmill.pipeline.spec.features.categories import Categories
-from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.image_sequence import ImageSequence
-from recordmill.pipeline.spec.features.number import Number
-from recordmill.pipeline.spec.features.numbers import Numbers
+from recordmill.pipeline.spec.features.category import Categories, Category
+from recordmill.pipeline.spec.features.image import Image, ImageSequence
+from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text
 

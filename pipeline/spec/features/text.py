@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.options import Options
-from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, tfds_scalar, tfds_sequence
-from recordmill.pipeline.spec.features.text_rules import check_alone, check_shared
+from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.spec.features.base import Feature
+from recordmill.pipeline.spec.features.text_rules import check_options, check_shared
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import BYTES, MODEL_TOKENIZERS, SpecialIds, TextDescription, TextOptions
 
@@ -44,6 +44,7 @@ Widths = Annotated[
 class Text(Feature):
     """A text as ids: 0 pads, 1 is unknown, then begin and end where requested, then the tokens' own."""
 
+    column_type = ColumnType.TEXT
     kind: Literal["text"]
     normalize: Literal["none", "nfc", "nfkc"] = "none"
     """Unicode's normalization form. nfkc also unifies characters that differ in looks alone, such as ﬁ and fi."""
@@ -82,7 +83,7 @@ class Text(Feature):
 
     @model_validator(mode="after")
     def _check(self) -> "Text":
-        check_alone(self)
+        check_options(self.options(), self._changed(), given=self.model_fields_set)
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
@@ -92,7 +93,7 @@ class Text(Feature):
             WrongValueError: it is not; its path begins at this feature.
         """
         if isinstance(self.vocabulary, SharedVocabulary):
-            check_shared(self, self.vocabulary.shared_with, features)
+            check_shared(self.options(), self.vocabulary.shared_with, features)
 
     @property
     def analyzed(self) -> bool:
@@ -104,38 +105,21 @@ class Text(Feature):
         """Whether a tokenizer's model must be there before the graph is made."""
         return self.tokenizer in MODEL_TOKENIZERS
 
-    @property
-    def needs_training(self) -> bool:
-        """Whether that model is learned from the train split, and under this feature's options."""
-        return self.needs_model and self.model is None and not isinstance(self.vocabulary, SharedVocabulary)
-
-    @property
-    def needs_tensorflow_text(self) -> bool:
-        """Whether a process that loads the export or the serving model must import `tensorflow_text` first."""
-        return self.options().needs_tensorflow_text
-
-    def vocabulary_owner(self, name: str) -> str:
-        """Gives the feature whose vocabulary or model this one, of this name, uses: its own or the shared one."""
-        return self.shared_with or name
-
     def files(self) -> dict[str, str]:
         """Gives the paths of files that decide the stored ids, by option: `model`, or `vocabulary`."""
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}
 
-    def raw_column(self) -> Column:
-        """Gives a column of strings, empty or not."""
-        return Column(ColumnType.TEXT, optional=self.optional)
-
-    @property
-    def shared_with(self) -> str | None:
-        """The feature whose vocabulary or model this one uses."""
-        return self.vocabulary.shared_with if isinstance(self.vocabulary, SharedVocabulary) else None
-
     def options(self, *, is_label: bool = False) -> TextOptions:
         """Gives what the graph and the workers need."""
-        own = None if isinstance(self.vocabulary, SharedVocabulary) else self.vocabulary
-        return self._options(TextOptions, vocabulary=own, shared_with=self.shared_with)
+        if isinstance(self.vocabulary, SharedVocabulary):
+            return self._make(TextOptions, vocabulary=None, shared_with=self.vocabulary.shared_with)
+        return self._make(TextOptions)
+
+    def parts(self) -> tuple[str, ...]:
+        """Names `lengths`, each packed document's, or `length`, with `keep_length`."""
+        packed = {"packed": self.pack} if self.pack else {}
+        return tuple(TextDescription.parts_of({"keep_length": self.keep_length, **packed}))[1:]
 
     def read_parts(self) -> tuple[str, ...]:
         """Names the document of each id, `segments`, and its position there, for packed documents."""
@@ -150,9 +134,9 @@ class Text(Feature):
         options = self.options()
         special = SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
         tokens = BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
-        return TextDescription(
+        return self._make(
+            TextDescription,
             stored="bytes" if self.pack else "int64",
-            max_length=self.max_length,
             vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
             padding_id=special.padding,
@@ -160,18 +144,6 @@ class Text(Feature):
             first_id=special.first,
             begin_id=special.begin,
             end_id=special.end,
-            tokenizer=self.tokenizer,
             model=statistics["model"] if self.needs_model else None,
-            oov_buckets=self.oov_buckets,
-            hash_buckets=self.hash_buckets,
-            keep_length=self.keep_length,
             packed=self.pack,
         )
-
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives a sequence of int64; for packed documents, the ids' bytes."""
-        return tfds_scalar("string") if self.pack else tfds_sequence("int64")
-
-    def tfds_part(self, part: str, description: Description) -> dict[str, Any]:
-        """Gives one number for the true length, a sequence for the lengths of packed documents."""
-        return tfds_sequence("int64") if part == "lengths" else super().tfds_part(part, description)

@@ -1,13 +1,11 @@
 """The rules by which a text's options go together; each names the option that is wrong and what to do."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Set as AbstractSet
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, WORD_TOKENIZERS
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.base import Feature
+from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, WORD_TOKENIZERS, TextOptions
 
 SHARED_ALIKE = (
     "tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end",
@@ -15,26 +13,30 @@ SHARED_ALIKE = (
 """The options that must be equal in features that share a vocabulary, so that an id means the same in both."""
 
 
-def check_alone(text: "Text") -> None:
-    """Checks the options of one text against each other.
+def check_options(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> None:
+    """Checks the options of a text against each other.
+
+    Args:
+        text: the options.
+        changed: the names of those that have another value than the default.
+        given: the names of those that the spec gives.
 
     Raises:
         WrongValueError: two of them do not go together.
     """
-    for option, message in _wrong(text):
+    for option, message in _wrong(text, changed, given):
         raise WrongValueError(message, option)
 
 
-def _wrong(text: "Text") -> Iterator[tuple[str, str]]:
-    set_ = {name for name, field in type(text).model_fields.items() if getattr(text, name) != field.default}
+def _wrong(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
-    yield from _wrong_tokens(text, set_)
-    yield from _wrong_model(text, set_)
+    yield from _wrong_tokens(text, changed)
+    yield from _wrong_model(text, changed, given)
     added = text.begin + text.end
     if text.max_length is not None and text.max_length <= added:
         yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
-    if "truncate" in set_ and text.max_length is None:
+    if "truncate" in changed and text.max_length is None:
         yield "truncate", "nothing is cut without `max_length`: give one, or leave `truncate` out"
     if text.pack is not None and text.keep_length:
         yield "keep_length", "with `pack` the length of each document is stored: leave `keep_length` out"
@@ -42,40 +44,40 @@ def _wrong(text: "Text") -> Iterator[tuple[str, str]]:
         yield "ngrams", f"should be widths that ascend, such as [1, 2], got {list(text.ngrams)}"
 
 
-def _wrong_tokens(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
+def _wrong_tokens(text: TextOptions, changed: AbstractSet[str]) -> Iterator[tuple[str, str]]:
     """Yields the options that contradict the tokenizer, or hashing."""
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
-        if option in set_ and text.tokenizer not in WORD_TOKENIZERS:
+        if option in changed and text.tokenizer not in WORD_TOKENIZERS:
             tokenizers = ", ".join(WORD_TOKENIZERS)
             yield option, f"goes with the tokenizers {tokenizers} alone, not with {text.tokenizer}: leave it out"
     for option in ("vocabulary", "minimum_count", "oov_buckets"):
-        if option in set_ and text.tokenizer == "bytes":
+        if option in changed and text.tokenizer == "bytes":
             yield option, "the tokenizer bytes has no vocabulary, each byte is its own id: leave it out"
-        if option in set_ and text.hash_buckets is not None:
+        if option in changed and text.hash_buckets is not None:
             yield option, "there is no vocabulary with `hash_buckets`: leave one of the two out"
-    if "minimum_count" in set_ and not isinstance(text.vocabulary, int):
+    if "minimum_count" in changed and not isinstance(text.vocabulary, int):
         where = "is given" if isinstance(text.vocabulary, str) else "has its options in the other feature"
         yield "minimum_count", f"nothing is counted here, since the vocabulary {where}: leave it out"
 
 
-def _wrong_model(text: "Text", set_: set[str]) -> Iterator[tuple[str, str]]:
+def _wrong_model(text: TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
     """Yields the options that contradict a learned model, or a given one."""
     if isinstance(text.vocabulary, str) and text.tokenizer in MODEL_TOKENIZERS:
         yield "vocabulary", f"a {text.tokenizer} model that is given is `model: {text.vocabulary}`"
-    if "model_type" in set_ and (text.tokenizer != "sentencepiece" or text.model is not None):
+    if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
         yield "model_type", "says how a sentencepiece model is learned, and none is learned here: leave it out"
     if text.model is None:
         return
     if text.tokenizer not in MODEL_TOKENIZERS:
         yield "model", f"goes with the tokenizers {', '.join(MODEL_TOKENIZERS)} alone, not with {text.tokenizer}"
     for option in ("vocabulary", "minimum_count"):
-        if option in set_:
+        if option in changed:
             yield option, "a given `model` has its own pieces: leave it out"
-    if "case" not in text.model_fields_set:
+    if "case" not in given:
         yield "model", "was made of text of one case: say which, `case: keep` or `case: lower`"
 
 
-def check_packed(features: Mapping[str, Any], label: str | None, preprocessing: str | None) -> None:
+def check_packed(features: Mapping[str, Feature], label: str | None, preprocessing: str | None) -> None:
     """Checks that a record holds nothing but a packed text: a row of several documents has no one label.
 
     Raises:
@@ -89,7 +91,7 @@ def check_packed(features: Mapping[str, Any], label: str | None, preprocessing: 
             raise WrongValueError(f"{message}, or `pack`", "features", name, "pack")
 
 
-def check_shared(text: "Text", owner: str, features: Mapping[str, Any]) -> None:
+def check_shared(text: TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
     """Checks that a shared vocabulary belongs to another text, whose options match.
 
     Raises:
@@ -98,8 +100,8 @@ def check_shared(text: "Text", owner: str, features: Mapping[str, Any]) -> None:
     path = ("vocabulary", "shared_with")
     if owner not in features:
         raise WrongValueError(f"'{owner}' is none of the features{did_you_mean(owner, features)}", *path)
-    other = features[owner]
-    if other.kind != "text" or hasattr(other.vocabulary, "shared_with"):
+    other = features[owner].options()
+    if not isinstance(other, TextOptions) or other.shared_with is not None:
         raise WrongValueError(f"'{owner}' should be a text with a vocabulary of its own", *path)
     for option in SHARED_ALIKE:
         mine, theirs = getattr(text, option), getattr(other, option)

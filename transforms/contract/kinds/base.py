@@ -32,10 +32,6 @@ class FeatureOptions:
     kind: ClassVar[str]
     optional: bool = False
 
-    def parts(self) -> dict[str, Stored]:
-        """Gives what is stored, by part."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions(FeatureOptions):
@@ -43,10 +39,6 @@ class ListOptions(FeatureOptions):
 
     max_length: int | None = None
     """The number of values that are kept; None: all."""
-
-    def parts(self) -> dict[str, Stored]:
-        """Gives the list."""
-        return {"": Stored("float32", None)}
 
 
 def left_out(default: Value) -> Value:
@@ -62,7 +54,7 @@ class Description:
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives what is stored, by part, of a description in JSON."""
+        """Gives what is stored, by part, of a description in JSON; the first part is "", the feature itself."""
         raise NotImplementedError
 
     @classmethod
@@ -104,10 +96,10 @@ class ListDescription(Description):
 
 def _read(cls: type[Any], values: Json, what: str) -> Any:
     read: dict[str, Any] = {}
-    for name, (one, hint) in _fields(typing.cast(Any, cls)).items():
+    for name, (declared, hint) in _fields(typing.cast(Any, cls)).items():
         if name in values:
             read[name] = _checked(values[name], hint, f"{what}: `{name}`")
-        elif one.default is MISSING:
+        elif declared.default is MISSING:
             raise DatasetError(f"{what} has no `{name}` in dataset.json: restore the manifest from a copy")
     return cls(**read)
 
@@ -115,7 +107,7 @@ def _read(cls: type[Any], values: Json, what: str) -> Any:
 @functools.cache
 def _fields(cls: type[Any]) -> dict[str, tuple["Field[Any]", Any]]:
     hints = typing.get_type_hints(cls)
-    return {one.name: (one, hints[one.name]) for one in fields(cls)}
+    return {each.name: (each, hints[each.name]) for each in fields(cls)}
 
 
 def _checked(value: Any, hint: Any, what: str) -> Any:
@@ -138,11 +130,11 @@ def _checked(value: Any, hint: Any, what: str) -> Any:
 
 def _written(value: Any) -> dict[str, Any]:
     written = {}
-    for one in fields(value):
-        item = getattr(value, one.name)
-        if one.metadata.get("left_out") and item == one.default:
+    for declared in fields(value):
+        item = getattr(value, declared.name)
+        if declared.metadata.get("left_out") and item == declared.default:
             continue
         if is_dataclass(item):
             item = _written(item)
-        written[one.name] = list(item) if isinstance(item, tuple) else item
+        written[declared.name] = list(item) if isinstance(item, tuple) else item
     return written

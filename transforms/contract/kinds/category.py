@@ -34,20 +34,12 @@ class CategoryOptions(NameOptions):
     kind: ClassVar[str] = "category"
     cross: tuple[str, ...] | None = None
 
-    def parts(self) -> dict[str, Stored]:
-        """Gives the id."""
-        return CategoryDescription.parts_of({"stored": "int64"})
-
 
 @dataclass(frozen=True, kw_only=True)
 class CategoriesOptions(ListOptions, NameOptions):
     """The options of several names a row."""
 
     kind: ClassVar[str] = "categories"
-
-    def parts(self) -> dict[str, Stored]:
-        """Gives the list of ids."""
-        return CategoriesDescription.parts_of({"stored": "int64"})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,20 +43,12 @@ class ImageOptions(PixelOptions, FeatureOptions):
     max_length: int | None = None
     """The number of images of a sequence that are kept; None: all."""
 
-    def parts(self) -> dict[str, Stored]:
-        """Gives what is stored, by part."""
-        return ImageDescription.parts_of({"encoding": self.store, "optional": self.optional})
-
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSequenceOptions(ImageOptions):
     """The options of sequences of images."""
 
     kind: ClassVar[str] = "image_sequence"
-
-    def parts(self) -> dict[str, Stored]:
-        """Gives the list of images."""
-        return ImageSequenceDescription.parts_of({"stored": "bytes"})
 
 
 @dataclass(frozen=True, kw_only=True)

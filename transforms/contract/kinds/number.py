@@ -38,10 +38,6 @@ class NumberOptions(FeatureOptions):
         imputed = self.optional and self.impute in ("mean", "median")
         return self.normalize != "none" or self.quantiles is not None or imputed
 
-    def parts(self) -> dict[str, Stored]:
-        """Gives what is stored, by part."""
-        return NumberDescription.parts_of({"stored": self.stored, "indicator": self.indicator})
-
 
 @dataclass(frozen=True, kw_only=True)
 class NumbersOptions(ListOptions, NumberOptions):
@@ -49,10 +45,6 @@ class NumbersOptions(ListOptions, NumberOptions):
 
     kind: ClassVar[str] = "numbers"
     impute: str | float = 0.0
-
-    def parts(self) -> dict[str, Stored]:
-        """Gives the list of numbers."""
-        return NumbersDescription.parts_of({"stored": self.stored})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,6 @@ class RawOptions(ListOptions):
     type: str = "bytes"
     many: bool = False
 
-    def parts(self) -> dict[str, Stored]:
-        """Gives the value, or the list."""
-        return {"": Stored(self.type, None if self.many else ())}
-
 
 @dataclass(frozen=True, kw_only=True)
 class RawDescription(Description):

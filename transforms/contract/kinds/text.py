@@ -65,12 +65,6 @@ class TextOptions(FeatureOptions):
     words: tuple[str, ...] | None = None
     """The words of a given vocabulary, once its file is read."""
 
-    def parts(self) -> dict[str, Stored]:
-        """Gives what is stored, by part."""
-        return TextDescription.parts_of(
-            {"keep_length": self.keep_length, **({"packed": self.pack} if self.pack else {})}
-        )
-
     @property
     def special(self) -> SpecialIds:
         """The model's special ids, else 0 for padding, 1 and on for unknown tokens, then begin and end."""
