@@ -94,12 +94,12 @@ SAFETIES = [
         lambda data, most: Header("JPEG", 500, 375, True),
     ),
     Safety(
-        "bytes of a picture checked", "recordmill.pipeline.build.images.read", "_check_bytes", lambda size, most: None
+        "bytes of an image checked", "recordmill.pipeline.build.images.read", "_check_bytes", lambda size, most: None
     ),
     Safety("CRC-32C of records", "recordmill.pipeline.dataset.tfrecord", "masked_crc", lambda data: 0),
     Safety(
-        "SHA-256 of pictures' files",
-        "recordmill.pipeline.build.worker.build_shard",
+        "SHA-256 of images' files",
+        "recordmill.pipeline.build.worker.load_images",
         "file_digests",
         lambda files: DIGEST,
     ),
@@ -111,7 +111,7 @@ SAFETIES = [
     ),
     Safety(
         "digest of a batch's inputs",
-        "recordmill.pipeline.build.worker.build_shard",
+        "recordmill.pipeline.build.worker.batch",
         "Batch.digest",
         lambda self, keys: DIGEST,
     ),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.images.read import Pictures
-from recordmill.pipeline.build.worker.spill import PictureSpill
+from recordmill.pipeline.build.images.read import ImageReader
+from recordmill.pipeline.build.worker.spill import ImageSpill
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_refs import Reference, inline, parse, to_file, to_piece, to_scratch
 from recordmill.pipeline.sources.typing.faults import Faults
@@ -72,10 +72,10 @@ def test_lists_keep_their_lengths() -> None:
 
 
 def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:
-    with PictureSpill(str(tmp_path)) as spill:
+    with ImageSpill(str(tmp_path)) as spill:
         moved = spill.move(pa.chunked_array([[inline(b"one"), to_file("a.png")], [inline(b"")]]))
         lists = spill.move(pa.chunked_array([pa.array([[inline(b"two")], [], [to_file("b"), inline(b"3")]])]))
-    pictures = Pictures(BeamFiles(), ["/nowhere"], str(tmp_path))
+    pictures = ImageReader(BeamFiles(), ["/nowhere"], str(tmp_path))
     assert [pictures.read(0, moved[place].as_py()) for place in (0, 2)] == [b"one", b""]
     assert moved[1].as_py() == to_file("a.png")
     assert [len(one) for one in lists.to_pylist()] == [1, 0, 2]
@@ -84,7 +84,7 @@ def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:
 
 
 def test_where_nothing_is_inline_there_is_no_file(tmp_path: Path) -> None:
-    with PictureSpill(str(tmp_path)) as spill:
+    with ImageSpill(str(tmp_path)) as spill:
         column = pa.chunked_array([[to_file("a.png")]])
         assert spill.move(column) is column
     assert not list(tmp_path.iterdir())
@@ -92,7 +92,7 @@ def test_where_nothing_is_inline_there_is_no_file(tmp_path: Path) -> None:
 
 def test_a_piece_of_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
-    pictures = Pictures(BeamFiles(), [str(tmp_path)], "/nowhere")
+    pictures = ImageReader(BeamFiles(), [str(tmp_path)], "/nowhere")
     assert pictures.read(0, to_piece("a.tar", 3, 4)) == b"3456"
     with pytest.raises(ImageError, match="the file b.tar: No such file"):
         pictures.read(0, to_piece("b.tar", 3, 4))

@@ -17,12 +17,13 @@ from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.memory_gate import MemoryGate, retry_alone
-from recordmill.pipeline.build.images.read import Pictures, PixelMeter, retry_alone_when_out_of_memory
+from recordmill.pipeline.build.images.read import ImageReader, PixelMeter, retry_alone_when_out_of_memory
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.results import Results
-from recordmill.pipeline.build.worker.build_shard import Batch, ShardBuilder
+from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
+from recordmill.pipeline.build.worker.transform_batch import BatchTransformer
 from recordmill.pipeline.sources import inflate
 from recordmill.pipeline.sources.encoded import EncodedFile
 from recordmill.pipeline.sources.image_refs import inline
@@ -148,7 +149,7 @@ def test_a_damaged_picture_is_one_all_the_same() -> None:
 @pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
 def test_a_picture_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "open", Failing(error, function=Image.open))
-    assert Pictures(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).transcoded == "GIF"
+    assert ImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).transcoded == "GIF"
 
 
 @pytest.mark.parametrize(
@@ -163,12 +164,12 @@ def test_what_fails_alone_too_is_believed(
 ) -> None:
     monkeypatch.setattr(Image, "open", Failing(error, error))
     with pytest.raises(expected, match=message):
-        Pictures(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS)
+        ImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS)
 
 
 @pytest.fixture(scope="module")
 def meter() -> PixelMeter:
-    return PixelMeter(Pictures(BeamFiles(), [""], ""), OPTIONS, 1)
+    return PixelMeter(ImageReader(BeamFiles(), [""], ""), OPTIONS, 1)
 
 
 @pytest.mark.parametrize(
@@ -182,39 +183,49 @@ def test_statistics_leave_out_only_what_is_damaged_twice(
     assert (pixels[0] > 0) == is_measured
 
 
-def builder(transform: Any) -> tuple[ShardBuilder, Batch]:
-    """A builder with a graph of the test's own, and a batch of three rows."""
-    made = ShardBuilder.__new__(ShardBuilder)
-    work: Any = SimpleNamespace(schema=SimpleNamespace(features={"image": "picture"}))
-    meter: Any = SimpleNamespace(is_decodable=lambda data: data != b"bad")
-    vars(made).update(_context=work, _transform=transform, _images={"image": OPTIONS}, _meters={"image": meter})
+def transformer(graph: Any) -> BatchTransformer:
+    """Transforms with a graph of the test's own."""
+    return BatchTransformer(graph, {"image": "picture"}, lambda name, data: data != b"bad")
+
+
+@pytest.fixture
+def batch() -> Batch:
+    """Three rows, of which the second has a bad image."""
     rows = pa.table({"@key": [b"a", b"b", b"c"], "@chunk": [0, 0, 0], "@position": [4, 5, 6]})
-    return made, Batch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, looks={}, needs=0)
+    return Batch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, looks={}, needs=0)
 
 
 def graph(*failures: Exception) -> Failing:
-    """A graph that fails so often, and then decodes all but what is bad."""
+    """A graph that fails so often, and then decodes all but what is bad; it gives what it decoded."""
 
-    def decode(batch: Batch) -> None:
-        if b"bad" in batch.pictures["image"]:
+    def decode(batch: Batch) -> Any:
+        if b"bad" in batch.images["image"]:
             raise INVALID
+        return batch.images
 
     return Failing(*failures, function=decode)
 
 
 @pytest.mark.parametrize("failures", [(), (INVALID,), (EXHAUSTED,), (MemoryError(),)])
-def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(failures: tuple[Exception, ...]) -> None:
-    made, batch = builder(graph(*failures))
-    kept, (reject,) = made._drop_undecodable(batch)
+def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
+    batch: Batch, failures: tuple[Exception, ...]
+) -> None:
+    failing = graph(INVALID, *failures)  # the whole batch, then row by row
+    kept, stored, (reject,) = transformer(failing)(batch)
     assert kept.rows["@key"].to_pylist() == [b"a", b"c"]
+    assert stored == {"image": [b"good", b"good"]}
     assert (reject.reason, reject.key, reject.column) == ("undecodable_image", "b", "picture")
-    assert made._transform.calls == 4 + len(failures)  # the bad row twice
+    assert failing.calls == 1 + 4 + len(failures) + 1  # the bad row twice
 
 
-def test_rows_are_not_rejected_because_memory_is_short() -> None:
-    made, batch = builder(graph(EXHAUSTED, EXHAUSTED))
+def test_an_error_that_no_image_causes_is_raised(batch: Batch) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid JPEG data or crop window"):
+        BatchTransformer(graph(), {"image": "picture"}, lambda name, data: True)(batch)
+
+
+def test_rows_are_not_rejected_because_memory_is_short(batch: Batch) -> None:
     with pytest.raises(OutOfMemoryError, match="send 3 rows through the transform graph"):
-        made._stored(batch)
+        transformer(graph(EXHAUSTED, EXHAUSTED))(batch)
 
 
 def test_a_tar_file_read_without_memory_is_not_damaged(monkeypatch: pytest.MonkeyPatch) -> None:

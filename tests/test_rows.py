@@ -202,7 +202,7 @@ def test_a_picture_as_key_is_its_path_or_its_digest() -> None:
 def test_a_picture_that_cannot_be_read_has_no_key_and_no_group(by: str) -> None:
     def read(source: int, reference: bytes) -> bytes:
         if reference == bad:
-            raise ImageError("too_large", "the picture has 9 bytes")
+            raise ImageError("too_large", "the image has 9 bytes")
         return b"xyz"
 
     good, bad = to_piece("a.tar", 0, 3), to_piece("a.tar", 512, 9)
@@ -213,5 +213,5 @@ def test_a_picture_that_cannot_be_read_has_no_key_and_no_group(by: str) -> None:
     table = pa.table({"file": pa.array([bad, good], pa.binary()), "@position": [0, 1], "@key": [b"k0", b"k1"]})
     rows, (reject,) = key_rows(Block(table, [], 2), CHUNK, form, LAYOUT, read)
     assert rows["@position"].to_pylist() == [1]
-    assert (reject.position, reject.reason, reject.message) == (0, "too_large", "the picture has 9 bytes")
+    assert (reject.position, reject.reason, reject.message) == (0, "too_large", "the image has 9 bytes")
     assert reject.key == ("k0" if by == "group" else None)

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
-from recordmill.pipeline.build.images.read import kept, pictures_of
+from recordmill.pipeline.build.images.read import image_reader, kept
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.key_hash import hash_key, shard_of
@@ -243,14 +243,14 @@ def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | No
 
 
 def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
-    images, source = pictures_of(work), work.sources[chunk.source]
+    images, source = image_reader(work), work.sources[chunk.source]
     for block in source.read(chunk, work.files, work.schema.columns, work.schema.source_key):
         yield key_rows(block, chunk, work.schema, work.layout, images.read)[0]
 
 
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
     columns = {name: rows[name].to_pylist() for name in work.schema.features}
-    loader, sources, good = pictures_of(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
+    loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     for name, options in work.images().items():
         for row, references in enumerate(columns[name]):
             try:

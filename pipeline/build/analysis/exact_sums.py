@@ -106,7 +106,7 @@ class PixelSums:
     squares: list[int] = field(default_factory=list)
 
     def add(self, pixels: npt.NDArray[np.int64], sums: npt.NDArray[np.int64], squares: npt.NDArray[np.int64]) -> None:
-        """Adds pictures: pixels [rows], 0 for a row that was not sampled; sums and squares [rows, channels]."""
+        """Adds images: pixels [rows], 0 for a row that was not sampled; sums and squares [rows, channels]."""
         seen = PixelSums(
             int(np.count_nonzero(pixels)), int(pixels.sum()), sums.sum(axis=0).tolist(), squares.sum(axis=0).tolist()
         )
@@ -120,7 +120,7 @@ class PixelSums:
         self.squares = _add_lists(self.squares, other.squares)
 
     def mean_and_variance(self) -> tuple[list[float], list[float]]:
-        """By channel; mean 0 and variance 1 where no picture was seen."""
+        """By channel; mean 0 and variance 1 where no image was seen."""
         if not self.pixels:
             return [0.0] * len(self.sums), [1.0] * len(self.sums)
         pairs = [_mean_and_variance(self.pixels, s, q) for s, q in zip(self.sums, self.squares, strict=True)]

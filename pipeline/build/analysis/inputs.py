@@ -1,7 +1,7 @@
 """The analysis' input, as tf.Transform takes it, and its export, kept in the build's folder.
 
 What enters the analysis: rows of the train split; of the other splits the label alone, where its classes are those of
-the data. Columns that no analyzer reads are empty, pictures are three columns of sums.
+the data. Columns that no analyzer reads are empty, images are three columns of sums.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from tfx_bsl.tfxio import tensor_adapter
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
-from recordmill.pipeline.build.images.read import PixelMeter, References, pictures_of
+from recordmill.pipeline.build.images.read import PixelMeter, References, image_reader
 from recordmill.pipeline.dataset.atomic_files import attempt_name, sync_tree, write_report
 from recordmill.transforms.tensorflow.preprocessing import PIXEL_COLUMNS
 
@@ -80,12 +80,12 @@ class AnalysisRows:
         self._context = context
         self._schema = schema(context)
         self._meters = {
-            name: PixelMeter(pictures_of(context), options, context.threads)
+            name: PixelMeter(image_reader(context), options, context.threads)
             for name, options in context.measured_images().items()
         }
 
     def pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Cuts rows into pieces of one batch; small ones where pictures are measured, which takes time."""
+        """Cuts rows into pieces of one batch; small ones where images are measured, which takes time."""
         size = MEASURED_BATCH if self._meters else BATCH
         return (rows.slice(start, size) for start in range(0, rows.num_rows, size))
 
@@ -123,7 +123,7 @@ class AnalysisRows:
     def _sampled(self, rows: pa.Table, train: pa.ChunkedArray, image: str) -> list[References]:
         limit = int(self._context.sample_share * (1 << 64))
         chosen = np.array([hash_ < limit for hash_ in rows["@sample"].to_pylist()], bool) & train.to_numpy()
-        return [picture if one else None for picture, one in zip(rows[image].to_pylist(), chosen, strict=True)]
+        return [row if is_chosen else None for row, is_chosen in zip(rows[image].to_pylist(), chosen, strict=True)]
 
 
 def _lists(values: pa.Array, width: int = 1) -> pa.Array:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context.row_rejects import reject_duplicate_key
 from recordmill.pipeline.build.duplicates.clusters import Numbers
 from recordmill.pipeline.sources.rejects import Reject
 
@@ -78,18 +79,12 @@ def leave_out(path: str, rows: pa.Table, chunk: int) -> Remaining:
     positions = rows["@position"].to_numpy()
     goes = np.isin(positions, dropped[:, 1])
     firsts = dropped[np.searchsorted(dropped[:, 1], positions[goes]), 2:].tolist()
-    places = np.flatnonzero(goes).tolist()
-    rejects = [_reject(rows, place, *first) for place, first in zip(places, firsts, strict=True) if first[0] >= 0]
-    return Remaining(rows.filter(pa.array(~goes)), len(places) - len(rejects), rejects)
-
-
-def _reject(rows: pa.Table, place: int, first_chunk: int, first_position: int) -> Reject:
-    row = rows.slice(place, 1).select(["@key", "@chunk", "@position"]).to_pylist()[0]
-    key = row["@key"].decode("utf-8", "replace")
-    return Reject(
-        row["@chunk"], row["@position"], "duplicate_key", "another row has the same key", key,
-        first_chunk=first_chunk, first_position=first_position,
-    )  # fmt: skip
+    rejects = [
+        reject_duplicate_key(rows, row, (chunk_of_first, position))
+        for row, (chunk_of_first, position) in zip(np.flatnonzero(goes).tolist(), firsts, strict=True)
+        if chunk_of_first >= 0
+    ]
+    return Remaining(rows.filter(pa.array(~goes)), len(firsts) - len(rejects), rejects)
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""The process that decodes pictures for `images.isolation`: it loads the decoders and forks a process for each asker.
+"""The process that decodes images for `images.isolation`: it loads the decoders and forks a process for each asker.
 
 Run as a module, with a socket's descriptor and the `module:function` that decodes. TensorFlow runs nothing before the
 fork, so that it has no threads yet that would be lost.
@@ -21,7 +21,7 @@ from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image_decode import libjpeg
 
 Decode = Callable[[bytes, int], bytes]
-SPARE_BYTES, PIXEL_BYTES = 2 << 30, 32  # 2 GiB and 32 bytes a pixel: what a picture may take, in address space
+SPARE_BYTES, PIXEL_BYTES = 2 << 30, 32  # 2 GiB and 32 bytes a pixel: what an image may take, in address space
 STATM = Path("/proc/self/statm")  # of Linux; pages come first
 DECODERS = {
     "JPEG": lambda encoded: libjpeg(encoded, 3),
@@ -33,7 +33,7 @@ DECODERS = {
 
 
 def decode(data: bytes, max_pixels: int) -> bytes:
-    """Decodes a picture once: what the graph takes is what `decodable` gives.
+    """Decodes an image once: what the graph takes is what `decodable` gives.
 
     Raises:
         ImageError: as `decodable`; none where only the graph fails, which says so itself then.

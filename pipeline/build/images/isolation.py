@@ -1,4 +1,4 @@
-"""Pictures decoded in processes that may crash: what a decoder does to its process costs one picture.
+"""Images decoded in processes that may crash: what a decoder does to its process costs one image.
 
 A process that has loaded the decoders (`images.isolated_decoder`) forks one for each thread that asks, and another in
 the place of each that died. They have limits of memory and of time, no environment but what they need, and talk through
@@ -26,7 +26,7 @@ from recordmill.pipeline.sockets import waiting_pair
 from recordmill.transforms.contract.image_header import ImageError, check_header
 
 DECODER = "recordmill.pipeline.build.images.isolated_decoder:decode"
-CPU_SECONDS, PIXELS_A_SECOND = 10, 10_000_000  # a picture may take so long, and for every so many pixels a second more
+CPU_SECONDS, PIXELS_A_SECOND = 10, 10_000_000  # an image may take so long, and for every so many pixels a second more
 WALL = 6  # times as long, where the machine is busy
 START_SECONDS = 120  # to load the decoders
 ANSWER_BYTES = 1 << 31  # of a PNG at most
@@ -41,7 +41,7 @@ SETTINGS = {
     "MALLOC_ARENA_MAX": "1",
 }
 REQUEST = struct.Struct("<QQ")
-"""What comes before a picture's bytes: the pixels that it may have, and the CPU seconds that it may take."""
+"""What comes before an image's bytes: the pixels that it may have, and the CPU seconds that it may take."""
 AS_IS, PNG, REJECT = b"=", b"p", b"r"
 """What an answer begins with: nothing follows, the bytes of a PNG, or a reason and a message behind a NUL."""
 COMMAND = struct.Struct("<q")
@@ -54,14 +54,14 @@ class IsolationError(UserError):
 
 
 class Isolation:
-    """Decodes pictures elsewhere; may be asked from several threads."""
+    """Decodes images elsewhere; may be asked from several threads."""
 
     def __init__(self, decoder: str = DECODER, seconds: int = CPU_SECONDS, wall: float = WALL) -> None:
         """Starts nothing yet.
 
         Args:
             decoder: `module:function` of what decodes, as `pipeline.build.images.isolated_decoder.decode`.
-            seconds: how much CPU time a small picture may take.
+            seconds: how much CPU time a small image may take.
             wall: how many times as long it may take.
         """
         self._decoder, self._seconds, self._wall = decoder, seconds, wall
@@ -70,11 +70,11 @@ class Isolation:
         self._zygote: _Zygote | None = None
 
     def decodable(self, data: bytes, options: Mapping[str, Any]) -> bytes:
-        """Gives what `transcode.decodable` gives, of a picture that was decoded once without harm.
+        """Gives what `transcode.decodable` gives, of an image that was decoded once without harm.
 
         Raises:
             ImageError: as there; `too_slow`: it took too long.
-            UndecodableError: as there; or the decoder's process ended, by the picture or since memory was short.
+            UndecodableError: as there; or the decoder's process ended, by the image or since memory was short.
             IsolationError: no process can be started.
         """
         header = check_header(data, options["max_pixels"])
@@ -96,7 +96,7 @@ class Isolation:
             except OSError:
                 self._zygote.close()
                 self._zygote = None
-        raise IsolationError("the process that decodes pictures for --isolated ended; run the same command again")
+        raise IsolationError("the process that decodes images for --isolated ended; run the same command again")
 
     def close(self) -> None:
         """Ends all processes; they end by themselves with this one."""
@@ -128,7 +128,7 @@ def _fault(status: int, form: str, seconds: int, is_late: bool) -> ImageError:
 
 
 class _Decoder:
-    """A process that decodes one picture after another."""
+    """A process that decodes one image after another."""
 
     def __init__(self, zygote: "_Zygote", pid: int, channel: socket.socket) -> None:
         self._zygote, self._pid, self._channel = zygote, pid, channel
@@ -184,7 +184,7 @@ class _Zygote:
             _receive_all(self._control, 1)
         except OSError as error:
             self.close()
-            raise IsolationError(f"the process that decodes pictures for --isolated does not start: {error}") from None
+            raise IsolationError(f"the process that decodes images for --isolated does not start: {error}") from None
 
     def fork(self) -> _Decoder:
         """Starts a decoder. Raises: OSError: the process has ended."""

@@ -1,6 +1,6 @@
 """What fails is tried once more with nothing else under way in the process, before it is believed.
 
-Under memory pressure decoders call a good picture damaged: TensorFlow's libjpeg says "Invalid JPEG data" of what it
+Under memory pressure decoders call a good image damaged: TensorFlow's libjpeg says "Invalid JPEG data" of what it
 could not allocate. Alone it has the memory, or says the same again.
 
 >>> retry_alone(lambda: 7, (ValueError,))

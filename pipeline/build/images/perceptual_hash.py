@@ -1,8 +1,8 @@
-"""What a picture looks like, as two 64-bit numbers: copies that were scaled, encoded again or brightened differ little.
+"""What an image looks like, as two 64-bit numbers: copies that were scaled, encoded again or brightened differ little.
 
 The shape is the hash of C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010), as in
-pHash: 8 x 8 low frequencies of the grey picture's cosine transform, of each whether it is above their median. The
-colours are the mean chroma of the picture's quarters, since red and blue hearts have one shape.
+pHash: 8 x 8 low frequencies of the grey image's cosine transform, of each whether it is above their median. The
+colours are the mean chroma of the image's quarters, since red and blue hearts have one shape.
 
 >>> perceptual_hash(open("cat.jpg", "rb").read(), max_pixels=64_000_000)  # doctest: +SKIP
 PerceptualHash(shape=12055226571331393866, colours=9187484525169110146)
@@ -27,24 +27,24 @@ NONE = bytes(16)
 GREY = (128, 128, 128, 255)
 """What transparent pixels lie on: hardly a drawing's own colour, as black and white are."""
 MIN_DETAIL = 40.0
-"""The least root mean square of the 64 frequencies; those of a flat picture are its noise. 8 bits' rounding gives 5."""
+"""The least root mean square of the 64 frequencies; those of a flat image are its noise. 8 bits' rounding gives 5."""
 WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None])
 """Rows 1 to 8 of the cosine transform; the one before is the mean."""
 
 
 class PerceptualHash(NamedTuple):
-    """A picture's hashes."""
+    """An image's hashes."""
 
     shape: int
     colours: int
 
 
 def perceptual_hash(data: bytes, max_pixels: int) -> PerceptualHash | None:
-    """Gives a picture's look; None for one that is flat, that is damaged, or that is not read at all.
+    """Gives an image's look; None for one that is flat, that is damaged, or that is not read at all.
 
     Args:
         data: the file's bytes, whatever they are.
-        max_pixels: an image's option; a picture of more is not decoded.
+        max_pixels: an image's option; an image of more is not decoded.
 
     Raises:
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.machine_faults`).
@@ -67,7 +67,7 @@ def perceptual_hash(data: bytes, max_pixels: int) -> PerceptualHash | None:
 
 
 def perceptual_hash_bytes(data: bytes, max_pixels: int) -> bytes:
-    """A picture's look as 16 bytes; zeros where there is none. Raises: as `perceptual_hash`."""
+    """An image's look as 16 bytes; zeros where there is none. Raises: as `perceptual_hash`."""
     found = perceptual_hash(data, max_pixels)
     return NONE if found is None else b"".join(number.to_bytes(8, "little") for number in found)
 
@@ -77,29 +77,29 @@ def _number(eight: npt.NDArray[np.uint8]) -> int:
 
 
 def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
-    """The upright picture in luma and chroma, [32, 32, 3]."""
-    with Image.open(io.BytesIO(data), formats=[form.pillow]) as picture:
-        check_pixels(*picture.size, max_pixels)  # a frame may be larger than the file's header says
-        picture.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # a JPEG is decoded at 1/8 of its sides
-        turn = picture.getexif().get(ORIENTATION, 1)
-        picture.load()
-        small = _plain(picture)
+    """The upright image in luma and chroma, [32, 32, 3]."""
+    with Image.open(io.BytesIO(data), formats=[form.pillow]) as image:
+        check_pixels(*image.size, max_pixels)  # a frame may be larger than the file's header says
+        image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # a JPEG is decoded at 1/8 of its sides
+        turn = image.getexif().get(ORIENTATION, 1)
+        image.load()
+        small = _plain(image)
     if turn in UPRIGHT and not form.turned_by_pillow:
         small = small.transpose(UPRIGHT[turn])
     return np.asarray(small, np.float64)
 
 
-def _plain(picture: Image.Image) -> Image.Image:
-    """A small picture without transparency, in YCbCr."""
-    if picture.mode.startswith("I"):  # 16 bits
-        high = np.asarray(picture.convert("I").resize((SIDE, SIDE), Resampling.BOX)) >> 8
-        picture = Image.fromarray(high.clip(0, 255).astype(np.uint8))
-    if picture.has_transparency_data:
-        clear = picture if picture.mode == "RGBA" else picture.convert("RGBA")
+def _plain(image: Image.Image) -> Image.Image:
+    """A small image without transparency, in YCbCr."""
+    if image.mode.startswith("I"):  # 16 bits
+        high = np.asarray(image.convert("I").resize((SIDE, SIDE), Resampling.BOX)) >> 8
+        image = Image.fromarray(high.clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        clear = image if image.mode == "RGBA" else image.convert("RGBA")
         small = clear.resize((SIDE, SIDE), Resampling.BOX)
         back = Image.new("RGBA", small.size, GREY)
         back.alpha_composite(small)
         return back.convert("RGB").convert("YCbCr")
-    plain = picture if picture.mode in ("L", "RGB", "YCbCr", "CMYK") else picture.convert("RGB")
+    plain = image if image.mode in ("L", "RGB", "YCbCr", "CMYK") else image.convert("RGB")
     small = plain.resize((SIDE, SIDE), Resampling.BOX)
     return small if small.mode == "YCbCr" else small.convert("RGB").convert("YCbCr")

@@ -1,4 +1,4 @@
-"""Pictures by reference: read, gated by the header, measured. A bad picture is a reject's reason, never a crash."""
+"""Images by reference: read, gated by the header, measured. A bad image is a reject's reason, never a crash."""
 
 import ctypes
 import functools
@@ -29,7 +29,7 @@ from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
-"""What the graph raises of a picture that it cannot decode, and of a good one where memory is short."""
+"""What the graph raises of an image that it cannot decode, and of a good one where memory is short."""
 LARGE_BLOCK = 4 << 20  # 4 MiB
 M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 Result = TypeVar("Result")
@@ -51,21 +51,21 @@ def retry_alone_when_out_of_memory(
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """Where the pictures of a build lie."""
+class ImageReader:
+    """Where the images of a build lie."""
 
     files: Files
     roots: Sequence[str]
-    """The folder of each source's pictures."""
+    """The folder of each source's images."""
     scratch: str
-    """The build's scratch folder, where pictures lie whose source cannot be read again in any order."""
+    """The build's scratch folder, where images lie whose source cannot be read again in any order."""
     max_bytes: int = MAX_BYTES
-    """The most that any feature takes of a picture."""
+    """The most that any feature takes of an image."""
     isolation: Isolation | None = None
-    """Where pictures are decoded first that nobody trusts."""
+    """Where images are decoded first that nobody trusts."""
 
     def read(self, source: int, reference: bytes, max_bytes: int | None = None) -> bytes:
-        """Reads a picture's bytes, of which there may be `max_bytes`.
+        """Reads an image's bytes, of which there may be `max_bytes`.
 
         Raises:
             ImageError: `unreadable`: the file is not there; `too_large`: it was not read.
@@ -91,7 +91,7 @@ class Pictures:
             return file.read() if found.length is None else file.read(found.length)
 
     def load(self, source: int, reference: bytes, options: ImageOptions) -> "Loaded":
-        """Reads a picture for the graph: its header is checked, and what the graph cannot decode is transcoded.
+        """Reads an image for the graph: its header is checked, and what the graph cannot decode is transcoded.
 
         Raises:
             ImageError: `unreadable`, `too_large`, `unsupported_format`, `too_many_pixels`, `too_slow` or
@@ -112,17 +112,17 @@ class Pictures:
 
 def _check_bytes(size: int, most: int) -> None:
     if size > most:
-        raise ImageError("too_large", f"the picture has {size:,} bytes; max_bytes allows {most:,}")
+        raise ImageError("too_large", f"the image has {size:,} bytes; max_bytes allows {most:,}")
 
 
 def memory_of(header: Header) -> int:
-    """About how many bytes of memory it takes to decode a picture and bring it to its size; measured."""
+    """About how many bytes of memory it takes to decode an image and bring it to its size; measured."""
     of_a_pixel = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
     return header.width * header.height * of_a_pixel
 
 
 class Loaded(NamedTuple):
-    """A picture as the graph takes it."""
+    """An image as the graph takes it."""
 
     data: bytes
     transcoded: str | None
@@ -150,43 +150,43 @@ def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
 def give_back_large_blocks() -> None:
     """Lets glibc return what is freed of `LARGE_BLOCK` and more to the system at once, in this process for good.
 
-    By itself it keeps up to 32 MiB of each such block: pictures of 64 million pixels left 0.3 GB behind.
+    By itself it keeps up to 32 MiB of each such block: images of 64 million pixels left 0.3 GB behind.
     """
     with suppress(AttributeError):  # of another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
-def pictures_of(context: PlannedBuild) -> Pictures:
-    """Where the pictures of a build lie, as its workers see it."""
+def image_reader(context: PlannedBuild) -> ImageReader:
+    """Where the images of a build lie, as its workers see it."""
     give_back_large_blocks()
     most = max((options.max_bytes for options in context.images().values()), default=MAX_BYTES)
     isolation = shared_isolation() if context.isolated else None
-    return Pictures(context.files, context.roots, context.path("scratch"), most, isolation)
+    return ImageReader(context.files, context.roots, context.path("scratch"), most, isolation)
 
 
 References = bytes | Sequence[bytes] | None
-"""A row's picture, or pictures, by reference; None where it is not measured."""
+"""A row's image, or images, by reference; None where it is not measured."""
 
 
 def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence[bytes]:
-    """The pictures of a row that are stored: one or none, or of a sequence as many as it keeps."""
+    """The images of a row that are stored: one or none, or of a sequence as many as it keeps."""
     if isinstance(references, bytes):
         return [references] if references else []
     return references[: options.max_length]
 
 
 class PixelMeter:
-    """Measures pictures after resizing: the number of pixels, their sums and sums of squares by channel."""
+    """Measures images after resizing: the number of pixels, their sums and sums of squares by channel."""
 
-    def __init__(self, pictures: Pictures, options: ImageOptions, threads: int) -> None:
-        self._pictures, self._options, self._threads = pictures, options, threads
+    def __init__(self, reader: ImageReader, options: ImageOptions, threads: int) -> None:
+        self._reader, self._options, self._threads = reader, options, threads
         graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
         self._graph = graph.get_concrete_function(tf.TensorSpec([None], tf.string))  # traced here, not in the threads
 
     def measure(self, sources: Sequence[int], references: Sequence[References]) -> PixelColumns:
         """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].
 
-        They are zeros where the reference is None or the picture is not good; of several pictures they are the sums.
+        They are zeros where the reference is None or the image is not good; of several images they are the sums.
         """
         with ThreadPoolExecutor(self._threads) as pool:
             parts = list(pool.map(self._one, sources, references))
@@ -199,7 +199,7 @@ class PixelMeter:
 
     def _sums(self, source: int, reference: bytes) -> npt.NDArray[np.int64]:
         try:
-            loaded = self._pictures.load(source, reference, self._options)
+            loaded = self._reader.load(source, reference, self._options)
             sums = self._decoded(loaded.data, loaded.needs)
             return np.concatenate([np.ravel(part.numpy()) for part in sums])
         except (ImageError, *UNDECODABLE):
@@ -207,7 +207,7 @@ class PixelMeter:
             return np.zeros(1 + 2 * self._options.channels, np.int64)
 
     def is_decodable(self, data: bytes) -> bool:
-        """Whether the graph can decode a picture."""
+        """Whether the graph can decode an image."""
         try:
             self._decoded(data)
         except UNDECODABLE:

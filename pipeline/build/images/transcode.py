@@ -1,6 +1,6 @@
-"""A picture that the graph does not decode rightly, made one that it does, a PNG, by Pillow: before the graph.
+"""An image that the graph does not decode rightly, made one that it does, a PNG, by Pillow: before the graph.
 
-JPEG, PNG, WebP of one picture and plain BMP pass as they are. GIF (its first frame), TIFF (its first page), animated
+JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF (its first frame), TIFF (its first page), animated
 WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency and their EXIF orientation. A
 client of the serving model calls the same function; it needs Pillow and this package, no TensorFlow.
 
@@ -26,7 +26,7 @@ EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbC
 PHOTOMETRIC, BITS, TILE_WIDTH, TILE_LENGTH = 262, 258, 322, 323  # TIFF's tags
 WHITE_IS_ZERO = 0
 ROWS = 64
-"""How many rows of a picture are converted at once."""
+"""How many rows of an image are converted at once."""
 UPRIGHT = {
     2: Transpose.FLIP_LEFT_RIGHT,
     3: Transpose.ROTATE_180,
@@ -40,17 +40,17 @@ UPRIGHT = {
 TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}
 """The inverse; all but the quarter turns are their own."""
 
-# Pillow warns of odd metadata and of pictures that are large, which `max_pixels` decides. Its warnings cannot be turned
+# Pillow warns of odd metadata and of images that are large, which `max_pixels` decides. Its warnings cannot be turned
 # off for one thread.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 class UndecodableError(ImageError):
-    """Pillow failed: the picture is damaged, or memory was short and a codec does not say so."""
+    """Pillow failed: the image is damaged, or memory was short and a codec does not say so."""
 
 
 def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
-    """Gives a picture's bytes, or those of a PNG where the graph would not decode them rightly.
+    """Gives an image's bytes, or those of a PNG where the graph would not decode them rightly.
 
     Args:
         data: the file.
@@ -78,13 +78,13 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 
 def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
-    with Image.open(io.BytesIO(data), formats=[NAMED[form].pillow]) as picture:
-        check_pixels(*picture.size, max_pixels)  # a frame may be larger than the file's header says
-        tags: Mapping[int, Any] = getattr(picture, "tag_v2", {})
+    with Image.open(io.BytesIO(data), formats=[NAMED[form].pillow]) as image:
+        check_pixels(*image.size, max_pixels)  # a frame may be larger than the file's header says
+        tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
         check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)  # allocated whole
-        turn = picture.getexif().get(ORIENTATION, 1)
-        picture.load()
-        plain = _plain(picture, tags)
+        turn = image.getexif().get(ORIENTATION, 1)
+        image.load()
+        plain = _plain(image, tags)
     plain.info.clear()  # a broken colour profile would make a broken PNG
     exif = Image.Exif()
     if turn in TURNED_BACK:
@@ -96,32 +96,32 @@ def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
     return file.getvalue()
 
 
-def _plain(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
-    """The picture in 8 bits: grey, RGB or RGBA."""
-    if picture.mode.startswith("I;16"):
-        return _high_bits(picture, tags)
-    if picture.mode == "CMYK":
-        return _without_ink(picture)
-    if picture.has_transparency_data:
-        return picture.convert("RGBA")
-    if picture.mode not in EIGHT_BITS:
-        message = f"the pixels are of Pillow's mode {picture.mode}, which has no range of colours or needs a profile"
+def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
+    """The image in 8 bits: grey, RGB or RGBA."""
+    if image.mode.startswith("I;16"):
+        return _high_bits(image, tags)
+    if image.mode == "CMYK":
+        return _without_ink(image)
+    if image.has_transparency_data:
+        return image.convert("RGBA")
+    if image.mode not in EIGHT_BITS:
+        message = f"the pixels are of Pillow's mode {image.mode}, which has no range of colours or needs a profile"
         raise ImageError("unsupported_format", message)
-    return picture.convert(EIGHT_BITS[picture.mode])
+    return image.convert(EIGHT_BITS[image.mode])
 
 
-def _without_ink(picture: Image.Image) -> Image.Image:
+def _without_ink(image: Image.Image) -> Image.Image:
     """CMYK as the graph's libjpeg makes RGB of it; some rows at a time, since the numbers between are of 16 bits."""
-    made = Image.new("RGB", picture.size)
-    for top in range(0, picture.height, ROWS):
-        inks = np.asarray(picture.crop((0, top, picture.width, min(top + ROWS, picture.height))))
+    made = Image.new("RGB", image.size)
+    for top in range(0, image.height, ROWS):
+        inks = np.asarray(image.crop((0, top, image.width, min(top + ROWS, image.height))))
         rest = 255 - inks.astype(np.uint16)
         made.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
     return made
 
 
-def _high_bits(picture: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
+def _high_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     """Leaves out the low bits of grey of 9 to 16 bits."""
     bits = tags.get(BITS, (16,))[0]
-    grey = (np.asarray(picture) >> (bits - 8)).astype(np.uint8)
+    grey = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
     return Image.fromarray(255 - grey if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else grey)

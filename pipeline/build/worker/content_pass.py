@@ -1,6 +1,6 @@
 """The pass over the data that `duplicates` needs where it leaves rows out, moves or refuses them: before all others.
 
-Each chunk leaves the contents of its rows (`duplicates.contents`); pictures are read for it. The driver finds
+Each chunk leaves the contents of its rows (`duplicates.contents`); images are read for it. The driver finds
 the duplicates and leaves what workers need to know: the rows that are left out, or what goes to another split.
 """
 
@@ -22,7 +22,7 @@ from recordmill.pipeline.build.duplicates.contents import (
     digest_rows,
     file_digests,
 )
-from recordmill.pipeline.build.images.read import Loaded, kept, perceptual_hash_of, pictures_of
+from recordmill.pipeline.build.images.read import Loaded, image_reader, kept, perceptual_hash_of
 from recordmill.pipeline.build.worker.pre_passes import FIRST, pass_result_files, rows_of, write_pass_result
 from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.sources.base import Chunk
@@ -34,7 +34,7 @@ PLACE = ("@source", "@chunk", "@position")
 
 
 class Row(NamedTuple):
-    """Of a row's pictures, by feature, the digests of their files, and how they look."""
+    """Of a row's images, by feature, the digests of their files, and how they look."""
 
     files: Mapping[str, bytes]
     looks: Mapping[str, bytes]
@@ -50,11 +50,11 @@ class ContentReader:
         self._names = content_features(planned.features, planned.schema)
         self._images = {name: options for name, options in planned.images().items() if name in self._names}
         self._hashed = planned.hashed_images()
-        self._pictures = pictures_of(planned)
+        self._reader = image_reader(planned)
         self._unreadable: list[Reject] = []
 
     def read(self, chunk: Chunk) -> None:
-        """Leaves their table; without rows whose pictures cannot be read, which will be rejects."""
+        """Leaves their table; without rows whose images cannot be read, which will be rejects."""
         self._unreadable = list[Reject]()
         tables = map(self._contents, rows_of(self._planned, self._decisions, chunk, with_units=True))
         write_pass_result(self._planned, self.name, chunk, list(tables))
@@ -78,13 +78,13 @@ class ContentReader:
         return table
 
     def _row(self, row: Mapping[str, Any]) -> Row | None:
-        """What is found of a row's pictures; None where it will be a reject."""
+        """What is found of a row's images; None where it will be a reject."""
         files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
             for name, options in self._images.items():
                 references = kept(row[name], options)
                 several = (self._load(row["@source"], reference, options) for reference in references)
-                if name in self._hashed:  # of one picture; those of a list are read one after another
+                if name in self._hashed:  # of one image; those of a list are read one after another
                     loaded = list(several)
                     looks[name] = perceptual_hash_of(loaded, options.max_pixels)
                     several = (one for one in loaded)
@@ -97,10 +97,10 @@ class ContentReader:
         return Row(files, looks)
 
     def _load(self, source: int, reference: bytes, options: ImageOptions) -> Loaded:
-        """A picture as its shard will load it; where looks do not matter, nothing is decoded."""
+        """An image as its shard will load it; where looks do not matter, nothing is decoded."""
         if self._hashed:
-            return self._pictures.load(source, reference, options)
-        data = self._pictures.read(source, reference, options.max_bytes)
+            return self._reader.load(source, reference, options)
+        data = self._reader.read(source, reference, options.max_bytes)
         check_header(data, options.max_pixels)
         return Loaded(data, None, data, 0)
 

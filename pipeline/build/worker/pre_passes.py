@@ -20,7 +20,7 @@ from recordmill.pipeline.build.analysis.tokenizer_training import count_words, t
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowDecisions, Strata
 from recordmill.pipeline.build.duplicates.decisions import leave_out
-from recordmill.pipeline.build.images.read import pictures_of
+from recordmill.pipeline.build.images.read import image_reader
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.stratify import strata
 from recordmill.pipeline.dataset.atomic_files import write_atomically
@@ -126,7 +126,7 @@ def rows_of(
     planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk, *, with_units: bool = False
 ) -> Iterator[pa.Table]:
     """Gives a chunk's keyed rows, without those that the build leaves out."""
-    read_image = pictures_of(planned).read
+    read_image = image_reader(planned).read
     schema, layout = planned.schema, planned.layout
     for block in planned.sources[chunk.source].read(chunk, planned.files, schema.columns, schema.source_key):
         rows, _ = key_rows(block, chunk, schema, layout, read_image, decisions, with_units=with_units)

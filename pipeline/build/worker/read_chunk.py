@@ -15,10 +15,10 @@ from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.context.reject_files import write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step
 from recordmill.pipeline.build.duplicates.decisions import Remaining, leave_out
-from recordmill.pipeline.build.images.read import pictures_of
+from recordmill.pipeline.build.images.read import image_reader
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.packing import Packed, pack
-from recordmill.pipeline.build.worker.spill import PictureSpill
+from recordmill.pipeline.build.worker.spill import ImageSpill
 from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.rejects import Reject
@@ -29,7 +29,7 @@ class ChunkReader:
 
     def __init__(self, context: BuildContext) -> None:
         self._context = context
-        self._pictures = pictures_of(context)
+        self._reader = image_reader(context)
         self._analysis = AnalysisRows(context)
 
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed] | pa.RecordBatch]:
@@ -37,11 +37,9 @@ class ChunkReader:
         context = self._context
         progress = Progress(context.path("progress"), chunk_step(chunk.index))
         positions, duplicates, rejects, groups, waiting = 0, 0, list[Reject](), Counter[int](), list[pa.Table]()
-        with PictureSpill(self._context.path("scratch")) as spill:
+        with ImageSpill(self._context.path("scratch")) as spill:
             for block in self._blocks(chunk):
-                rows, bad = key_rows(
-                    block, chunk, context.schema, context.layout, self._pictures.read, context.decisions
-                )
+                rows, bad = key_rows(block, chunk, context.schema, context.layout, self._reader.read, context.decisions)
                 remaining = self._remaining(rows, chunk)
                 rows, bad = remaining.rows, bad + remaining.rejects
                 duplicates += remaining.dropped
@@ -76,8 +74,8 @@ class ChunkReader:
         groups = self._context.groups
         return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
 
-    def _spilled(self, rows: pa.Table, spill: PictureSpill) -> pa.Table:
-        """The rows without pictures' bytes; a runner that shuffles rows themselves takes the bytes too."""
+    def _spilled(self, rows: pa.Table, spill: ImageSpill) -> pa.Table:
+        """The rows without images' bytes; a runner that shuffles rows themselves takes the bytes too."""
         if self._context.inline:
             return rows
         moved: dict[str, pa.ChunkedArray] = {}

@@ -1,6 +1,6 @@
-"""Pictures that came inside their rows, moved into a scratch file: what is packed and shuffled stays small.
+"""Images that came inside their rows, moved into a scratch file: what is packed and shuffled stays small.
 
-A table's file, or one inside a compressed archive, cannot be read again picture by picture in the order of a shard.
+A table's file, or one inside a compressed archive, cannot be read again image by image in the order of a shard.
 """
 
 import os
@@ -14,17 +14,17 @@ from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.sources.image_refs import INLINE, to_scratch
 
 
-class PictureSpill:
-    """One file for the pictures of a chunk; there is none where no row holds a picture."""
+class ImageSpill:
+    """One file for the images of a chunk; there is none where no row holds an image."""
 
     def __init__(self, scratch: str) -> None:
         """Takes the scratch folder; the file is of this attempt alone."""
         self._scratch = scratch
-        self._name = f"{attempt_name('pictures')}.bin"
+        self._name = f"{attempt_name('images')}.bin"
         self._file: BinaryIO | None = None
         self._size = 0
 
-    def __enter__(self) -> "PictureSpill":
+    def __enter__(self) -> "ImageSpill":
         return self
 
     def __exit__(

@@ -1,0 +1,62 @@
+"""A batch of keyed rows with their images' bytes, which the transform graph takes as tensors."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, compress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+
+ImageBytes = bytes | list[bytes]
+"""The bytes of a row's image, or of its images."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Keyed rows and, by image feature, their images' bytes: not in Arrow, where each step would copy them."""
+
+    rows: pa.Table
+    images: Mapping[str, list[ImageBytes]]
+    files: Mapping[str, list[bytes]]
+    """The joined SHA-256 digests of each row's files as the source has them, by image feature."""
+    looks: Mapping[str, list[bytes]]
+    """Perceptual hashes, by image feature that is compared by them (`pipeline.build.images.perceptual_hash`)."""
+    needs: int
+    """About how many bytes of memory the images take in the graph."""
+
+    def keep(self, good: npt.NDArray[np.bool_]) -> "Batch":
+        """Gives the rows that are good."""
+        if good.all():
+            return self
+        images = {name: list(compress(values, good)) for name, values in self.images.items()}
+        files, looks = (
+            {name: list(compress(values, good)) for name, values in column.items()}
+            for column in (self.files, self.looks)
+        )
+        return Batch(self.rows.filter(pa.array(good)), images, files, looks, self.needs)
+
+    def tensor(self, name: str, dtype: tf.DType) -> Any:
+        """Gives a feature's raw values: of shape [rows], or ragged."""
+        column, images = self.rows[name], self.images.get(name)
+        if not pa.types.is_list(column.type):
+            return tf.constant(images or _plain(column), dtype, shape=[self.rows.num_rows])
+        if images is None:
+            values, lengths = _plain(pc.list_flatten(column)), pc.list_value_length(column).to_numpy().astype(np.int64)
+        else:  # of an image sequence some may have been cut off
+            values, lengths = list(chain.from_iterable(images)), np.array([len(row) for row in images], np.int64)
+        flat = tf.constant(values, dtype, shape=[len(values)])
+        return tf.RaggedTensor.from_row_lengths(flat, lengths, validate=False)
+
+    def digest(self, keys: list[bytes]) -> bytes:
+        """Digests the keys and the images' files: a damaged image may decode without an error."""
+        return hashlib.sha256(b"".join(chain(keys, *self.files.values()))).digest()
+
+
+def _plain(column: pa.ChunkedArray) -> Any:
+    """Gives an Arrow column as TensorFlow takes it."""
+    return column.to_pylist() if column.type == pa.binary() else column.to_numpy()

@@ -1,0 +1,99 @@
+"""Sends batches through the transform graph; rows whose image it cannot decode are rejected, and no others."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.graph_inputs import input_specs
+from recordmill.pipeline.build.context.row_rejects import reject_row
+from recordmill.pipeline.build.images.read import UNDECODABLE, retry_alone_when_out_of_memory
+from recordmill.pipeline.build.worker.batch import Batch
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing.faults import Fault
+
+Stored = Mapping[str, Any]
+"""Stored tensors by feature."""
+MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
+
+
+class StoredGraph:
+    """The analysis' transform graph: raw columns to stored tensors; may be called from several threads."""
+
+    def __init__(self, context: BuildContext, export: str) -> None:
+        self._specs = input_specs(context)
+        self._layer = tft.TFTransformOutput(export).transform_features_layer()
+        self._graph = tf.function(lambda raw: self._layer(raw), input_signature=[self._specs], autograph=False)
+        self._graph.get_concrete_function()  # traced here, not in the threads
+
+    def __call__(self, batch: Batch) -> Stored:
+        """Gives the stored tensors by feature.
+
+        Raises:
+            tf.errors.InvalidArgumentError: an image cannot be decoded.
+        """
+        return self._graph({name: batch.tensor(name, spec.dtype) for name, spec in self._specs.items()})
+
+
+class BatchTransformer:
+    """Transforms batches with a graph that may fail; may be called from several threads."""
+
+    def __init__(
+        self,
+        graph: Callable[[Batch], Stored],
+        image_columns: Mapping[str, str],
+        is_decodable: Callable[[str, bytes], bool],
+    ) -> None:
+        """Takes what it needs of a build.
+
+        Args:
+            graph: gives the stored tensors; raises `tf.errors.InvalidArgumentError` where an image cannot be decoded.
+            image_columns: the column of each image feature.
+            is_decodable: whether the graph can decode an image, by its feature and its bytes.
+        """
+        self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
+
+    def __call__(self, batch: Batch) -> tuple[Batch, Stored, list[Reject]]:
+        """Gives the rows that could be transformed, their stored tensors, and the rejects of the others.
+
+        Raises:
+            tf.errors.InvalidArgumentError: the graph fails for another reason than an image.
+            OutOfMemoryError: memory is short, even alone.
+        """
+        try:
+            return batch, self._stored(batch), []
+        except UNDECODABLE:
+            if not self._image_columns:
+                raise
+        batch, rejects = self._drop_undecodable(batch)
+        return batch, self._stored(batch, UNDECODABLE), rejects
+
+    def _stored(self, batch: Batch, doubtful: tuple[type[Exception], ...] = ()) -> Stored:
+        purpose = f"send {batch.rows.num_rows} rows through the transform graph"
+        return retry_alone_when_out_of_memory(lambda: self._graph(batch), purpose, doubtful, batch.needs)
+
+    def _drop_undecodable(self, batch: Batch) -> tuple[Batch, list[Reject]]:
+        """Tries each row by itself, and one that fails once more with nothing beside it: only bad ones are dropped."""
+        good, rejects = np.ones(batch.rows.num_rows, bool), []
+        for row in range(batch.rows.num_rows):
+            try:
+                self._stored(batch.keep(np.arange(len(good)) == row), UNDECODABLE)
+            except UNDECODABLE:
+                column = self._undecodable_column(batch, row)
+                if column is None:  # not the images: an error of a function of the user's
+                    raise
+                good[row] = False
+                rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
+        return batch.keep(good), rejects
+
+    def _undecodable_column(self, batch: Batch, row: int) -> str | None:
+        """Gives the column whose image of this row cannot be decoded; None where all can."""
+        for name, column in self._image_columns.items():
+            images = batch.images[name][row]
+            for data in images if isinstance(images, list) else [images]:
+                if not self._is_decodable(name, data):
+                    return column
+        return None
