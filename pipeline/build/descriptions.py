@@ -32,11 +32,11 @@ def describe_features(results: Results) -> Described:
     described: Described = {}
     for name, feature in spec.features.items():
         owner = vocabulary_owner(name, feature.options())
-        found = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
-        found |= results.statistics.get(owner, {})
-        if name in results.work.models:
-            found |= tokenizer(results.work, owner).statistics(owner)
-        described[name] = (feature, feature.describe(found))
+        statistics = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
+        statistics |= results.statistics.get(owner, {})
+        if name in results.context.models:
+            statistics |= tokenizer(results.context, owner).statistics(owner)
+        described[name] = (feature, feature.describe(statistics))
     return with_own_features(results.export, described) if spec.preprocessing else described
 
 
@@ -48,7 +48,7 @@ def with_own_features(export: str, built_in: Described) -> Described:
         built_in: the spec's features; one stays as it is where all its parts are stored in its types.
     """
     stored = tft.TFTransformOutput(export).transformed_feature_spec()
-    kept = {name: one for name, one in built_in.items() if _is_stored(name, one[1], stored)}
+    kept = {name: both for name, both in built_in.items() if _is_stored(name, both[1], stored)}
     known = stored_features({name: described for name, (_, described) in kept.items()})
     own = {name: _own(spec) for name, spec in stored.items() if name not in known}
     return kept | {name: (feature, feature.describe({})) for name, feature in own.items()}

@@ -161,15 +161,15 @@ class _Attempt:
         plan, kept, chunks = self.plan, run.kept, self.plan.chunks
         planned = self._planned(run)
         self.listener.on_plan(plan, planned)
-        work = run_pre_passes(planned, chunks, self.runner, self.beam_options)
-        install_user_code(work)
+        context = run_pre_passes(planned, chunks, self.runner, self.beam_options)
+        install_user_code(context)
         if kept is not None:
-            work = replace(work, export=kept.export, groups=kept.groups)
+            context = replace(context, export=kept.export, groups=kept.groups)
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
         if chunks:
-            run_job(work, chunks, self.runner, self.beam_options)
+            run_job(context, chunks, self.runner, self.beam_options)
         check_unchanged(plan, self.files)
-        return collect(plan, work)
+        return collect(plan, context)
 
     def _planned(self, run: attempts.Run) -> PlannedBuild:
         """The planned build in the attempt's folder, whose disk has room for it."""
@@ -197,10 +197,10 @@ class _Attempt:
             )
 
     def _publish(self, results: Results) -> Published:
-        features, work = describe_features(results), results.work
+        features, context = describe_features(results), results.context
         descriptions = {name: description.to_json() for name, (_, description) in features.items()}
-        serving = os.path.join(work.path("version"), SERVING_FOLDER)
-        export_serving(results.export, descriptions, input_specs(work), work.schema.label, serving)
+        serving = os.path.join(context.path("version"), SERVING_FOLDER)
+        export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
         self.listener.on_publish()
         return Published(*publish(results, self.output, features, self.lease), is_new=True)
 

@@ -20,12 +20,12 @@ class NoSpaceError(UserError):
     """The disk cannot hold the build; the message says how much it needs and how much is free."""
 
 
-def check_free_space(plan: BuildPlan, work: PlannedBuild, kept: int) -> str | None:
+def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str | None:
     """Compares the estimate with the free space.
 
     Args:
         plan: what will be written.
-        work: where.
+        planned: the build, with its folder.
         kept: the bytes of the shards that are there already.
 
     Returns:
@@ -34,22 +34,22 @@ def check_free_space(plan: BuildPlan, work: PlannedBuild, kept: int) -> str | No
     Raises:
         NoSpaceError: it cannot fit.
     """
-    shards, scratch = max(0, plan.expected_bytes - kept), scratch_bytes(plan, work)
-    free = shutil.disk_usage(work.folder).free
+    shards, scratch = max(0, plan.expected_bytes - kept), scratch_bytes(plan, planned)
+    free = shutil.disk_usage(planned.folder).free
     needs = (
-        f"about {size(shards + scratch)} in {Path(work.folder).parents[2]} ({size(shards)} of shards, {size(scratch)} "
-        f"of scratch), and {size(free)} are free"
+        f"about {size(shards + scratch)} in {Path(planned.folder).parents[2]} ({size(shards)} of shards, "
+        f"{size(scratch)} of scratch), and {size(free)} are free"
     )
     if free < SURELY * (shards + scratch):
         raise NoSpaceError(f"the build needs {needs}: free some space, or use an output on another disk")
     return f"the build may need {needs}" if free < shards + scratch else None
 
 
-def scratch_bytes(plan: BuildPlan, work: PlannedBuild) -> int:
+def scratch_bytes(plan: BuildPlan, planned: PlannedBuild) -> int:
     """The estimated bytes of packed rows in scratch; 0 if the runner shuffles the rows themselves."""
-    if work.inline:
+    if planned.inline:
         return 0
-    return plan.rows * REFERENCE_BYTES if work.images() else plan.source_bytes
+    return plan.rows * REFERENCE_BYTES if planned.images() else plan.source_bytes
 
 
 def size(count: int) -> str:

@@ -32,9 +32,9 @@ class Listings:
 
     def match(self, pattern: str) -> list[FileInfo]:
         """Lists the files that a glob matches."""
-        found = self.files.match(pattern)
-        self._listed.setdefault(pattern, found)
-        return found
+        listed = self.files.match(pattern)
+        self._listed.setdefault(pattern, listed)
+        return listed
 
     def is_folder(self, path: str) -> bool:
         """Whether a path is a folder."""
@@ -50,7 +50,7 @@ class Listings:
 
     @cached_property
     def _paths(self) -> set[str]:
-        return {file.path for found in self._listed.values() for file in found}
+        return {file.path for listed in self._listed.values() for file in listed}
 
     def changes(self) -> list[str]:
         """Lists everything again; returns a line for each file that differs, sorted by path."""

@@ -48,13 +48,13 @@ def publish(
     Returns:
         The version's folder and its manifest.
     """
-    assembled = Path(results.work.folder, "version")
+    assembled = Path(results.context.folder, "version")
     described = {name: description for name, (_, description) in features.items()}
     vocabularies = _vocabularies(results, described)
-    splits = _list_shards(results, assembled, len(vocabularies.get(results.work.schema.label or "", [])))
+    splits = _list_shards(results, assembled, len(vocabularies.get(results.context.schema.label or "", [])))
     for name in ("transform_fn", "transformed_metadata"):
         shutil.copytree(os.path.join(results.export, name), assembled / name)
-    _write_tokenizers(results.work, assembled)
+    _write_tokenizers(results.context, assembled)
     rejects = _write_rejects(results, assembled)
     spec = results.plan.spec
     write_tfds_files(str(assembled), spec.name, features, splits, vocabularies)
@@ -72,15 +72,15 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
     }
 
 
-def _write_tokenizers(work: BuildContext, assembled: Path) -> None:
-    for owner in sorted(set(work.models.values())):
-        for file, data in tokenizer(work, owner).files(owner).items():
+def _write_tokenizers(context: BuildContext, assembled: Path) -> None:
+    for owner in sorted(set(context.models.values())):
+        for file, data in tokenizer(context, owner).files(owner).items():
             (assembled / file).parent.mkdir(exist_ok=True)
             (assembled / file).write_bytes(data)
 
 
 def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, Split]:
-    layout, reports = results.work.layout, results.shards
+    layout, reports = results.context.layout, results.shards
     shard_files = [report[what] for report in reports.values() for what in ("file", "index")]
     clear(assembled, {SERVING_FOLDER, *shard_files})  # a runner may have killed a worker while it wrote
     splits = {}
@@ -89,7 +89,7 @@ def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
         shards, documents = [], 0
         for shard in range(layout.shards[split]):
             report = reports.get(int(layout.first_group[number]) + shard)
-            report = report or _empty_shard(results.work, assembled, split, shard)
+            report = report or _empty_shard(results.context, assembled, split, shard)
             shards.append(Shard(*(report[what] for what in ("file", "bytes", "records", "sha256", "index"))))
             documents += report.get("packed", {}).get("documents", 0)
             labels.update({int(label): count for label, count in report.get("label_counts", {}).items()})
@@ -98,13 +98,13 @@ def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, S
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
         counts = tuple(labels[label] for label in range(classes)) if classes else None
-        splits[split] = Split(tuple(shards), counts, documents if results.work.packed() else None)
+        splits[split] = Split(tuple(shards), counts, documents if results.context.packed() else None)
     return splits
 
 
-def _empty_shard(work: BuildContext, assembled: Path, split: str, shard: int) -> dict[str, Any]:
+def _empty_shard(context: BuildContext, assembled: Path, split: str, shard: int) -> dict[str, Any]:
     """Writes a shard without rows; returns its report."""
-    file, index = (name(work.name, split, shard, work.layout.shards[split]) for name in (shard_name, index_name))
+    file, index = (name(context.name, split, shard, context.layout.shards[split]) for name in (shard_name, index_name))
     with ShardWriter(str(assembled / file), str(assembled / index)) as writer:
         writer.write([])
     return {"file": file, "index": index, **writer.report()}

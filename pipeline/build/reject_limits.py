@@ -2,7 +2,7 @@
 
 The driver adds up the reports of the finished steps again and again while the job runs, and at its end.
 
-    limits = RejectLimits(plan, work)
+    limits = RejectLimits(plan, planned)
     limits()            # raises TooManyRejectsError, or returns
 """
 
@@ -59,9 +59,9 @@ class Count:
 class RejectLimits:
     """The rejects of a build's finished steps, and the limits of its spec."""
 
-    def __init__(self, plan: BuildPlan, work: PlannedBuild) -> None:
+    def __init__(self, plan: BuildPlan, planned: PlannedBuild) -> None:
         """Reads nothing yet."""
-        self._plan, self._work, self._limits = plan, work, plan.spec.rejects
+        self._plan, self._planned, self._limits = plan, planned, plan.spec.rejects
         self._chunks = {chunk_step(chunk.index): chunk.index for chunk in plan.chunks}
         self._positions: list[int | None] = [None] * len(plan.chunks)
         self._seen = set[str]()
@@ -78,7 +78,7 @@ class RejectLimits:
         """
         if self._limits.max_share is None and self._limits.max_share_per_file is None:
             return
-        reports = self._work.path("reports")
+        reports = self._planned.path("reports")
         steps = {name.removesuffix(".json") for name in os.listdir(reports) if STEP.fullmatch(name)}
         new = sorted(steps - self._seen)
         self._seen |= steps
@@ -99,7 +99,7 @@ class RejectLimits:
                 count.read += report["read"]
                 count.chunks_left -= 1
         if report.get("rejects"):
-            for reject in read_rejects(self._work.path("rejects"), report["rejects"]):
+            for reject in read_rejects(self._planned.path("rejects"), report["rejects"]):
                 self._total.add(reject)
                 self._file(reject.chunk).add(reject)
 

@@ -36,7 +36,7 @@ class Results:
     """The reports of a finished job, and their sums."""
 
     plan: BuildPlan
-    work: BuildContext
+    context: BuildContext
     chunks: list[Report]
     shards: dict[int, Report]
     """By group; a group without rows has no report."""
@@ -49,8 +49,8 @@ class Results:
     def rejects(self) -> list[Reject]:
         """All rejects, by source, file and position."""
         names = [report["rejects"] for report in [*self.chunks, *self.shards.values()] if report["rejects"]]
-        found = [reject for name in names for reject in read_rejects(self.work.path("rejects"), name)]
-        return sorted(found, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
+        rejects = [reject for name in names for reject in read_rejects(self.context.path("rejects"), name)]
+        return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
 
     @cached_property
     def reasons(self) -> dict[str, int]:
@@ -76,13 +76,13 @@ class Results:
     @cached_property
     def duplicates(self) -> Report:
         """The manifest's entry on duplicates."""
-        return count_all(self.work, [report["contents"] for report in self.shards.values()])
+        return count_all(self.context, [report["contents"] for report in self.shards.values()])
 
     @property
     def rejected_in_statistics(self) -> int:
         """The number of rejected rows that the statistics contain: those that shards of the train split rejected."""
         train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
-        return sum(train) if self.work.sees_rows() else 0
+        return sum(train) if self.context.sees_rows() else 0
 
     @cached_property
     def rejects_jsonl(self) -> bytes:
@@ -107,7 +107,7 @@ def published_path(path: str) -> str:
     return public_url(path) if "://" in path else os.path.basename(path.rstrip("/"))
 
 
-def collect(plan: BuildPlan, work: BuildContext) -> Results:
+def collect(plan: BuildPlan, context: BuildContext) -> Results:
     """Reads a finished job's reports and reconciles them.
 
     Raises:
@@ -115,18 +115,18 @@ def collect(plan: BuildPlan, work: BuildContext) -> Results:
         TooManyRejectsError: more rows were rejected than the spec allows.
         NothingToPublishError: the train split has no record.
     """
-    folder = work.path("reports")
+    folder = context.path("reports")
     chunks = [_needed(folder, chunk_step(chunk.index)) for chunk in plan.chunks]
     expected = expected_rows(chunks)
     shards = {group: report for group in sorted(expected) if (report := read_report(folder, shard_step(group)))}
     check_shards(chunks, shards)
-    export = os.path.join(work.path("analysis"), _needed(folder, "analysis")["export"])
-    statistics = _statistics(work, _train_rows(work, expected))
+    export = os.path.join(context.path("analysis"), _needed(folder, "analysis")["export"])
+    statistics = _statistics(context, _train_rows(context, expected))
     _add_transcoded(statistics, shards.values())
     _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
-    results = Results(plan, work, chunks, shards, export, statistics)
+    results = Results(plan, context, chunks, shards, export, statistics)
     check_sources(results.by_source())
-    RejectLimits(plan, work)()
+    RejectLimits(plan, context)()
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
         raise NothingToPublishError(_why_nothing(results))
     return results
@@ -139,15 +139,15 @@ def _needed(folder: str, name: str) -> Report:
     return report
 
 
-def _train_rows(work: BuildContext, expected: Mapping[int, int]) -> int:
-    return sum(rows for group, rows in expected.items() if work.layout.shard_of_group(group)[0] == "train")
+def _train_rows(context: BuildContext, expected: Mapping[int, int]) -> int:
+    return sum(rows for group, rows in expected.items() if context.layout.shard_of_group(group)[0] == "train")
 
 
-def _statistics(work: BuildContext, train_rows: int) -> dict[str, Report]:
+def _statistics(context: BuildContext, train_rows: int) -> dict[str, Report]:
     statistics: dict[str, Report] = {}
-    for analysis in _needed(work.path("reports"), "analysis")["analyses"]:
-        report = _needed(work.path("reports"), analysis)
-        check_analysis(analysis, report["rows"], train_rows if work.sees_rows() else 0)
+    for analysis in _needed(context.path("reports"), "analysis")["analyses"]:
+        report = _needed(context.path("reports"), analysis)
+        check_analysis(analysis, report["rows"], train_rows if context.sees_rows() else 0)
         statistics |= report[analysis]
     return statistics
 

@@ -35,7 +35,7 @@ class RunOptions:
 class Listener:
     """Functions that a build calls as it goes on."""
 
-    on_plan: Callable[["BuildPlan", "PlannedBuild"], None] = lambda plan, work: None
+    on_plan: Callable[["BuildPlan", "PlannedBuild"], None] = lambda plan, planned: None
     """The work begins."""
     on_note: Callable[[str], None] = lambda note: None
     """There is a line for the user."""

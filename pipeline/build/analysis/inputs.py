@@ -38,7 +38,7 @@ def schema(context: PlannedBuild) -> pa.Schema:
 
 
 def tensor_config(context: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
-    """How the columns become tensors: scalars a row, ragged lists, and a vector of channels for pixel sums."""
+    """Configures the tensors of the columns: scalars a row, ragged lists, and a vector of channels for pixel sums."""
     channels = {f"{name}/{c}": o.channels for name, o in context.measured_images().items() for c in ("sums", "squares")}
     representations = {}
     for name in schema(context).names:
@@ -48,7 +48,7 @@ def tensor_config(context: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
 
 
 def analysis_specs(context: PlannedBuild) -> dict[str, tf.TypeSpec]:
-    """What the analysis' graph takes: the raw columns, and what the analysis alone needs."""
+    """Gives the types of the analysis graph's inputs: the raw columns, and those that the analysis alone needs."""
     specs = dict(input_specs(context)) | {"train": tf.TensorSpec([None], tf.int64)}
     for name, options in context.measured_images().items():
         shapes = ([None], [None, options.channels], [None, options.channels])

@@ -42,23 +42,23 @@ class OwnPreprocessing:
             self._code.install()
         function = load(self._reference)
         try:
-            found = function(dict(inputs), dict(outputs))
+            outcome = function(dict(inputs), dict(outputs))
         except UserError:
             raise
         except Exception as error:
             raise blame(error, self._reference) from None
-        if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-            got = type(found).__name__
+        if not isinstance(outcome, dict) or not all(isinstance(name, str) for name in outcome):
+            got = type(outcome).__name__
             raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")
-        if self._label is not None and self._label not in found:
+        if self._label is not None and self._label not in outcome:
             raise PreprocessingError(f"{self._reference} returned no '{self._label}', which is the label")
-        if not found:
+        if not outcome:
             raise PreprocessingError(f"{self._reference} returned nothing to store")
-        for name, value in found.items():
+        for name, value in outcome.items():
             wrong = _wrong_name(name) or _wrong_value(value)
             if wrong:
                 raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
-        return found
+        return outcome
 
 
 def _wrong_name(name: str) -> str | None:
@@ -68,7 +68,7 @@ def _wrong_name(name: str) -> str | None:
 
 
 def _wrong_value(value: Any) -> str | None:
-    """What cannot be stored; told by a tensor's attributes, since this module loads without TensorFlow."""
+    """Names the fault of a value that cannot be stored; reads attributes alone, to load without TensorFlow."""
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None or hasattr(value, "dense_shape"):
         return f"is a {type(value).__name__}: return a tensor, or a ragged one"

@@ -1,4 +1,4 @@
-"""Quantiles of float32 values that do not depend on order, batching or bundles: exact, or within a bound that is told.
+"""Quantiles of float32 values that do not depend on order, batching or bundles: exact, or within a known bound.
 
 A histogram counts each different value. Where there are more than `LIMIT`, every value loses the lowest bit of its
 mantissa, and another, until there are no more than that. How many bits are lost depends on the values alone: a part of
@@ -24,10 +24,10 @@ MANTISSA_BITS = 23
 
 @dataclass
 class Histogram:
-    """How often each value was seen, as fine as `LIMIT` different ones allow."""
+    """Counts of each value that was seen, as fine as `LIMIT` different ones allow."""
 
     lost: int = 0
-    """How many low bits of the mantissa are cut off, towards 0."""
+    """The number of low bits of the mantissa that are cut off, towards 0."""
     counts: dict[int, int] = field(default_factory=dict)
     """By the value's magnitude as an integer, with the value's sign: an order-preserving integer for each float32."""
 
@@ -59,32 +59,32 @@ class Histogram:
 
     @property
     def relative_error(self) -> float:
-        """How far a quantile may be from the exact one, as a share of it (of 1.2e-38 at least); 0: it is exact."""
+        """The largest error of a quantile, as a share of the exact one (of 1.2e-38 at least); 0: it is exact."""
         return 2.0 ** (self.lost - MANTISSA_BITS) if self.lost else 0.0
 
     def at(self, ranks: Iterable[int]) -> list[float]:
-        """Gives the values at places (0, 1, …) of all values in ascending order; a value is that or nearer to 0."""
+        """Gives the values at ranks (0, 1, …) of all values in ascending order; a value is that or nearer to 0."""
         keys = np.array(sorted(self.counts), np.int64)
         ends = np.cumsum([self.counts[key] for key in keys.tolist()])
-        found = keys[np.searchsorted(ends, np.array([*ranks], np.int64), side="right")]
-        values = (np.abs(found) << self.lost).astype(np.int32).view(np.float32)
-        return np.copysign(values, found).astype(np.float64).tolist()
+        chosen = keys[np.searchsorted(ends, np.array([*ranks], np.int64), side="right")]
+        values = (np.abs(chosen) << self.lost).astype(np.int32).view(np.float32)
+        return np.copysign(values, chosen).astype(np.float64).tolist()
 
     def median(self) -> float:
-        """The middle value, or the mean of the two in the middle; 0 where nothing was seen."""
+        """Gives the middle value, or the mean of the two in the middle; 0 where nothing was seen."""
         count = sum(self.counts.values())
         low, high = self.at([(count - 1) // 2, count // 2]) if count else (0.0, 0.0)
         return (low + high) / 2
 
     def boundaries(self, buckets: int) -> list[float]:
-        """Where each of so many buckets of the same count begins, but the first: value number `i * count // buckets`.
+        """Gives the lower bound of each of `buckets` equal buckets but the first: value number `i * count // buckets`.
 
         Equal values are in one bucket: a boundary that is there already, or has nothing below it, is left out.
         """
         count = sum(self.counts.values())
         if not count:
             return []
-        lowest, *starts = self.at([0, *(count * place // buckets for place in range(1, buckets))])
+        lowest, *starts = self.at([0, *(count * bucket // buckets for bucket in range(1, buckets))])
         return [start for start in dict.fromkeys(starts) if start > lowest]
 
 

@@ -16,7 +16,7 @@ from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions
 
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
-"""How BERT writes the special ids in a file of WordPieces."""
+"""The special pieces as BERT writes them in a file of WordPieces."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
 
 
@@ -25,7 +25,7 @@ class TokenizerModel:
     """A model that has been read."""
 
     data: bytes
-    """What the graph is made of: a SentencePiece model, or WordPieces, one a line."""
+    """The bytes that the graph holds: a SentencePiece model, or WordPieces, one a line."""
     suffix: str
     pieces: tuple[str, ...]
     """By id."""
@@ -36,7 +36,7 @@ class TokenizerModel:
         return replace(options, model_bytes=self.data, model_ids=self.special)
 
     def statistics(self, owner: str) -> dict[str, Any]:
-        """What `Text.describe` needs of it; `owner` is the feature that it is named after."""
+        """Gives the statistics that `Text.describe` needs; `owner` is the feature that the model is named after."""
         return {
             "model": f"{FOLDER}/{owner}.{self.suffix}",
             "vocabulary": f"{FOLDER}/{vocabulary_name(owner)}",
@@ -72,18 +72,18 @@ def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerM
     except UnicodeDecodeError as error:
         raise UserError(f"{where} is no file of WordPieces: it is not UTF-8 at byte {error.start}") from None
     pieces = tuple(text.split("\n"))
-    places: dict[str, int] = {}
-    for place, piece in enumerate(pieces):
-        if not piece or piece in places:
+    ids: dict[str, int] = {}
+    for id_, piece in enumerate(pieces):
+        if not piece or piece in ids:
             what = "stands there twice" if piece else "is blank"
-            raise UserError(f"{where}, line {place + 1}: the piece {piece!r:.80} {what}: each line is one piece")
-        places[piece] = place
-    found = {name: places.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
+            raise UserError(f"{where}, line {id_ + 1}: the piece {piece!r:.80} {what}: each line is one piece")
+        ids[piece] = id_
+    special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
     return TokenizerModel(
         "".join(f"{piece}\n" for piece in pieces).encode(),
         "vocab.txt",
         pieces,
-        _special(found, len(pieces), options, where),
+        _special(special, len(pieces), options, where),
     )
 
 
@@ -94,22 +94,22 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
     except RuntimeError:
         raise UserError(f"{where} is no SentencePiece model: give the file that its trainer calls `….model`") from None
     pieces = tuple(model.id_to_piece(list(range(model.vocab_size()))))
-    found = {"padding": model.pad_id(), "unknown": model.unk_id(), "begin": model.bos_id(), "end": model.eos_id()}
-    return TokenizerModel(data, "model", pieces, _special(found, len(pieces), options, where))
+    special = {"padding": model.pad_id(), "unknown": model.unk_id(), "begin": model.bos_id(), "end": model.eos_id()}
+    return TokenizerModel(data, "model", pieces, _special(special, len(pieces), options, where))
 
 
 READERS = {"wordpiece": _read_wordpiece, "sentencepiece": _read_sentencepiece}
 
 
-def _special(found: Mapping[str, int], size: int, options: TextOptions, where: str) -> SpecialIds:
-    """The special ids of a model where -1 stands for none; one without padding is padded with the id after its last."""
-    asked = {name: found[name] for name in ("unknown", "begin", "end") if name == "unknown" or getattr(options, name)}
+def _special(special: Mapping[str, int], size: int, options: TextOptions, where: str) -> SpecialIds:
+    """Gives the special ids of a model where -1 means absent; without padding, the id after the last one pads."""
+    asked = {name: special[name] for name in ("unknown", "begin", "end") if name == "unknown" or getattr(options, name)}
     for name, id_ in asked.items():
         if id_ < 0:
             message = f"{where} has no piece for {name} ({SPECIAL_PIECES[name]} in WordPieces)"
             raise UserError(message + ("" if name == "unknown" else f": leave out `{name}: true`, or add the piece"))
     return SpecialIds(
-        padding=found["padding"] if found["padding"] >= 0 else size,
+        padding=special["padding"] if special["padding"] >= 0 else size,
         unknown=asked["unknown"],
         begin=asked.get("begin"),
         end=asked.get("end"),

@@ -73,7 +73,7 @@ def _wordpiece(counts: Mapping[bytes, int], options: TextOptions, where: str) ->
     """WordPieces by byte-pair merges, as Hugging Face's trainer learns them; each letter is a piece in both forms."""
     size = _size(options)
     model = SentencePieceProcessor(model_proto=_learn(counts, "bpe", size, ("pad", "unk"), where, spare=1))  # ▁
-    learned = [model.id_to_piece(place) for place in range(2, model.vocab_size())]
+    learned = [model.id_to_piece(id_) for id_ in range(2, model.vocab_size())]
     letters = sorted({piece for piece in learned if len(piece) == 1} - {SPACE})
     if 2 * len(letters) > size:
         raise UserError(_too_small(where, size, 2 * len(letters)))

@@ -60,9 +60,9 @@ class BeamAnalyzers:
             output_shapes=[[len(values) + 1, width(features)]],
             name="moments",
         )
-        return {name: _found(outputs[place], wanted) for place, (name, wanted) in enumerate(features.items())}
+        return {name: _statistics(outputs[row], wanted) for row, (name, wanted) in enumerate(features.items())}
 
 
-def _found(row: tf.Tensor, wanted: RequestedStatistics) -> Statistics:
-    statistics = {name: row[place] for place, name in enumerate(STATISTICS)}
+def _statistics(row: tf.Tensor, wanted: RequestedStatistics) -> Statistics:
+    statistics = {name: row[column] for column, name in enumerate(STATISTICS)}
     return Statistics(**statistics, boundaries=row[len(STATISTICS) :][: wanted.buckets - 1])

@@ -46,8 +46,8 @@ class BeamFiles:
         Raises:
             OSError: a folder or a bucket cannot be listed.
         """
-        found = _match_url(pattern) if _is_url(pattern) else _match_local(pattern)
-        return sorted(found, key=lambda file: file.path)
+        matched = _match_url(pattern) if _is_url(pattern) else _match_local(pattern)
+        return sorted(matched, key=lambda file: file.path)
 
     def is_folder(self, path: str) -> bool:
         """Whether `path` is a folder; for a URL, whether a file lies under it (never for a URL with a wildcard).
@@ -99,8 +99,8 @@ def _reason(error: Exception) -> str:
 
 def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:
     with _os_errors("list", pattern):
-        found = FileSystems.match([pattern], [limit])[0].metadata_list
-    files = [FileInfo(file.path, file.size_in_bytes, float(file.last_updated_in_seconds or 0)) for file in found]
+        listed = FileSystems.match([pattern], [limit])[0].metadata_list
+    files = [FileInfo(file.path, file.size_in_bytes, float(file.last_updated_in_seconds or 0)) for file in listed]
     return [file for file in files if not file.path.endswith("/")]  # an empty "folder" on an object store
 
 

@@ -140,23 +140,23 @@ def report_moments(seen: MomentsSeen, features: Features, pixels: tuple[str, ...
 def describe(values: Values, wanted: RequestedStatistics) -> dict[str, Any]:
     """The statistics that are wanted, as `dataset.json` holds them."""
     mean, variance = values.moments.mean_and_variance()
-    found: dict[str, Any] = {"mean": mean, "variance": variance, "count": values.moments.count}
+    statistics: dict[str, Any] = {"mean": mean, "variance": variance, "count": values.moments.count}
     if wanted.extremes:
-        found["minimum"], found["maximum"] = values.moments.extremes()
+        statistics["minimum"], statistics["maximum"] = values.moments.extremes()
     if values.histogram is not None and wanted.median:
-        found["median"] = values.histogram.median()
+        statistics["median"] = values.histogram.median()
     if values.histogram is not None and wanted.buckets > 1:
-        found["boundaries"] = values.histogram.boundaries(wanted.buckets)
-    return found | ({"relative_error": values.histogram.relative_error} if values.histogram is not None else {})
+        statistics["boundaries"] = values.histogram.boundaries(wanted.buckets)
+    return statistics | ({"relative_error": values.histogram.relative_error} if values.histogram is not None else {})
 
 
-def _for_graph(moments: Moments, found: Mapping[str, Any]) -> dict[str, float]:
+def _for_graph(moments: Moments, statistics: Mapping[str, Any]) -> dict[str, float]:
     minimum, maximum = moments.extremes()
-    deviation = math.sqrt(found["variance"])
+    deviation = math.sqrt(statistics["variance"])
     return {
-        "mean": found["mean"],
+        "mean": statistics["mean"],
         "scale": 1 / deviation if deviation > 0 else 1.0,
         "minimum": minimum,
         "range_scale": 1 / (maximum - minimum) if maximum > minimum else 1.0,
-        "median": found.get("median", 0.0),
+        "median": statistics.get("median", 0.0),
     }

@@ -69,8 +69,8 @@ class Vocabularies(PTransformAnalyzer):
             )
         )
         return tuple(
-            paths | f"Path{place}" >> beam.Map(lambda all_paths, place=place: np.array(all_paths[place], np.object_))
-            for place in range(len(self._options))
+            paths | f"Path{index}" >> beam.Map(lambda all_paths, index=index: np.array(all_paths[index], np.object_))
+            for index in range(len(self._options))
         )
 
 

@@ -1,1 +1,1 @@
-"""What the workers of a build know, and where they report."""
+"""The facts that the workers of a build get, and the files that they report in."""

@@ -44,7 +44,7 @@ class PlannedBuild:
     pack_bytes: int
     """Rows are packed when so many bytes of them are together, so that a packed batch is worth its cost."""
     threads: int
-    """How many threads a worker gives to the transform graph."""
+    """The number of threads that a worker gives to the transform graph."""
     sample_share: float
     """The share of the train split's images that pixel statistics are taken from, 0..1."""
     duplicates: Duplicates
@@ -117,7 +117,7 @@ class BuildContext(PlannedBuild):
     """The groups whose shards are still to be built; None: all."""
 
     @classmethod
-    def of(cls, planned: PlannedBuild, decisions: RowDecisions, **found: Any) -> Self:
-        """Makes it of a planned build; `found` takes the place of what the plan knows: `features`, `analyzed`."""
-        known = {one.name: getattr(planned, one.name) for one in fields(PlannedBuild)}
-        return cls(**(known | found), decisions=decisions)
+    def of(cls, planned: PlannedBuild, decisions: RowDecisions, **changes: Any) -> Self:
+        """Makes it of a planned build; `changes` replace what the plan knows: `features`, `analyzed`."""
+        known = {field.name: getattr(planned, field.name) for field in fields(PlannedBuild)}
+        return cls(**(known | changes), decisions=decisions)

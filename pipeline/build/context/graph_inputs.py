@@ -1,4 +1,4 @@
-"""What the transform graph takes: the raw columns as TensorFlow sees them."""
+"""The inputs of the transform graph: the raw columns as TensorFlow sees them."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ TENSOR_TYPES = {pa.binary(): tf.string, pa.float32(): tf.float32, pa.int64(): tf
 
 
 def input_specs(context: PlannedBuild) -> dict[str, Any]:
-    """What the transform graph takes, by feature: tensors of shape [rows], or ragged ones [rows, None]."""
+    """Gives the types of the graph's inputs by feature: tensors of shape [rows], or ragged ones [rows, None]."""
     specs = {}
     for name in context.schema.features:
         kind = context.schema.final_type(name)

@@ -1,6 +1,6 @@
-"""How far a build is: each step keeps a small cumulative counter file, the driver adds them up.
+"""The progress of a build: each step keeps a small cumulative counter file, the driver adds them up.
 
-Works in every local mode, where the runner tells nothing before it is done.
+Works in every local mode, where the runner reports nothing before it is done.
 """
 
 import json
@@ -45,7 +45,7 @@ class ProgressReader:
         self._seen: dict[str, tuple[tuple[int, int], dict[str, int]]] = {}
 
     def read(self) -> Mapping[str, int]:
-        """The sums of all counters by name."""
+        """Gives the sums of all counters by name."""
         with os.scandir(self._folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".json"):

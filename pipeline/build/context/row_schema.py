@@ -48,7 +48,7 @@ class RowSchema:
 
 @dataclass(frozen=True)
 class RowDecisions:
-    """What passes before the job decided about rows; nothing, where none ran."""
+    """Decisions about rows by the passes before the job; all None where none ran."""
 
     strata: Strata | None = None
     """The bounds of each class, where the split is by the classes of a feature."""

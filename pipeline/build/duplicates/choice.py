@@ -79,8 +79,8 @@ def _column(contents: Contents, name: str, rows: Rows) -> npt.NDArray[Any]:
 
 def _refusal(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, found: Found) -> str:
     counts = count_duplicates(found, planned.layout.splits, contents)
-    across = f"; {told}" if (told := leaks(counts)) else ""
-    pairs = "".join(f"\n  {one} and {other}" for one, other in _pairs(planned, chunks, contents, found))
+    across = f"; {message}" if (message := leaks(counts)) else ""
+    pairs = "".join(f"\n  {first} and {second}" for first, second in _pairs(planned, chunks, contents, found))
     alike = ", or look like one" if planned.hashed_images() else ""
     return (
         f"{counts['rows']:,} rows are equal to another one{alike}, in {counts['groups']:,} groups{across}. "

@@ -70,8 +70,10 @@ def find_equal(parts: Callable[[], Iterable[Numbers]], total: int, memory: int =
             often as that needs, each time those of one residue.
     """
     passes = 1 << max(0, math.ceil(total * ROW_BYTES / memory) - 1).bit_length()
-    found = [_equal(*_chosen(parts(), passes, residue)) for residue in range(passes)]
-    rows, names = (np.concatenate(column) for column in zip(*((one.rows, one.names) for one in found), strict=True))
+    clusters = [_equal(*_chosen(parts(), passes, residue)) for residue in range(passes)]
+    rows, names = (
+        np.concatenate(column) for column in zip(*((part.rows, part.names) for part in clusters), strict=True)
+    )
     return Clusters(rows, names).ordered()
 
 

@@ -145,14 +145,16 @@ class Contents:
         """A column's values in some rows, in their order."""
         order = np.argsort(rows)
         rising = rows[order]
-        found, first = [], 0
+        taken, first = [], 0
         for table in self._tables(column):
             chosen = rising[slice(*np.searchsorted(rising, [first, first + table.num_rows]))]
-            found.append(table[column].take(pa.array(chosen - first)))
+            taken.append(table[column].take(pa.array(chosen - first)))
             first += table.num_rows
         back = np.empty(len(rows), np.int64)
         back[order] = np.arange(len(rows))
-        return pa.chunked_array([chunk for one in found for chunk in one.chunks], found[0].type).take(pa.array(back))
+        return pa.chunked_array([chunk for column_part in taken for chunk in column_part.chunks], taken[0].type).take(
+            pa.array(back)
+        )
 
     def _tables(self, column: str) -> Iterator[pa.Table]:
         for path, count in zip(self.paths, self.counts, strict=True):

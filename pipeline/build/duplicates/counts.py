@@ -38,9 +38,9 @@ def count_duplicates(found: Found, names: Sequence[str], contents: Contents) -> 
     of_split = [group[found.splits == split] for split in range(len(names))]
     within = {name: len(rows) - len(np.unique(rows)) for name, rows in zip(names, of_split, strict=True)}
     across: dict[str, dict[str, int]] = {}
-    for one, other in combinations(range(len(names)), 2):
-        if shared := int(np.isin(of_split[other], of_split[one]).sum()):
-            across.setdefault(names[one], {})[names[other]] = shared
+    for earlier, later in combinations(range(len(names)), 2):
+        if shared := int(np.isin(of_split[later], of_split[earlier]).sum()):
+            across.setdefault(names[earlier], {})[names[later]] = shared
     return {
         "groups": found.clusters.count,
         "rows": len(found.clusters.rows) - found.clusters.count,
@@ -57,9 +57,9 @@ def example_pairs(found: Found) -> list[tuple[int, int]]:
     other = np.flatnonzero(found.splits != found.splits[starts])
     second = np.flatnonzero(np.arange(len(names)) == starts + 1)
     chosen: dict[int, int] = {}
-    for place in [*_firsts(other, names), *second[:EXAMPLES].tolist()]:
+    for index in [*_firsts(other, names), *second[:EXAMPLES].tolist()]:
         if len(chosen) < EXAMPLES:
-            chosen.setdefault(int(starts[place]), place)
+            chosen.setdefault(int(starts[index]), index)
     return list(chosen.items())
 
 
@@ -75,7 +75,7 @@ def _examples(found: Found, names: Sequence[str], contents: Contents) -> Iterato
         {"split": names[split], "key": shown_key(key)}
         for split, key in zip(found.splits[pairs].tolist(), keys, strict=True)
     ]
-    return (rows[place : place + 2] for place in range(0, len(rows), 2))
+    return (rows[first : first + 2] for first in range(0, len(rows), 2))
 
 
 def shown_key(key: bytes) -> str:
@@ -88,27 +88,27 @@ def with_splits(found: Found, splits: Splits) -> Found:
     return Found(found.clusters, splits, found.places)
 
 
-def count_keys_across(work: PlannedBuild, contents: Contents) -> int:
+def count_keys_across(planned: PlannedBuild, contents: Contents) -> int:
     """Counts the keys in several splits: inside a split equal keys are rejects, and the hash alone gives one split."""
-    if work.schema.split_by is None and not any(work.schema.source_splits):
+    if planned.schema.split_by is None and not any(planned.schema.source_splits):
         return 0
     return find_equal(lambda: contents.numbers("place"), contents.rows).count
 
 
-def count_all(work: PlannedBuild, files: Sequence[str | None]) -> Json:
+def count_all(planned: PlannedBuild, files: Sequence[str | None]) -> Json:
     """The manifest's entry on the duplicates of a build.
 
     Args:
-        work: the build.
+        planned: the build.
         files: of each shard the file of its contents, in the order of the groups.
     """
-    contents = Contents([os.path.join(work.path("digests"), name) for name in files if name])
-    options, splits = work.duplicates, work.layout.splits
-    said: Json = {"action": options.action, "content": content_features(work.features, work.schema)}
-    said["keys_across"] = count_keys_across(work, contents)
-    said["exact"] = count_duplicates(find(contents, None), splits, contents)
+    contents = Contents([os.path.join(planned.path("digests"), name) for name in files if name])
+    options, splits = planned.duplicates, planned.layout.splits
+    entry: Json = {"action": options.action, "content": content_features(planned.features, planned.schema)}
+    entry["keys_across"] = count_keys_across(planned, contents)
+    entry["exact"] = count_duplicates(find(contents, None), splits, contents)
     if options.near:
-        looked = read_report(work.path("reports"), NEAR)  # by the first pass, where there was one
-        found = looked or count_duplicates(find(contents, options.distance), splits, contents)
-        said["near"] = {"distance": options.distance, **found}
-    return said
+        counted = read_report(planned.path("reports"), NEAR)  # by the first pass, where there was one
+        counted = counted or count_duplicates(find(contents, options.distance), splits, contents)
+        entry["near"] = {"distance": options.distance, **counted}
+    return entry

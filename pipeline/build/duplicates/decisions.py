@@ -36,8 +36,8 @@ def move(path: str, units: Numbers, splits: Splits) -> Splits:
     moved, to = _read_moved(path)
     if not len(moved):
         return splits
-    places = np.minimum(np.searchsorted(moved, units), len(moved) - 1)
-    return np.where(moved[places] == units, to[places], splits)
+    nearest = np.minimum(np.searchsorted(moved, units), len(moved) - 1)
+    return np.where(moved[nearest] == units, to[nearest], splits)
 
 
 @lru_cache(maxsize=2)
@@ -52,8 +52,8 @@ def write_dropped(path: str, rows: Places, firsts: Places) -> None:
     Args:
         path: the file.
         rows: where they were read.
-        firsts: of each row -1 twice; of one that is a reject, since a row that is left out has its key, where that one
-            was read.
+        firsts: -1 twice for most rows; for a row that is a reject, since a row that is left out has its key, the chunk
+            and position of that one.
     """
     order = np.lexsort((rows[:, 1], rows[:, 0]))
     columns = np.concatenate([rows, firsts], axis=1)[order]
@@ -63,7 +63,7 @@ def write_dropped(path: str, rows: Places, firsts: Places) -> None:
 
 @dataclass(frozen=True)
 class Remaining:
-    """The rest of some rows."""
+    """The rows that are not left out, and the fate of the others."""
 
     rows: pa.Table
     dropped: int

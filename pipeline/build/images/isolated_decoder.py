@@ -1,4 +1,4 @@
-"""The process that decodes images for `images.isolation`: it loads the decoders and forks a process for each asker.
+"""The process that decodes images for `images.isolation`: loads the decoders, forks a process for each thread.
 
 Run as a module, with a socket's descriptor and the `module:function` that decodes. TensorFlow runs nothing before the
 fork, so that it has no threads yet that would be lost.
@@ -33,7 +33,7 @@ DECODERS = {
 
 
 def decode(data: bytes, max_pixels: int) -> bytes:
-    """Decodes an image once: what the graph takes is what `decodable` gives.
+    """Decodes an image once; gives the bytes that `decodable` gives for the graph.
 
     Raises:
         ImageError: as `decodable`; none where only the graph fails, which says so itself then.
@@ -47,7 +47,7 @@ def decode(data: bytes, max_pixels: int) -> bytes:
 
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
-    """What is sent for a request; `spare` is the address space in bytes that this process had at first."""
+    """Gives the answer to a request; `spare` is the address space in bytes that this process had at first."""
     max_pixels, seconds = REQUEST.unpack_from(request)
     data = request[REQUEST.size :]
     header = read_header(data)
@@ -99,7 +99,7 @@ def end(pid: int) -> int:
 
 
 def main(descriptor: int, decoder: Decode) -> None:
-    """Forks and ends processes as it is told, until its socket is closed; then it ends them all."""
+    """Forks and ends processes as its socket commands, until that is closed; then it ends them all."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's
     control, forked = socket.socket(fileno=descriptor), set[int]()
     control.sendall(b"+")

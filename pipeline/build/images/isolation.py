@@ -1,4 +1,4 @@
-"""Images decoded in processes that may crash: what a decoder does to its process costs one image.
+"""Decodes images in processes of their own: a decoder crash loses one image, not the worker.
 
 A process that has loaded the decoders (`images.isolated_decoder`) forks one for each thread that asks, and another in
 the place of each that died. They have limits of memory and of time, no environment but what they need, and talk through
@@ -41,9 +41,9 @@ SETTINGS = {
     "MALLOC_ARENA_MAX": "1",
 }
 REQUEST = struct.Struct("<QQ")
-"""What comes before an image's bytes: the pixels that it may have, and the CPU seconds that it may take."""
+"""The header before an image's bytes: the pixels that it may have, and the CPU seconds that it may take."""
 AS_IS, PNG, REJECT = b"=", b"p", b"r"
-"""What an answer begins with: nothing follows, the bytes of a PNG, or a reason and a message behind a NUL."""
+"""The first byte of an answer: nothing follows, the bytes of a PNG, or a reason, a NUL and a message."""
 COMMAND = struct.Struct("<q")
 FORK = 0
 """The command, with a socket, to fork; any other is a process to end. The answer is its number, or how it ended."""
@@ -54,15 +54,15 @@ class IsolationError(UserError):
 
 
 class Isolation:
-    """Decodes images elsewhere; may be asked from several threads."""
+    """Decodes images in other processes; may be called from several threads."""
 
     def __init__(self, decoder: str = DECODER, seconds: int = CPU_SECONDS, wall: float = WALL) -> None:
         """Starts nothing yet.
 
         Args:
             decoder: `module:function` of what decodes, as `pipeline.build.images.isolated_decoder.decode`.
-            seconds: how much CPU time a small image may take.
-            wall: how many times as long it may take.
+            seconds: the CPU time that a small image may take.
+            wall: the elapsed time that it may take, as a multiple of the CPU time.
         """
         self._decoder, self._seconds, self._wall = decoder, seconds, wall
         self._idle: list[_Decoder] = []
@@ -70,7 +70,7 @@ class Isolation:
         self._zygote: _Zygote | None = None
 
     def decodable(self, data: bytes, options: Mapping[str, Any]) -> bytes:
-        """Gives what `transcode.decodable` gives, of an image that was decoded once without harm.
+        """Gives what `transcode.decodable` gives, after the image was decoded once without harm.
 
         Raises:
             ImageError: as there; `too_slow`: it took too long.

@@ -1,7 +1,7 @@
-"""What fails is tried once more with nothing else under way in the process, before it is believed.
+"""Tries a failed action once more with nothing else under way in the process, before its error counts.
 
-Under memory pressure decoders call a good image damaged: TensorFlow's libjpeg says "Invalid JPEG data" of what it
-could not allocate. Alone it has the memory, or says the same again.
+Under memory pressure decoders call a good image damaged: TensorFlow's libjpeg says "Invalid JPEG data" where
+an allocation failed. Alone it has the memory, or fails again.
 
 >>> retry_alone(lambda: 7, (ValueError,))
 7
@@ -17,17 +17,17 @@ Result = TypeVar("Result")
 
 
 class MemoryGate:
-    """Lets threads work together as far as memory goes, or one alone; who asks for either must hold neither."""
+    """Admits threads while memory lasts, or one thread exclusively. Not reentrant."""
 
     def __init__(self, limit: int = 0) -> None:
-        """Takes how many bytes those who work together may need; one who needs more waits until no other needs any."""
+        """Takes the bytes that threads may need together; one that needs more waits until no other needs any."""
         self._limit, self._bytes = limit, 0
         self._changed = threading.Condition()
         self._together, self._waiting, self._is_alone = 0, 0, False
 
     @contextmanager
     def together(self, needs: int = 0) -> Iterator[None]:
-        """Waits while one is alone, or waits to be, or what others need leaves no room for so many bytes."""
+        """Waits while a thread is alone or waits to be, or the others' needs leave no room for so many bytes."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._is_alone or self._waiting) and self._has_room(needs))
             self._together += 1
@@ -45,7 +45,7 @@ class MemoryGate:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Waits until all others are done, and keeps them from beginning again."""
+        """Waits until all others are done, and keeps others out."""
         with self._changed:
             self._waiting += 1
             self._changed.wait_for(lambda: not (self._is_alone or self._together))

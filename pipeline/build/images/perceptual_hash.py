@@ -1,7 +1,7 @@
-"""What an image looks like, as two 64-bit numbers: copies that were scaled, encoded again or brightened differ little.
+"""Perceptual hashes: two 64-bit numbers that differ little between copies scaled, encoded again or brightened.
 
 The shape is the hash of C. Zauner, "Implementation and Benchmarking of Perceptual Image Hash Functions" (2010), as in
-pHash: 8 x 8 low frequencies of the grey image's cosine transform, of each whether it is above their median. The
+pHash: 8 x 8 low frequencies of the grey image's cosine transform, each as whether it is above their median. The
 colours are the mean chroma of the image's quarters, since red and blue hearts have one shape.
 
 >>> perceptual_hash(open("cat.jpg", "rb").read(), max_pixels=64_000_000)  # doctest: +SKIP
@@ -25,7 +25,7 @@ from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 SIDE = 32
 NONE = bytes(16)
 GREY = (128, 128, 128, 255)
-"""What transparent pixels lie on: hardly a drawing's own colour, as black and white are."""
+"""The background of transparent pixels: hardly a drawing's own colour, as black and white are."""
 MIN_DETAIL = 40.0
 """The least root mean square of the 64 frequencies; those of a flat image are its noise. 8 bits' rounding gives 5."""
 WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None])
@@ -33,14 +33,14 @@ WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None]
 
 
 class PerceptualHash(NamedTuple):
-    """An image's hashes."""
+    """The hashes of an image."""
 
     shape: int
     colours: int
 
 
 def perceptual_hash(data: bytes, max_pixels: int) -> PerceptualHash | None:
-    """Gives an image's look; None for one that is flat, that is damaged, or that is not read at all.
+    """Gives an image's hashes; None for one that is flat, damaged, or in a format that is not read.
 
     Args:
         data: the file's bytes, whatever they are.
@@ -52,7 +52,7 @@ def perceptual_hash(data: bytes, max_pixels: int) -> PerceptualHash | None:
     try:
         header = check_header(data, max_pixels)
         if header.format == "PNG" and data.count(b"IHDR") > 1:
-            return None  # Pillow takes the last one's size, and fills an animation's canvas before it tells
+            return None  # Pillow takes the last one's size, and fills an animation's canvas first
         pixels = _small(data, NAMED[header.format], max_pixels)
     except Exception as error:  # hostile bytes bring out any; a bad row is rejected where its shard is built
         if is_machine_fault(error):
@@ -67,9 +67,9 @@ def perceptual_hash(data: bytes, max_pixels: int) -> PerceptualHash | None:
 
 
 def perceptual_hash_bytes(data: bytes, max_pixels: int) -> bytes:
-    """An image's look as 16 bytes; zeros where there is none. Raises: as `perceptual_hash`."""
-    found = perceptual_hash(data, max_pixels)
-    return NONE if found is None else b"".join(number.to_bytes(8, "little") for number in found)
+    """Gives an image's hashes as 16 bytes; zeros where `perceptual_hash` gives None. Raises: as it."""
+    hashes = perceptual_hash(data, max_pixels)
+    return NONE if hashes is None else b"".join(number.to_bytes(8, "little") for number in hashes)
 
 
 def _number(eight: npt.NDArray[np.uint8]) -> int:
@@ -77,7 +77,7 @@ def _number(eight: npt.NDArray[np.uint8]) -> int:
 
 
 def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
-    """The upright image in luma and chroma, [32, 32, 3]."""
+    """Gives the upright image in luma and chroma, [32, 32, 3]."""
     with Image.open(io.BytesIO(data), formats=[form.pillow]) as image:
         check_pixels(*image.size, max_pixels)  # a frame may be larger than the file's header says
         image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # a JPEG is decoded at 1/8 of its sides
@@ -90,7 +90,7 @@ def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.fl
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """A small image without transparency, in YCbCr."""
+    """Converts a small image to YCbCr without transparency."""
     if image.mode.startswith("I"):  # 16 bits
         high = np.asarray(image.convert("I").resize((SIDE, SIDE), Resampling.BOX)) >> 8
         image = Image.fromarray(high.clip(0, 255).astype(np.uint8))

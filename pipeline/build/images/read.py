@@ -1,4 +1,4 @@
-"""Images by reference: read, gated by the header, measured. A bad image is a reject's reason, never a crash."""
+"""Reads images by reference, checks their headers and measures them. A bad image is a reject, never a crash."""
 
 import ctypes
 import functools
@@ -29,7 +29,7 @@ from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
-"""What the graph raises of an image that it cannot decode, and of a good one where memory is short."""
+"""Errors of the graph on an image that it cannot decode, and on a good one where memory is short."""
 LARGE_BLOCK = 4 << 20  # 4 MiB
 M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 Result = TypeVar("Result")
@@ -37,61 +37,61 @@ PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[n
 
 
 def retry_alone_when_out_of_memory(
-    action: Callable[[], Result], what: str, doubtful: tuple[type[Exception], ...] = (), needs: int = 0
+    action: Callable[[], Result], purpose: str, doubtful: tuple[type[Exception], ...] = (), needs: int = 0
 ) -> Result:
-    """Gives what an action gives, which is tried again alone where memory was short or it raised one of `doubtful`.
+    """Runs an action, and once more alone where memory was short or it raised one of `doubtful`; gives its result.
 
     Raises:
-        OutOfMemoryError: memory is short even so; `what` says for what.
+        OutOfMemoryError: memory is short even so; `purpose` names the action in its message.
     """
     try:
         return retry_alone(action, (*NO_MEMORY, *doubtful), needs=needs)
     except NO_MEMORY:
-        raise OutOfMemoryError(what) from None
+        raise OutOfMemoryError(purpose) from None
 
 
 @dataclass(frozen=True)
 class ImageReader:
-    """Where the images of a build lie."""
+    """Reads the images of a build."""
 
     files: Files
     roots: Sequence[str]
     """The folder of each source's images."""
     scratch: str
-    """The build's scratch folder, where images lie whose source cannot be read again in any order."""
+    """The build's scratch folder, where images lie that cannot be read again from their source in any order."""
     max_bytes: int = MAX_BYTES
-    """The most that any feature takes of an image."""
+    """The largest `max_bytes` of the image features."""
     isolation: Isolation | None = None
-    """Where images are decoded first that nobody trusts."""
+    """Decodes untrusted images first, in other processes."""
 
     def read(self, source: int, reference: bytes, max_bytes: int | None = None) -> bytes:
-        """Reads an image's bytes, of which there may be `max_bytes`.
+        """Reads an image's bytes, at most `max_bytes`.
 
         Raises:
             ImageError: `unreadable`: the file is not there; `too_large`: it was not read.
             OSError: the machine, the disk or the network failed.
         """
-        found, most = parse(reference), self.max_bytes if max_bytes is None else max_bytes
-        if found.data is not None:
-            _check_bytes(len(found.data), most)
-            return found.data
-        full = f"{self.scratch if found.in_scratch else self.roots[source]}/{found.path}"
+        parsed, most = parse(reference), self.max_bytes if max_bytes is None else max_bytes
+        if parsed.data is not None:
+            _check_bytes(len(parsed.data), most)
+            return parsed.data
+        full = f"{self.scratch if parsed.in_scratch else self.roots[source]}/{parsed.path}"
         try:
-            return self._read(full, found, most)
+            return self._read(full, parsed, most)
         except OSError as error:
             why = why_absent(error, full, self.files)
-            if why is None or found.in_scratch:
+            if why is None or parsed.in_scratch:
                 raise
-            raise ImageError("unreadable", f"the file {found.path}: {why}", full) from None
+            raise ImageError("unreadable", f"the file {parsed.path}: {why}", full) from None
 
-    def _read(self, full: str, found: Reference, most: int) -> bytes:
+    def _read(self, full: str, reference: Reference, most: int) -> bytes:
         with self.files.open(full) as file:
-            _check_bytes(file.seek(0, os.SEEK_END) if found.length is None else found.length, most)
-            file.seek(found.offset)
-            return file.read() if found.length is None else file.read(found.length)
+            _check_bytes(file.seek(0, os.SEEK_END) if reference.length is None else reference.length, most)
+            file.seek(reference.offset)
+            return file.read() if reference.length is None else file.read(reference.length)
 
     def load(self, source: int, reference: bytes, options: ImageOptions) -> "Loaded":
-        """Reads an image for the graph: its header is checked, and what the graph cannot decode is transcoded.
+        """Reads an image for the graph: checks its header, and transcodes a format that the graph cannot decode.
 
         Raises:
             ImageError: `unreadable`, `too_large`, `unsupported_format`, `too_many_pixels`, `too_slow` or
@@ -105,8 +105,8 @@ class ImageReader:
         if header.in_graph and self.isolation is None:
             return Loaded(data, None, data, needs)
         decoder = decodable if self.isolation is None else self.isolation.decodable
-        what, limits = f"decode an image of {len(data):,} bytes", {"max_pixels": options.max_pixels}
-        ready = retry_alone_when_out_of_memory(lambda: decoder(data, limits), what, (UndecodableError,), needs)
+        purpose, limits = f"decode an image of {len(data):,} bytes", {"max_pixels": options.max_pixels}
+        ready = retry_alone_when_out_of_memory(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
         return Loaded(ready, None if header.in_graph else header.format, data, needs)
 
 
@@ -116,9 +116,9 @@ def _check_bytes(size: int, most: int) -> None:
 
 
 def memory_of(header: Header) -> int:
-    """About how many bytes of memory it takes to decode an image and bring it to its size; measured."""
-    of_a_pixel = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
-    return header.width * header.height * of_a_pixel
+    """Estimates the bytes of memory to decode and resize an image, by measured factors."""
+    pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
+    return header.width * header.height * pixel_bytes
 
 
 class Loaded(NamedTuple):
@@ -126,11 +126,11 @@ class Loaded(NamedTuple):
 
     data: bytes
     transcoded: str | None
-    """The format that it had, where it was transcoded."""
+    """The format of the file, where it was transcoded; otherwise None."""
     source: bytes
     """The file as it was read."""
     needs: int
-    """About how many bytes of memory it takes to decode."""
+    """The estimated bytes of memory to decode it."""
 
 
 def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
@@ -142,13 +142,13 @@ def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
     if not loaded:
         return NONE
     data, _, _, needs = loaded[0]
-    what = f"decode an image of {len(data):,} bytes"
-    return retry_alone_when_out_of_memory(lambda: perceptual_hash_bytes(data, max_pixels), what, needs=needs)
+    purpose = f"decode an image of {len(data):,} bytes"
+    return retry_alone_when_out_of_memory(lambda: perceptual_hash_bytes(data, max_pixels), purpose, needs=needs)
 
 
 @functools.cache
 def give_back_large_blocks() -> None:
-    """Lets glibc return what is freed of `LARGE_BLOCK` and more to the system at once, in this process for good.
+    """Lets glibc return freed blocks of `LARGE_BLOCK` and more to the system at once, in this process for good.
 
     By itself it keeps up to 32 MiB of each such block: images of 64 million pixels left 0.3 GB behind.
     """
@@ -157,7 +157,7 @@ def give_back_large_blocks() -> None:
 
 
 def image_reader(context: PlannedBuild) -> ImageReader:
-    """Where the images of a build lie, as its workers see it."""
+    """Creates the reader of a build's images, on a worker."""
     give_back_large_blocks()
     most = max((options.max_bytes for options in context.images().values()), default=MAX_BYTES)
     isolation = shared_isolation() if context.isolated else None
@@ -169,7 +169,7 @@ References = bytes | Sequence[bytes] | None
 
 
 def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence[bytes]:
-    """The images of a row that are stored: one or none, or of a sequence as many as it keeps."""
+    """Gives the images of a row that are stored: one or none; a sequence is cut at `max_length`."""
     if isinstance(references, bytes):
         return [references] if references else []
     return references[: options.max_length]
@@ -186,16 +186,16 @@ class PixelMeter:
     def measure(self, sources: Sequence[int], references: Sequence[References]) -> PixelColumns:
         """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].
 
-        They are zeros where the reference is None or the image is not good; of several images they are the sums.
+        They are zeros where the reference is None or the image is bad; several images of a row are summed.
         """
         with ThreadPoolExecutor(self._threads) as pool:
-            parts = list(pool.map(self._one, sources, references))
+            parts = list(pool.map(self._row_sums, sources, references))
         sums = np.array(parts, np.int64).reshape(len(parts), 1 + 2 * self._options.channels)
         return (sums[:, 0], *np.split(sums[:, 1:], 2, axis=1))  # type: ignore[return-value]
 
-    def _one(self, source: int, references: References) -> npt.NDArray[np.int64]:
-        wanted = kept(references or b"", self._options)
-        return sum((self._sums(source, one) for one in wanted), np.zeros(1 + 2 * self._options.channels, np.int64))
+    def _row_sums(self, source: int, references: References) -> npt.NDArray[np.int64]:
+        images = kept(references or b"", self._options)
+        return sum((self._sums(source, image) for image in images), np.zeros(1 + 2 * self._options.channels, np.int64))
 
     def _sums(self, source: int, reference: bytes) -> npt.NDArray[np.int64]:
         try:
@@ -203,7 +203,7 @@ class PixelMeter:
             sums = self._decoded(loaded.data, loaded.needs)
             return np.concatenate([np.ravel(part.numpy()) for part in sums])
         except (ImageError, *UNDECODABLE):
-            # the row is rejected, and told of, where its shard is built
+            # the row is rejected where its shard is built
             return np.zeros(1 + 2 * self._options.channels, np.int64)
 
     def is_decodable(self, data: bytes) -> bool:

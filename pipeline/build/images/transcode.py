@@ -1,4 +1,4 @@
-"""An image that the graph does not decode rightly, made one that it does, a PNG, by Pillow: before the graph.
+"""Transcodes images that the graph does not decode rightly to PNG, by Pillow, before the graph.
 
 JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF (its first frame), TIFF (its first page), animated
 WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency and their EXIF orientation. A
@@ -22,11 +22,11 @@ from recordmill.transforms.contract.image_header import ImageError, check_header
 from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
-"""What a mode without transparency becomes."""
+"""The 8-bit mode that each mode without transparency becomes."""
 PHOTOMETRIC, BITS, TILE_WIDTH, TILE_LENGTH = 262, 258, 322, 323  # TIFF's tags
 WHITE_IS_ZERO = 0
 ROWS = 64
-"""How many rows of an image are converted at once."""
+"""The number of an image's rows that are converted at once."""
 UPRIGHT = {
     2: Transpose.FLIP_LEFT_RIGHT,
     3: Transpose.ROTATE_180,
@@ -40,7 +40,7 @@ UPRIGHT = {
 TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}
 """The inverse; all but the quarter turns are their own."""
 
-# Pillow warns of odd metadata and of images that are large, which `max_pixels` decides. Its warnings cannot be turned
+# Pillow warns about odd metadata and large images, which `max_pixels` decides. Its warnings cannot be turned
 # off for one thread.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
@@ -54,7 +54,7 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
     Args:
         data: the file.
-        options: an image's, of which `max_pixels` counts.
+        options: those of an image; only `max_pixels` is read.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`; UndecodableError: `undecodable_image`.
@@ -97,7 +97,7 @@ def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
 
 
 def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
-    """The image in 8 bits: grey, RGB or RGBA."""
+    """Converts an image to 8 bits: grey, RGB or RGBA."""
     if image.mode.startswith("I;16"):
         return _high_bits(image, tags)
     if image.mode == "CMYK":
@@ -111,13 +111,13 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
 
 
 def _without_ink(image: Image.Image) -> Image.Image:
-    """CMYK as the graph's libjpeg makes RGB of it; some rows at a time, since the numbers between are of 16 bits."""
-    made = Image.new("RGB", image.size)
+    """Converts CMYK to RGB as the graph's libjpeg does; some rows at a time, since intermediate values take 16 bits."""
+    converted = Image.new("RGB", image.size)
     for top in range(0, image.height, ROWS):
         inks = np.asarray(image.crop((0, top, image.width, min(top + ROWS, image.height))))
         rest = 255 - inks.astype(np.uint16)
-        made.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
-    return made
+        converted.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
+    return converted
 
 
 def _high_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:

@@ -1,10 +1,10 @@
 """The pass over the data that `duplicates` needs where it leaves rows out, moves or refuses them: before all others.
 
-Each chunk leaves the contents of its rows (`duplicates.contents`); images are read for it. The driver finds
-the duplicates and leaves what workers need to know: the rows that are left out, or what goes to another split.
+Each chunk writes the contents of its rows (`duplicates.contents`), for which images are read. The driver finds the
+duplicates and writes the files that workers read: the rows to leave out, or the units to move to another split.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ PLACE = ("@source", "@chunk", "@position")
 
 
 class Row(NamedTuple):
-    """Of a row's images, by feature, the digests of their files, and how they look."""
+    """A row's images by feature: the digests of their files, and their perceptual hashes."""
 
     files: Mapping[str, bytes]
     looks: Mapping[str, bytes]
@@ -54,7 +54,7 @@ class ContentReader:
         self._unreadable: list[Reject] = []
 
     def read(self, chunk: Chunk) -> None:
-        """Leaves their table; without rows whose images cannot be read, which will be rejects."""
+        """Writes their table, without rows whose images cannot be read, which will be rejects."""
         self._unreadable = list[Reject]()
         tables = map(self._contents, rows_of(self._planned, self._decisions, chunk, with_units=True))
         write_pass_result(self._planned, self.name, chunk, list(tables))
@@ -78,17 +78,17 @@ class ContentReader:
         return table
 
     def _row(self, row: Mapping[str, Any]) -> Row | None:
-        """What is found of a row's images; None where it will be a reject."""
+        """Reads a row's images; gives None for a row that will be a reject."""
         files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
             for name, options in self._images.items():
                 references = kept(row[name], options)
-                several = (self._load(row["@source"], reference, options) for reference in references)
-                if name in self._hashed:  # of one image; those of a list are read one after another
-                    loaded = list(several)
+                images: Iterator[Loaded] = (self._load(row["@source"], reference, options) for reference in references)
+                if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
+                    loaded = list(images)
                     looks[name] = perceptual_hash_of(loaded, options.max_pixels)
-                    several = (one for one in loaded)
-                files[name] = file_digests(one.source for one in several)
+                    images = iter(loaded)
+                files[name] = file_digests(image.source for image in images)
         except ImageError as error:
             if error.path is not None:
                 reject = Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path)
@@ -97,7 +97,7 @@ class ContentReader:
         return Row(files, looks)
 
     def _load(self, source: int, reference: bytes, options: ImageOptions) -> Loaded:
-        """An image as its shard will load it; where looks do not matter, nothing is decoded."""
+        """Loads an image as its shard will; decodes nothing where perceptual hashes do not matter."""
         if self._hashed:
             return self._reader.load(source, reference, options)
         data = self._reader.read(source, reference, options.max_bytes)

@@ -1,4 +1,4 @@
-"""From stored tensors to serialized `tf.train.Example`s, the same bytes in every process.
+"""Serializes stored tensors as `tf.train.Example`s, the same bytes in every process.
 
 The protocol buffer's own deterministic encoder sorts the features by name; tfx_bsl's encoder does not.
 """
@@ -13,7 +13,7 @@ from recordmill.transforms.contract.stored import KEY
 
 
 def to_lists(stored: Any) -> list[list[Any]]:
-    """A stored tensor, shape [rows, …], or ragged tensor as one list of values a row."""
+    """Gives a stored tensor, of shape [rows, …] or ragged, as one list of values a row."""
     if isinstance(stored, tf.RaggedTensor):
         values, splits = stored.values.numpy().tolist(), stored.row_splits.numpy().tolist()
         return [values[start:end] for start, end in zip(splits, splits[1:], strict=False)]
@@ -25,7 +25,7 @@ def encode(keys: Sequence[bytes], stored: Mapping[str, Any]) -> list[bytes]:
     """Serializes rows: every stored feature, and the row's key as feature `key`; no rows give no examples."""
     columns = [(name, _FIELDS[tensor.dtype], to_lists(tensor)) for name, tensor in stored.items()]
     columns.append((KEY, "bytes_list", [[key] for key in keys]))
-    return [_serialize([(name, field, rows[place]) for name, field, rows in columns]) for place in range(len(keys))]
+    return [_serialize([(name, field, rows[row]) for name, field, rows in columns]) for row in range(len(keys))]
 
 
 _FIELDS = {tf.string: "bytes_list", tf.int64: "int64_list", tf.float32: "float_list"}

@@ -72,7 +72,7 @@ def key_rows(
 
 
 class _Keying:
-    """One block on its way to keyed rows, with the faults found so far, by row."""
+    """One block on its way to keyed rows, with its faults so far, by row."""
 
     def __init__(self, table: pa.Table, chunk: Chunk, schema: RowSchema, read_image: ReadImage | None) -> None:
         self._table, self._chunk, self._schema, self._read_image = table, chunk, schema, read_image
@@ -150,7 +150,7 @@ class _Keying:
         return strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), decisions.strata)
 
     def unknown_labels(self) -> Faults:
-        """Finds the rows whose label is none of the spec's classes."""
+        """Finds the rows whose label is not among the spec's classes."""
         schema = self._schema
         if schema.label is None or schema.classes is None:
             return {}

@@ -16,7 +16,7 @@ from recordmill.transforms.contract.stored import part_name
 
 
 class PackedRecords:
-    """Packs and encodes one shard's documents, and counts what came out."""
+    """Packs and encodes one shard's documents, and counts documents and ids."""
 
     def __init__(self, feature: str, width: int) -> None:
         """Takes the text's name and the number of ids that a record holds."""
@@ -40,7 +40,7 @@ class PackedRecords:
         return self._encoded(self._packer.rest())
 
     def report(self) -> dict[str, int]:
-        """How many documents came out, those without ids among them, and how many ids the records hold."""
+        """Gives the number of documents, those without ids among them, and of ids that the records hold."""
         return {"documents": self._documents, "ids": self._ids}
 
     def _encoded(self, rows: Sequence[Row]) -> list[bytes]:
@@ -53,4 +53,6 @@ class PackedRecords:
             "": tf.constant([np.concatenate(row.pieces).astype("<i4").tobytes() for row in rows]),
             "lengths": tf.RaggedTensor.from_row_lengths(np.concatenate([row.lengths for row in rows]), lengths),
         }
-        return encode([row.key for row in rows], {part_name(self._feature, part): of for part, of in parts.items()})
+        return encode(
+            [row.key for row in rows], {part_name(self._feature, part): values for part, values in parts.items()}
+        )

@@ -39,7 +39,7 @@ def cut(rows: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
-    """Packs keyed rows by group: into a new file in the folder `scratch`, or inline where there is none."""
+    """Packs keyed rows by group: into a new file in the folder `scratch`, or inline where that is None."""
     if not rows.num_rows:
         return
     if scratch is None:
@@ -51,12 +51,12 @@ def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
         for group, batch in cut(rows):
             writer.write_batch(batch)
             groups.append(group)
-    yield from ((group, Packed(file=path, batch=place)) for place, group in enumerate(groups))
+    yield from ((group, Packed(file=path, batch=number)) for number, group in enumerate(groups))
 
 
 def unpack(packed: Iterable[Packed]) -> pa.Table:
     """Reads batches back, in any order, as one table; there must be at least one."""
-    return pa.concat_tables([pa.Table.from_batches([_read(one)]) for one in packed])
+    return pa.concat_tables([pa.Table.from_batches([_read(batch)]) for batch in packed])
 
 
 def _to_bytes(batch: pa.RecordBatch) -> bytes:

@@ -46,7 +46,7 @@ class ChunkReader:
                 positions += block.positions
                 rejects += bad
                 groups.update(rows["@group"].to_pylist())
-                waiting.append(self._spilled(self._wanted(rows), spill))
+                waiting.append(self._spilled(self._unbuilt(rows), spill))
                 progress.add(read=len(bad) + remaining.dropped, refused=len(bad), left_out=remaining.dropped)
                 for piece in self._analysis.pieces(rows):
                     if self._context.export is None:
@@ -65,17 +65,17 @@ class ChunkReader:
         return self._context.sources[chunk.source].read(chunk, self._context.files, rows.columns, rows.source_key)
 
     def _remaining(self, rows: pa.Table, chunk: Chunk) -> Remaining:
-        """The rows that are no duplicates, where those are left out."""
+        """Leaves out duplicates, where the build does so."""
         dropped = self._context.decisions.dropped
         return Remaining(rows, 0, []) if dropped is None else leave_out(dropped, rows, chunk.index)
 
-    def _wanted(self, rows: pa.Table) -> pa.Table:
-        """The rows whose shards are still to be built."""
+    def _unbuilt(self, rows: pa.Table) -> pa.Table:
+        """Keeps the rows whose shards are still to be built."""
         groups = self._context.groups
         return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
 
     def _spilled(self, rows: pa.Table, spill: ImageSpill) -> pa.Table:
-        """The rows without images' bytes; a runner that shuffles rows themselves takes the bytes too."""
+        """Moves images' bytes out of the rows, unless the runner shuffles the rows themselves."""
         if self._context.inline:
             return rows
         moved: dict[str, pa.ChunkedArray] = {}

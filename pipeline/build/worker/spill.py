@@ -1,4 +1,4 @@
-"""Images that came inside their rows, moved into a scratch file: what is packed and shuffled stays small.
+"""Moves images that came inside their rows into a scratch file, so that packed and shuffled rows stay small.
 
 A table's file, or one inside a compressed archive, cannot be read again image by image in the order of a shard.
 """
@@ -15,7 +15,7 @@ from recordmill.pipeline.sources.image_refs import INLINE, to_scratch
 
 
 class ImageSpill:
-    """One file for the images of a chunk; there is none where no row holds an image."""
+    """One file for the images of a chunk; it is not created before a row holds an image."""
 
     def __init__(self, scratch: str) -> None:
         """Takes the scratch folder; the file is of this attempt alone."""
@@ -48,7 +48,9 @@ class ImageSpill:
             )
         if not pc.any(pc.starts_with(column, INLINE)).as_py():
             return column
-        moved = [self._write(one) if one.startswith(INLINE) else one for one in column.to_pylist()]
+        moved = [
+            self._write(reference) if reference.startswith(INLINE) else reference for reference in column.to_pylist()
+        ]
         self._flush()
         return pa.chunked_array([pa.array(moved, pa.binary())])
 
@@ -61,6 +63,6 @@ class ImageSpill:
         return to_scratch(self._name, self._size - len(data), len(data))
 
     def _flush(self) -> None:
-        """Others may read what was referred to at any moment."""
+        """Makes the bytes visible to other processes, which may read them at any moment."""
         if self._file is not None:
             self._file.flush()

@@ -1,4 +1,4 @@
-"""Several documents in a row: the documents of a shard, one after another, are put into rows of at most so many ids.
+"""Packs the documents of a shard, one after another, into rows of a fixed number of ids.
 
 The method is the bounded-space best fit of Csirik and Johnson (1991): a document goes into the fullest of the open rows
 that still holds it, else opens a row; where more than `OPEN_ROWS` are open, the fullest is closed. The rows follow from
@@ -26,12 +26,12 @@ class Row:
 
     key: bytes
     documents: int = 0
-    """How many documents begin here."""
+    """The number of documents that begin in it."""
     pieces: list[Ids] = field(default_factory=list)
 
     @property
     def lengths(self) -> list[int]:
-        """How many ids each document, or piece of one, has."""
+        """The number of ids of each document, or piece of one."""
         return [len(piece) for piece in self.pieces]
 
 
@@ -64,9 +64,9 @@ class RowPacker:
 
     def _place(self, key: bytes, piece: Ids) -> Row:
         """Puts a piece into the fullest row that has room for it, or into a new one."""
-        place = bisect_left(self._spaces, (len(piece), 0))
-        if place < len(self._spaces):
-            free, number = self._spaces.pop(place)
+        fullest = bisect_left(self._spaces, (len(piece), 0))
+        if fullest < len(self._spaces):
+            free, number = self._spaces.pop(fullest)
         else:
             free, number, self._opened = self._width, self._opened, self._opened + 1
             self._open[number] = Row(key)
