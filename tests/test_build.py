@@ -280,5 +280,5 @@ def test_options_that_are_refused(folder: Path, option: str, message: str) -> No
 
 def test_processes_are_the_local_runners(folder: Path) -> None:
     _write(folder, _good())
-    with pytest.raises(RunnerError, match="tell PortableRunner its parallelism"):
+    with pytest.raises(RunnerError, match="give PortableRunner its parallelism"):
         _build(folder, runner="PortableRunner", processes=2)

@@ -1,4 +1,4 @@
-"""Hostile pictures: each is decoded or refused by a reason, in bounded time and memory; nothing else is ever raised."""
+"""Hostile images: each is decoded or refused by a reason, in bounded time and memory; nothing else is ever raised."""
 
 import os
 import re
@@ -65,14 +65,14 @@ def graph() -> Graph:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> ImageReader:
+def reader(tmp_path: Path) -> ImageReader:
     return ImageReader(BeamFiles(), [str(tmp_path)], str(tmp_path / "scratch"))
 
 
-def outcome(graph: Graph, pictures: ImageReader, data: bytes) -> str:
+def outcome(graph: Graph, reader: ImageReader, data: bytes) -> str:
     """`accepted`, or the reason; any other exception is the test's."""
     try:
-        graph(tf.constant(pictures.load(0, inline(data), OPTIONS).data))
+        graph(tf.constant(reader.load(0, inline(data), OPTIONS).data))
     except ImageError as error:
         return error.reason
     except tf.errors.InvalidArgumentError:
@@ -81,12 +81,12 @@ def outcome(graph: Graph, pictures: ImageReader, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_cut_anywhere_it_is_accepted_or_refused(graph: Graph, pictures: ImageReader, name: str) -> None:
+def test_cut_anywhere_it_is_accepted_or_refused(graph: Graph, reader: ImageReader, name: str) -> None:
     data = FORMATS[name]
-    found = [outcome(graph, pictures, data[:size]) for size in range(0, len(data), max(1, len(data) // 40))]
+    found = [outcome(graph, reader, data[:size]) for size in range(0, len(data), max(1, len(data) // 40))]
     assert set(found) <= {"accepted", "unsupported_format", "undecodable_image", "too_many_pixels"}
     assert found[0] == "unsupported_format"
-    assert outcome(graph, pictures, data) in ("accepted", "undecodable_image")  # the arithmetic one is none
+    assert outcome(graph, reader, data) in ("accepted", "undecodable_image")  # the arithmetic one is none
 
 
 @settings(max_examples=150)
@@ -126,29 +126,29 @@ def test_with_any_bytes_changed_it_is_accepted_or_refused(graph: Graph, name: st
     ],
 )
 def test_the_reason_of_what_is_known_to_be_hostile(
-    graph: Graph, pictures: ImageReader, data: bytes, expected: str
+    graph: Graph, reader: ImageReader, data: bytes, expected: str
 ) -> None:
-    assert outcome(graph, pictures, data) == expected
+    assert outcome(graph, reader, data) == expected
 
 
 @pytest.mark.parametrize("name", [b"zTXt", b"iTXt", b"iCCP"])
-def test_a_bomb_beside_the_pixels_is_not_blown_up(graph: Graph, pictures: ImageReader, name: bytes) -> None:
+def test_a_bomb_beside_the_pixels_is_not_blown_up(graph: Graph, reader: ImageReader, name: bytes) -> None:
     head = {b"zTXt": b"k\0\0", b"iTXt": b"k\0\1\0\0\0", b"iCCP": b"k\0\0"}[name]
     good = saved(form="PNG")
     data = good[:AFTER_HEAD] + chunk(name, head + BOMB) + good[AFTER_HEAD:]
-    outcome(graph, pictures, good)  # what the first picture takes stays
+    outcome(graph, reader, good)  # what the first image takes stays
     before = peak()
-    assert outcome(graph, pictures, data) == "accepted"
+    assert outcome(graph, reader, data) == "accepted"
     assert peak() - before < 15_000_000
 
 
-def test_more_pixels_than_the_header_says_are_left(graph: Graph, pictures: ImageReader) -> None:
+def test_more_pixels_than_the_header_says_are_left(graph: Graph, reader: ImageReader) -> None:
     good = saved(form="PNG")
     start = good.index(b"IDAT") - 4
     data = good[:start] + chunk(b"IDAT", BOMB) + chunk(b"IEND", b"")
-    outcome(graph, pictures, good)  # what the first picture takes stays
+    outcome(graph, reader, good)  # what the first image takes stays
     before = peak()
-    assert outcome(graph, pictures, data) in ("accepted", "undecodable_image")
+    assert outcome(graph, reader, data) in ("accepted", "undecodable_image")
     assert peak() - before < 15_000_000
 
 
@@ -159,30 +159,30 @@ def peak() -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def test_what_is_no_file_is_unreadable_and_nobody_waits_for_it(pictures: ImageReader, tmp_path: Path) -> None:
+def test_what_is_no_file_is_unreadable_and_nobody_waits_for_it(reader: ImageReader, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
     (tmp_path / "folder.jpg").mkdir()
     (tmp_path / "loop.jpg").symlink_to("loop.jpg")
     (tmp_path / "zero.jpg").symlink_to("/dev/zero")
     for name in ("pipe.jpg", "folder.jpg", "loop.jpg", "zero.jpg", "none.jpg", "x" * 300):
         with pytest.raises(ImageError, match=r"the file .*: ") as error:
-            pictures.load(0, to_file(name), OPTIONS)
+            reader.load(0, to_file(name), OPTIONS)
         assert error.value.reason == "unreadable"
 
 
-def test_a_file_of_gigabytes_is_not_read(pictures: ImageReader, tmp_path: Path) -> None:
+def test_a_file_of_gigabytes_is_not_read(reader: ImageReader, tmp_path: Path) -> None:
     with open(tmp_path / "large.jpg", "wb") as file:
         file.write(saved())
         file.truncate(200 << 30)
     for reference in (to_file("large.jpg"), to_piece("large.jpg", 0, 100 << 30)):
         with pytest.raises(ImageError, match=r"bytes; max_bytes allows 1,048,576") as error:
-            pictures.load(0, reference, OPTIONS)
+            reader.load(0, reference, OPTIONS)
         assert error.value.reason == "too_large"
     with pytest.raises(ImageError, match="max_bytes allows 67,108,864"):
-        pictures.read(0, to_file("large.jpg"))
+        reader.read(0, to_file("large.jpg"))
 
 
-def test_a_large_picture_with_alpha_is_laid_on_its_background_by_bands(graph: Graph) -> None:
+def test_a_large_image_with_alpha_is_laid_on_its_background_by_bands(graph: Graph) -> None:
     keys = options(fit="none", size=None, max_pixels=10_000_000)
     rgba = np.kron(np.asarray(ALPHA)[:17], np.ones((120, 100, 1), np.uint8))  # 5.5 million pixels
     data = saved(Picture.fromarray(rgba), "PNG", compress_level=1)
@@ -192,8 +192,8 @@ def test_a_large_picture_with_alpha_is_laid_on_its_background_by_bands(graph: Gr
     np.testing.assert_array_equal(got, expected)
 
 
-def test_the_name_says_nothing(graph: Graph, pictures: ImageReader) -> None:
-    Path(pictures.roots[0], "x.jpg").write_bytes(FORMATS["tiff"])
-    loaded = pictures.load(0, to_file("x.jpg"), OPTIONS)
+def test_the_name_says_nothing(graph: Graph, reader: ImageReader) -> None:
+    Path(reader.roots[0], "x.jpg").write_bytes(FORMATS["tiff"])
+    loaded = reader.load(0, to_file("x.jpg"), OPTIONS)
     assert loaded.transcoded == "TIFF"
     np.testing.assert_array_equal(opened(loaded.data), PIXELS)

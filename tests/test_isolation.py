@@ -1,4 +1,4 @@
-"""A decoder that crashes, hangs, or eats memory costs one picture; the others are what they are without it."""
+"""A decoder that crashes, hangs, or eats memory costs one image; the others are what they are without it."""
 
 import json
 import socket
@@ -41,7 +41,7 @@ def bad(what: bytes) -> bytes:
     return saved(comment=what)
 
 
-def test_a_picture_is_what_it_is_without(isolation: Isolation) -> None:
+def test_an_image_is_what_it_is_without(isolation: Isolation) -> None:
     for data in GOOD:
         assert isolation.decodable(data, OPTIONS) == decodable(data, OPTIONS)
 
@@ -54,12 +54,12 @@ def test_a_picture_is_what_it_is_without(isolation: Isolation) -> None:
         (bad(EAT), "undecodable_image", "the JPEG takes too much memory"),
         (bad(HANG), "too_slow", "the JPEG was not decoded in 1 s"),
         (bad(SPIN), "too_slow", "the JPEG was not decoded in 1 s"),
-        (b"no picture", "unsupported_format", "no image"),
+        (b"no image", "unsupported_format", "no image"),
         (animated("GIF")[:60], "undecodable_image", "the GIF is cut off"),
         (animated("GIF").replace(b"\x1b\0\x12\0", b"\xff\0\xff\0"), "too_many_pixels", "255 x 255"),
     ],
 )
-def test_what_is_lost_is_one_picture(isolation: Isolation, data: bytes, reason: str, message: str) -> None:
+def test_what_is_lost_is_one_image(isolation: Isolation, data: bytes, reason: str, message: str) -> None:
     with pytest.raises(ImageError, match=message) as error:
         isolation.decodable(data, OPTIONS)
     assert error.value.reason == reason
@@ -129,10 +129,10 @@ def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     from recordmill.pipeline.build.driver import RunOptions, build
     from recordmill.pipeline.spec.model import parse_spec
 
-    pictures = [saved(), bad(CRASH), animated("GIF"), bad(SPIN), saved(form="PNG")]
-    for number, data in enumerate(pictures):
+    images = [saved(), bad(CRASH), animated("GIF"), bad(SPIN), saved(form="PNG")]
+    for number, data in enumerate(images):
         (tmp_path / f"{number}.jpg").write_bytes(data)
-    rows = "".join(json.dumps({"image": f"{number}.jpg"}) + "\n" for number in range(len(pictures)))
+    rows = "".join(json.dumps({"image": f"{number}.jpg"}) + "\n" for number in range(len(images)))
     (tmp_path / "rows.jsonl").write_text(rows)
     spec = parse_spec(SPEC.format(folder=tmp_path))
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""The plan: chunks, shards, how many pictures are sampled, and a key of all that decides a byte of the result."""
+"""The plan: chunks, shards, how many images are sampled, and a key of all that decides a byte of the result."""
 
 import os
 from pathlib import Path
@@ -70,12 +70,12 @@ def test_shards(rows: Path, monkeypatch: pytest.MonkeyPatch, more: str, shards: 
 
 
 @pytest.mark.parametrize(("store", "shards"), [("raw", 64), ("png", 64), ("auto", 32), ("jpeg", 32)])
-def test_shards_of_pictures_are_by_their_pixels(
+def test_shards_of_images_are_by_their_pixels(
     rows: Path, monkeypatch: pytest.MonkeyPatch, store: str, shards: int
 ) -> None:
     monkeypatch.setattr(module, "SHARD_BYTES", 10_000)
-    pictures = f"i: {{kind: image, size: [50, 20], store: {store}}}"  # 200 pictures of 3 kB
-    assert planned(rows, features=pictures, more="splits: {train: 1}").layout.shards == {"train": shards}
+    images = f"i: {{kind: image, size: [50, 20], store: {store}}}"  # 200 images of 3 kB
+    assert planned(rows, features=images, more="splits: {train: 1}").layout.shards == {"train": shards}
 
 
 def test_rows_are_packed_when_a_batch_of_each_shard_is_worth_it(rows: Path) -> None:
@@ -83,7 +83,7 @@ def test_rows_are_packed_when_a_batch_of_each_shard_is_worth_it(rows: Path) -> N
     assert sizes == [module.CHUNK_BYTES, 3 * 256 * module.BATCH_BYTES, module.MAX_PACK_BYTES]
 
 
-def test_a_sample_of_the_pictures_is_measured(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_of_the_images_is_measured(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = planned(rows, more="splits: {train: 1, test: 1}")
     assert module._sample_share(plan) == 1.0
     monkeypatch.setattr(module, "SAMPLE_IMAGES", 10)

@@ -39,13 +39,13 @@ from tests.pictures import options
 OPTIONS = options()
 
 
-def picture(form: str) -> bytes:
+def encoded(form: str) -> bytes:
     file = io.BytesIO()
     Image.effect_noise((9, 7), 90).convert("RGB").save(file, form)
     return file.getvalue()
 
 
-GIF, PNG = picture("GIF"), picture("PNG")
+GIF, PNG = encoded("GIF"), encoded("PNG")
 INVALID = tf.errors.InvalidArgumentError(None, None, "Invalid JPEG data or crop window")
 EXHAUSTED = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
@@ -133,21 +133,21 @@ def test_memory_that_is_short_twice_ends_the_build(error: Exception) -> None:
 @pytest.mark.parametrize(
     "error", [MemoryError(), ImportError("no module"), OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "files")]
 )
-def test_pillow_without_memory_says_nothing_of_the_picture(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pillow_without_memory_says_nothing_of_the_image(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_header(GIF).in_graph is False
     monkeypatch.setattr(Image, "open", Failing(error))
     with pytest.raises(type(error)):
         decodable(GIF, asdict(OPTIONS))
 
 
-def test_a_damaged_picture_is_one_all_the_same() -> None:
+def test_a_damaged_image_is_one_all_the_same() -> None:
     with pytest.raises(ImageError) as raised:
         decodable(GIF[:40], asdict(OPTIONS))
     assert raised.value.reason == "undecodable_image"
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
-def test_a_picture_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "open", Failing(error, function=Image.open))
     assert ImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).transcoded == "GIF"
 
@@ -185,7 +185,7 @@ def test_statistics_leave_out_only_what_is_damaged_twice(
 
 def transformer(graph: Any) -> BatchTransformer:
     """Transforms with a graph of the test's own."""
-    return BatchTransformer(graph, {"image": "picture"}, lambda name, data: data != b"bad")
+    return BatchTransformer(graph, {"image": "photo"}, lambda name, data: data != b"bad")
 
 
 @pytest.fixture
@@ -214,13 +214,13 @@ def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
     kept, stored, (reject,) = transformer(failing)(batch)
     assert kept.rows["@key"].to_pylist() == [b"a", b"c"]
     assert stored == {"image": [b"good", b"good"]}
-    assert (reject.reason, reject.key, reject.column) == ("undecodable_image", "b", "picture")
+    assert (reject.reason, reject.key, reject.column) == ("undecodable_image", "b", "photo")
     assert failing.calls == 1 + 4 + len(failures) + 1  # the bad row twice
 
 
 def test_an_error_that_no_image_causes_is_raised(batch: Batch) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid JPEG data or crop window"):
-        BatchTransformer(graph(), {"image": "picture"}, lambda name, data: True)(batch)
+        BatchTransformer(graph(), {"image": "photo"}, lambda name, data: True)(batch)
 
 
 def test_rows_are_not_rejected_because_memory_is_short(batch: Batch) -> None:

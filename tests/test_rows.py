@@ -186,12 +186,12 @@ def test_a_source_may_be_of_one_split() -> None:
     assert set(rows["@split"].to_pylist()) == {1}
 
 
-def test_the_content_of_a_picture_is_the_key() -> None:
+def test_the_content_of_an_image_is_the_key() -> None:
     rows, _ = more(rows=1, content_key="file")
     assert rows["@key"].to_pylist() == [hashlib.blake2b(b"one", digest_size=16).hexdigest().encode()]
 
 
-def test_a_picture_as_key_is_its_path_or_its_digest() -> None:
+def test_an_image_as_key_is_its_path_or_its_digest() -> None:
     columns = {"file": pa.array([b"fa.png", b"ixyz"], pa.binary()), "@position": pa.array([0, 1])}
     form = RowSchema({"file": Column(ColumnType.IMAGE)}, {"file": "file"}, ("file",), None, None)
     rows, _ = key_rows(Block(pa.table(columns), [], 2), CHUNK, form, LAYOUT)
@@ -199,7 +199,7 @@ def test_a_picture_as_key_is_its_path_or_its_digest() -> None:
 
 
 @pytest.mark.parametrize("by", ["content", "key", "group"])
-def test_a_picture_that_cannot_be_read_has_no_key_and_no_group(by: str) -> None:
+def test_an_image_that_cannot_be_read_has_no_key_and_no_group(by: str) -> None:
     def read(source: int, reference: bytes) -> bytes:
         if reference == bad:
             raise ImageError("too_large", "the image has 9 bytes")

@@ -2,7 +2,7 @@
 the repeats, the time of day and the folder.
 
 One dataset with every way to analyze and some hundred rows in several chunks, because small data is equal by luck; of
-the pictures a sample is measured.
+the images a sample is measured.
 """
 
 import time
@@ -59,7 +59,7 @@ def expected(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Fingerpr
 
 @pytest.fixture(autouse=True, scope="module")
 def sample() -> Iterator[None]:
-    """Pictures are measured of a sample, as they are where there are many."""
+    """Images are measured of a sample, as they are where there are many."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan_module, "SAMPLE_IMAGES", 160)
         yield

@@ -265,8 +265,8 @@ def test_rejects_are_opened_as_all_else(output: Path, secret: Path) -> None:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path, secret: Path) -> Path:
-    """A source's folder: pictures, links inside and out of it, and rows that name them."""
+def images(tmp_path: Path, secret: Path) -> Path:
+    """A source's folder: images, links inside and out of it, and rows that name them."""
     root = tmp_path / "in"
     (root / "sub").mkdir(parents=True)
     (root / "sub/a.png").write_bytes(b"a")
@@ -295,28 +295,28 @@ LINKS = {
 }
 
 
-def test_what_a_row_names_is_not_followed_out_of_the_source(pictures: Path) -> None:
-    with open(pictures / "rows.jsonl", "w") as file:
+def test_what_a_row_names_is_not_followed_out_of_the_source(images: Path) -> None:
+    with open(images / "rows.jsonl", "w") as file:
         file.writelines(json.dumps({"p": path}) + "\n" for path in LINKS)
-    found = read(JsonLines(format="jsonl", path=str(pictures / "rows.jsonl")), {"p": IMAGE})
+    found = read(JsonLines(format="jsonl", path=str(images / "rows.jsonl")), {"p": IMAGE})
     refused = [("forbidden_path", "p", "the path is a link that leaves the source's folder")]
     assert found.faults == refused * list(LINKS.values()).count(False)
     assert len(found.rows) == list(LINKS.values()).count(True)
 
 
-def test_a_source_that_is_reached_through_a_link_is_the_folder_it_leads_to(pictures: Path, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(pictures)
+def test_a_source_that_is_reached_through_a_link_is_the_folder_it_leads_to(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(images)
     links = paths.Inside(str(tmp_path / "link"))
     assert {path: links.holds(path) for path in LINKS} == LINKS
     assert paths.Inside("s3://bucket").holds("anything")
     assert paths.Inside("").holds("etc/passwd")  # the root of all
 
 
-def test_a_folder_is_resolved_once(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_resolved_once(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resolved: list[str] = []
     real = os.path.realpath
     monkeypatch.setattr(paths.os.path, "realpath", lambda path: resolved.append(path) or real(path))
-    links = paths.Inside(str(pictures))
+    links = paths.Inside(str(images))
     assert all(links.holds("sub/a.png") for _ in range(100))
     assert len(resolved) == 2
 

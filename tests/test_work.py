@@ -13,7 +13,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.model import parse_spec
 
 FEATURES = {
-    "picture": "{kind: image, size: [4, 4], column: file}",
+    "small": "{kind: image, size: [4, 4], column: file}",
     "measured": "{kind: image, size: [4, 4], column: file, normalize: dataset}",
     "text": "{kind: text}",
     "kind": "{kind: category}",
@@ -25,8 +25,8 @@ FEATURES = {
 
 
 @pytest.fixture
-def work_of(tmp_path: Path) -> Any:
-    """Gives the work of a spec of these features."""
+def planned_of(tmp_path: Path) -> Any:
+    """Gives the planned build of these features."""
     (tmp_path / "rows.jsonl").write_text('{"file": "a.png", "text": "a", "kind": "a", "price": 1}\n')
 
     def make(*features: str, more: str = "") -> PlannedBuild:
@@ -38,19 +38,19 @@ def work_of(tmp_path: Path) -> Any:
     return make
 
 
-def test_pictures_that_are_measured(work_of: Any) -> None:
-    work = work_of(*FEATURES)
-    assert list(work.images()) == ["picture", "measured"]
-    assert list(work.measured_images()) == ["measured"]
+def test_images_that_are_measured(planned_of: Any) -> None:
+    planned = planned_of(*FEATURES)
+    assert list(planned.images()) == ["small", "measured"]
+    assert list(planned.measured_images()) == ["measured"]
 
 
-@pytest.mark.parametrize(("features", "rows"), [(("text", "picture"), IMAGE_BATCH), (("text", "kind"), ROW_BATCH)])
-def test_the_rows_of_a_batch_are_a_constant(work_of: Any, features: tuple[str, ...], rows: int) -> None:
-    assert work_of(*features).batch_rows() == rows
+@pytest.mark.parametrize(("features", "rows"), [(("text", "small"), IMAGE_BATCH), (("text", "kind"), ROW_BATCH)])
+def test_the_rows_of_a_batch_are_a_constant(planned_of: Any, features: tuple[str, ...], rows: int) -> None:
+    assert planned_of(*features).batch_rows() == rows
 
 
-def test_the_analysis_reads_what_an_analyzer_needs(work_of: Any) -> None:
-    assert work_of(*FEATURES).analyzed == {"text", "kind", "price"}
+def test_the_analysis_reads_what_an_analyzer_needs(planned_of: Any) -> None:
+    assert planned_of(*FEATURES).analyzed == {"text", "kind", "price"}
 
 
 @pytest.mark.parametrize(
@@ -58,21 +58,21 @@ def test_the_analysis_reads_what_an_analyzer_needs(work_of: Any) -> None:
     [("kind", True, None), ("closed", False, ("a", "b")), ("price", False, None), (None, False, None)],
 )
 def test_a_label_is_open_where_its_classes_are_those_of_the_data(
-    work_of: Any, label: str | None, is_open: bool, classes: tuple[str, ...] | None
+    planned_of: Any, label: str | None, is_open: bool, classes: tuple[str, ...] | None
 ) -> None:
-    work = work_of("kind", "closed", "price", more=f"label: {label}" if label else "")
-    assert (work.open_label(), work.schema.label, work.schema.classes) == (is_open, label, classes)
+    planned = planned_of("kind", "closed", "price", more=f"label: {label}" if label else "")
+    assert (planned.open_label(), planned.schema.label, planned.schema.classes) == (is_open, label, classes)
 
 
-def test_rows_are_told_of_columns_features_and_key(work_of: Any) -> None:
-    rows = work_of("price", "plain", more="key: kind").schema
+def test_rows_are_told_of_columns_features_and_key(planned_of: Any) -> None:
+    rows = planned_of("price", "plain", more="key: kind").schema
     assert dict(rows.columns) == {"price": Column(ColumnType.NUMBER), "kind": Column(ColumnType.CATEGORY)}
     assert (dict(rows.features), rows.key) == ({"price": "price", "plain": "price"}, ("kind",))
 
 
-def test_it_travels(work_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_travels(planned_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    work = work_of("text")
+    planned = planned_of("text")
     there = pickle.loads(pickle.dumps(work))
     assert there.path("data") == f"{tmp_path}/build/data"
-    assert (there.features, there.layout, there.roots) == (work.features, work.layout, (str(tmp_path),))
+    assert (there.features, there.layout, there.roots) == (planned.features, planned.layout, (str(tmp_path),))

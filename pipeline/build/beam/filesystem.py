@@ -1,7 +1,7 @@
 """Files on any filesystem: local paths by the operating system, URLs by Beam's filesystems.
 
 What a pattern matches is the same everywhere: `pipeline.sources.globs`. Symbolic links are followed, once in a chain of
-folders; a broken one is listed with 0 bytes, so that it is met again, and counted, when it is read. Compressed files
+folders; a broken one is listed with 0 bytes, so that reading it counts it as missing. Compressed files
 are given as they are. Beam lists one folder at a time on `hdfs://`, so wildcards do not cross folders there.
 """
 
@@ -90,7 +90,7 @@ def _os_errors(action: str, path: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """The innermost reason: Beam wraps errors in errors, by path."""
+    """Gives the innermost reason: Beam wraps errors in errors, by path."""
     causes = getattr(error, "exception_details", None)
     if isinstance(causes, dict) and causes:
         return "; ".join(map(_reason, causes.values()))
@@ -153,7 +153,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _regular(path: str) -> Iterator[FileInfo]:
-    """A file, or a link that leads nowhere; no socket, pipe or device."""
+    """Yields a file, or a link that leads nowhere; no socket, pipe or device."""
     try:
         state = os.stat(path)
     except OSError:

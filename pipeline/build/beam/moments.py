@@ -25,7 +25,7 @@ STATISTICS = ("mean", "scale", "minimum", "range_scale", "median")
 
 
 def width(features: Features) -> int:
-    """The number of columns for the graph."""
+    """Gives the number of columns for the graph."""
     return len(STATISTICS) + max((wanted.buckets - 1 for wanted in features.values()), default=0)
 
 
@@ -57,7 +57,7 @@ class Values:
 
     @classmethod
     def none(cls, wanted: RequestedStatistics) -> "Values":
-        """No value."""
+        """Gives the sums of no values."""
         return cls(Moments(), Histogram() if wanted.median or wanted.buckets > 1 else None)
 
     def add(self, values: npt.NDArray[np.float32]) -> None:
@@ -90,7 +90,7 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
         self._pixels = pixels
 
     def create_accumulator(self) -> MomentsSeen:
-        """Empty sums."""
+        """Gives empty sums."""
         values = [Values.none(wanted) for wanted in self._features.values()]
         return MomentsSeen(0, values, [PixelSums() for _ in self._pixels])
 
@@ -101,8 +101,8 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
         pixels = columns[len(self._features) :]
         for into, values in zip(seen.values, columns, strict=False):
             into.add(values)
-        for place, sums in enumerate(seen.pixels):
-            sums.add(*pixels[3 * place : 3 * place + 3])
+        for image, sums in enumerate(seen.pixels):
+            sums.add(*pixels[3 * image : 3 * image + 3])
         return seen
 
     def merge_accumulators(self, parts: Iterable[MomentsSeen]) -> MomentsSeen:
@@ -138,7 +138,7 @@ def report_moments(seen: MomentsSeen, features: Features, pixels: tuple[str, ...
 
 
 def describe(values: Values, wanted: RequestedStatistics) -> dict[str, Any]:
-    """The statistics that are wanted, as `dataset.json` holds them."""
+    """Gives the requested statistics, as `dataset.json` holds them."""
     mean, variance = values.moments.mean_and_variance()
     statistics: dict[str, Any] = {"mean": mean, "variance": variance, "count": values.moments.count}
     if wanted.extremes:

@@ -1,6 +1,7 @@
 """Runs the passes before the job (`pipeline.build.worker.pre_passes`; most specs need none), and makes its graph."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -51,9 +52,7 @@ def run_pre_passes(
     context = BuildContext.of(planned, decisions, features=features)
     if context.preprocessing is None:
         return context
-    return BuildContext.of(
-        planned, decisions, features=features, analyzed=context.analyzed | _analyzed_columns(context)
-    )
+    return replace(context, analyzed=context.analyzed | _analyzed_columns(context))
 
 
 def _decide_rows(planned: PlannedBuild, chunks: Sequence[Chunk], run: Callable[[Reader], None]) -> RowDecisions:

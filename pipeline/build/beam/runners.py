@@ -38,7 +38,7 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
         )
     if name != "local":
         if processes > 1:
-            raise RunnerError(f"--processes is the local runner's: tell {name} its parallelism after --")
+            raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
         return _other_runner(name), options, False
     direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
     direct.direct_num_workers = processes

@@ -93,8 +93,8 @@ class CountWords(beam.DoFn):  # type: ignore[misc]
         """Adds a batch."""
         rows, *columns = batch
         self._rows += int(rows.sum())
-        for counts, words, how_many in zip(self._counts, columns[::2], columns[1::2], strict=True):
-            add_counts(counts, words.tolist(), how_many.tolist())
+        for counts, words, repeats in zip(self._counts, columns[::2], columns[1::2], strict=True):
+            add_counts(counts, words.tolist(), repeats.tolist())
         if sum(map(len, self._counts)) > FLUSH_WORDS:  # some runners make a bundle of a whole worker's input
             yield from self._flush()
 
@@ -105,11 +105,11 @@ class CountWords(beam.DoFn):  # type: ignore[misc]
 
     def _flush(self) -> Iterator[tuple[int, Bucket]]:
         buckets: list[Bucket] = [(0, [([], []) for _ in self._counts]) for _ in range(BUCKETS)]
-        for place, counts in enumerate(self._counts):
+        for index, counts in enumerate(self._counts):
             for word, count in counts.items():
-                words, how_many = buckets[zlib.crc32(word) % BUCKETS][1][place]
+                words, repeats = buckets[zlib.crc32(word) % BUCKETS][1][index]
                 words.append(word)
-                how_many.append(count)
+                repeats.append(count)
         buckets[0] = (self._rows, buckets[0][1])
         yield from enumerate(buckets)
         self.start_bundle()
@@ -147,8 +147,8 @@ def write_vocabularies(
     folder = os.path.join(folder, attempt_name("vocabularies"))
     tf.io.gfile.makedirs(folder)
     report, paths = {}, []
-    for place, option in enumerate(options):
-        pairs = [pair for bucket in buckets for pair in bucket.frequent[place]]
+    for index, option in enumerate(options):
+        pairs = [pair for bucket in buckets for pair in bucket.frequent[index]]
         best = most_frequent({word: count for count, word in pairs}, option.top_k, option.minimum_count)
         words = [w.encode() for w in option.given] if option.given is not None else [word for _, word in best]
         words = words or [NO_WORD]
@@ -157,8 +157,8 @@ def write_vocabularies(
             file.write(b"".join(word + b"\n" for word in words))
         report[option.name] = {
             "words": len(words),
-            "distinct": sum(bucket.distinct[place] for bucket in buckets),
-            "tokens": sum(bucket.tokens[place] for bucket in buckets),
+            "distinct": sum(bucket.distinct[index] for bucket in buckets),
+            "tokens": sum(bucket.tokens[index] for bucket in buckets),
             "known_tokens": sum(count for count, word in best) if option.given is None else None,
         }
     rows = sum(bucket.rows for bucket in buckets)

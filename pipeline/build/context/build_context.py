@@ -6,7 +6,7 @@ Sent with the graph, so plain, frozen and small.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Self
 
 from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
 from recordmill.pipeline.dataset.layout import Layout
@@ -117,7 +117,7 @@ class BuildContext(PlannedBuild):
     """The groups whose shards are still to be built; None: all."""
 
     @classmethod
-    def of(cls, planned: PlannedBuild, decisions: RowDecisions, **changes: Any) -> Self:
-        """Makes it of a planned build; `changes` replace what the plan knows: `features`, `analyzed`."""
+    def of(cls, planned: PlannedBuild, decisions: RowDecisions, features: Mapping[str, FeatureOptions]) -> Self:
+        """Completes a planned build with the decisions and the features' complete options."""
         known = {field.name: getattr(planned, field.name) for field in fields(PlannedBuild)}
-        return cls(**(known | changes), decisions=decisions)
+        return cls(**(known | {"features": features}), decisions=decisions)

@@ -1,6 +1,6 @@
 """Decides in the driver on the duplicates that the pass before the job found: keep, drop, move or refuse.
 
-It writes what workers need to know into the build's folder, and gives the decisions that name these files.
+It writes the workers' files into the build's folder, and gives the decisions that name these files.
 """
 
 import os
@@ -32,7 +32,7 @@ def choose(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, f
         folder: where the workers' file is written.
 
     Raises:
-        DuplicatesError: there are some, and the spec wants none.
+        DuplicatesError: there are duplicates, and the spec says `fail`.
     """
     options, compared = planned.duplicates, bool(planned.hashed_images())
     repeated = repeated_keys(contents)
@@ -56,8 +56,8 @@ def _write_moved(path: str, contents: Contents, found: Found) -> Found:
     units = _column(contents, "unit", found.clusters.rows).astype(np.uint64)
     splits = moved_splits(found, units)
     moves = splits != found.splits
-    moved, places = np.unique(units[moves], return_index=True)
-    write_moved(path, moved, splits[moves][places])
+    moved, rows = np.unique(units[moves], return_index=True)
+    write_moved(path, moved, splits[moves][rows])
     return with_splits(found, splits)
 
 
@@ -89,7 +89,7 @@ def _refusal(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents,
 
 
 def _pairs(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, found: Found) -> list[tuple[str, str]]:
-    """The first pairs by key and file."""
+    """Gives the first pairs by key and file."""
     pairs = np.array(example_pairs(found), np.int64)
     rows = found.clusters.rows[pairs.ravel()]
     keys, places = contents.take("key", rows).to_pylist(), _places(contents, rows).tolist()

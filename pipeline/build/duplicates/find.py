@@ -83,7 +83,8 @@ def moved_splits(found: Found, units: Numbers) -> Splits:
 
     Args:
         found: the duplicates.
-        units: what cannot be torn apart: of each row the hash of its key, or with `split_by: {group: …}` of its group.
+        units: the rows' units, each of which stays in one split: the hash of the key, or with `split_by: {group: …}` of
+            the group.
     """
     _, node = np.unique(units, return_inverse=True)
     joined = Components(int(node.max(initial=-1)) + 1)

@@ -66,7 +66,7 @@ GATE = MemoryGate(max(768 << 20, (os.cpu_count() or 1) * (128 << 20)))  # 768 Mi
 def retry_alone(
     action: Callable[[], Result], doubtful: tuple[type[Exception], ...], gate: MemoryGate = GATE, needs: int = 0
 ) -> Result:
-    """Gives what an action gives; where it raises one of `doubtful` it is done again, alone, and that counts.
+    """Runs an action and gives its result; after one of `doubtful` runs it again, alone.
 
     `needs` is about how many bytes of memory it takes.
     """
