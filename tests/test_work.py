@@ -73,6 +73,6 @@ def test_rows_are_told_of_columns_features_and_key(planned_of: Any) -> None:
 def test_it_travels(planned_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     planned = planned_of("text")
-    there = pickle.loads(pickle.dumps(work))
+    there = pickle.loads(pickle.dumps(planned))
     assert there.path("data") == f"{tmp_path}/build/data"
     assert (there.features, there.layout, there.roots) == (planned.features, planned.layout, (str(tmp_path),))

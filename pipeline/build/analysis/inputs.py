@@ -158,7 +158,7 @@ def _forget_folder(saved_model: str, folder: str) -> None:
                 node.attr["shared_name"].s = node.attr["shared_name"].s.replace(folder.encode() + b"/", b"")
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(model.SerializeToString(deterministic=True))
-    fingerprint = os.path.join(saved_model, "fingerprint.pb")  # of the bytes that were there; optional
+    fingerprint = os.path.join(saved_model, "fingerprint.pb")  # optional, and that of the earlier bytes
     if tf.io.gfile.exists(fingerprint):
         tf.io.gfile.remove(fingerprint)
 

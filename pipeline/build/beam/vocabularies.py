@@ -22,7 +22,7 @@ from recordmill.transforms.contract.kinds.text import TextOptions
 
 BUCKETS = 8  # so many workers can merge the words' counts at once
 FLUSH_WORDS = 500_000  # distinct words kept in a bundle: about 100 MB
-NO_WORD = b" "  # the only line of a vocabulary without words: TensorFlow opens no empty file, and no word is blank
+NO_WORD = b" "  # the only line of an empty vocabulary: TensorFlow opens no empty file, and no word is blank
 Batch = tuple[Any, ...]
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
 MEMORY = 64 << 20  # 64 MiB, in one pass over the digests
-ROW_BYTES = 48  # of a digest, its row, their order while they are sorted
+ROW_BYTES = 48  # a digest, its row, and their order while they are sorted
 COLOUR_DISTANCE = 12
 """The largest difference, of 255, between the mean colours of images that are alike: 20 % more contrast makes 9."""
 

@@ -21,8 +21,8 @@ from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image_decode import libjpeg
 
 Decode = Callable[[bytes, int], bytes]
-SPARE_BYTES, PIXEL_BYTES = 2 << 30, 32  # 2 GiB and 32 bytes a pixel: what an image may take, in address space
-STATM = Path("/proc/self/statm")  # of Linux; pages come first
+SPARE_BYTES, PIXEL_BYTES = 2 << 30, 32  # 2 GiB and 32 bytes a pixel: an image's limit of address space
+STATM = Path("/proc/self/statm")  # Linux; the first number is pages
 DECODERS = {
     "JPEG": lambda encoded: libjpeg(encoded, 3),
     "PNG": lambda encoded: tf.io.decode_png(encoded, channels=0),

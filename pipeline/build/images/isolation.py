@@ -5,7 +5,7 @@ the place of each that died. They have limits of memory and of time, no environm
 sockets: bytes behind their length, no pickles. It needs POSIX; the limit of memory, Linux.
 
     isolation = Isolation()
-    isolation.decodable(data, options)  # what pipeline.build.images.transcode.decodable gives, or an ImageError
+    isolation.decodable(data, options)  # as pipeline.build.images.transcode.decodable
 """
 
 import functools
@@ -29,7 +29,7 @@ DECODER = "recordmill.pipeline.build.images.isolated_decoder:decode"
 CPU_SECONDS, PIXELS_A_SECOND = 10, 10_000_000  # an image may take so long, and for every so many pixels a second more
 WALL = 6  # times as long, where the machine is busy
 START_SECONDS = 120  # to load the decoders
-ANSWER_BYTES = 1 << 31  # of a PNG at most
+ANSWER_BYTES = 1 << 31  # the largest PNG
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 SETTINGS = {
     "CUDA_VISIBLE_DEVICES": "-1",

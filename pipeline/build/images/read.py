@@ -152,7 +152,7 @@ def give_back_large_blocks() -> None:
 
     By itself it keeps up to 32 MiB of each such block: images of 64 million pixels left 0.3 GB behind.
     """
-    with suppress(AttributeError):  # of another C library
+    with suppress(AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
@@ -215,5 +215,5 @@ class PixelMeter:
         return True
 
     def _decoded(self, data: bytes, needs: int = 0) -> Any:
-        action = lambda: self._graph(tf.constant([data]))  # noqa: E731 - what is tried twice
+        action = lambda: self._graph(tf.constant([data]))  # noqa: E731 - tried twice
         return retry_alone_when_out_of_memory(action, f"decode an image of {len(data):,} bytes", UNDECODABLE, needs)

@@ -47,7 +47,7 @@ class Batch:
             return tf.constant(images or _plain(column), dtype, shape=[self.rows.num_rows])
         if images is None:
             values, lengths = _plain(pc.list_flatten(column)), pc.list_value_length(column).to_numpy().astype(np.int64)
-        else:  # of an image sequence some may have been cut off
+        else:  # a sequence may have been cut at `max_length`
             values, lengths = list(chain.from_iterable(images)), np.array([len(row) for row in images], np.int64)
         flat = tf.constant(values, dtype, shape=[len(values)])
         return tf.RaggedTensor.from_row_lengths(flat, lengths, validate=False)

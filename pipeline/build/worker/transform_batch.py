@@ -83,7 +83,7 @@ class BatchTransformer:
                 self._stored(batch.keep(np.arange(len(good)) == row), UNDECODABLE)
             except UNDECODABLE:
                 column = self._undecodable_column(batch, row)
-                if column is None:  # not the images: an error of a function of the user's
+                if column is None:  # an error of a function of the user's
                     raise
                 good[row] = False
                 rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
