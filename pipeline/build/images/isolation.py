@@ -108,7 +108,7 @@ class Isolation:
 
 @functools.cache
 def shared_isolation() -> Isolation:
-    """The one of this process."""
+    """Gives the isolation that all image readers of this process share."""
     return Isolation(DECODER)
 
 
