@@ -282,7 +282,7 @@ def test_rows_rejected_after_the_analysis_are_counted() -> None:
         2: {"split": "train", "rejected": 1},
     }
     for sees_rows, expected in ((True, 4), (False, 0)):
-        results: Any = SimpleNamespace(shards=shards, work=SimpleNamespace(sees_rows=lambda sees=sees_rows: sees))
+        results: Any = SimpleNamespace(shards=shards, context=SimpleNamespace(sees_rows=lambda sees=sees_rows: sees))
         assert Results.rejected_in_statistics.fget(results) == expected  # type: ignore[attr-defined]
 
 
