@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -114,10 +115,18 @@ def test_the_keras_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("hand_made_here")
+def test_a_native_pipeline_feeds_a_model_that_augments() -> None:
+    names = run(snippet("With Keras", 1), emoji=open_dataset("out/emoji"), keras=keras)
+    features, label = next(iter(names["batches"].take(1)))
+    assert len(label) == 4
+    assert names["augment"](features["image"]).shape == (4, 28, 28, 3)
+
+
+@pytest.mark.usefixtures("hand_made_here")
 def test_each_replica_gets_its_part() -> None:
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     opened = {"emoji": open_dataset("out/emoji"), "tf": tf, "strategy": strategy}
-    batches = list(run(snippet("With Keras", 1), **opened)["batches"])
+    batches = list(run(snippet("With Keras", 2), **opened)["batches"])
     assert len(batches) == 2
     for _, label in batches:
         assert [len(part) for part in strategy.experimental_local_results(label)] == [2, 2]
