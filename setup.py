@@ -13,7 +13,7 @@ BASE = ["google-crc32c>=1.5", "numpy>=1.26", "pillow>=12"]
 FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", "simplejpeg>=1.8"]
 TENSORFLOW = ["keras>=3", "tensorflow>=2.21,<2.22"]
 # The commands that look at datasets: show, versions, pin, prune, verify and their kin.
-CLI = ["rich>=13", "typer>=0.15"]
+CLI = ["rich>=13", "typer>=0.29"]
 BUILD = [
     *TENSORFLOW,
     *CLI,

@@ -2,7 +2,7 @@
 
 >>> from recordmill.keras import TrainingCheckpoint, restore_training
 >>> train, epoch = restore_training("run/", model, train)  # doctest: +SKIP
->>> model.fit(train.as_tf_data(), initial_epoch=epoch, callbacks=[TrainingCheckpoint("run/", train)])  # doctest: +SKIP
+>>> model.fit(train.as_tf_data(), initial_epoch=epoch, callbacks=[TrainingCheckpoint(train, "run/")])  # doctest: +SKIP
 """
 
 from recordmill.pipeline.reader.keras_callback import InputSpeed, TrainingCheckpoint, load_state, restore_training

@@ -10,7 +10,6 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recordmill import DatasetError
 from recordmill.pipeline.reader.parsing import examples as wire
 from recordmill.pipeline.reader.parsing.batched import walk
 from recordmill.pipeline.reader.parsing.single import BYTES, FLOATS, INTS
@@ -294,8 +293,10 @@ def test_damage_is_one_error_and_no_other(rows: list[bytes], kind: int) -> None:
 def test_another_form_needs_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "recordmill.pipeline.dataset.examples", None)
     assert wire.parse([GOOD], ONE)["x"].tolist() == [7]
-    with pytest.raises(DatasetError, match="a record is of a form that protobuf must read: pip install protobuf"):
-        wire.parse([field(0x0A, entry("x", unpacked(INTS, [7])))], ONE)
+    for record in (field(0x0A, entry("x", unpacked(INTS, [7]))), b"garbage bytes", bytes(40)):
+        with pytest.raises(RowError, match="protobuf, which reads others, is missing") as raised:
+            wire.parse([GOOD, record], ONE)
+        assert raised.value.row == 1
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,7 +11,6 @@ from collections.abc import Collection
 from importlib import import_module
 from typing import NamedTuple, TypeAlias
 
-from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.parsing.varints import Malformed
 
 BYTES, FLOATS, INTS = 0x0A, 0x12, 0x1A  # a feature's list: the tags of fields 1, 2, 3
@@ -39,8 +38,8 @@ def scan(record: bytes | memoryview, names: Collection[bytes]) -> Found:
     """Gives the features of these names; one that is not there, or has no list, is left out.
 
     Raises:
-        Malformed: the record is no Example; features of other names are looked at only as far as they must be.
-        DatasetError: it is of another form, and protobuf is not installed.
+        Malformed: the record is no Example, or one of another form where protobuf is not installed; features of other
+            names are looked at only as far as they must be.
     """
     try:
         return _scan(memoryview(record), names)
@@ -61,7 +60,9 @@ def _in_the_one_form(record: bytes | memoryview) -> bytes:
     try:  # protobuf takes 0.1 s to load, and no record that Recordmill or TensorFlow wrote needs it
         examples = import_module("recordmill.pipeline.dataset.examples")
     except ModuleNotFoundError:
-        raise DatasetError("a record is of a form that protobuf must read: pip install protobuf") from None
+        raise Malformed(
+            "it is no tf.train.Example in the usual form, and protobuf, which reads others, is missing"
+        ) from None
     canonical = examples.canonical(bytes(record))
     if canonical is None:
         raise Malformed("it is no tf.train.Example")
