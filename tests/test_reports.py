@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.context.failures import leaving_error, left_error
+from recordmill.pipeline.build.context.failures import WorkerError, leaving_error, left_error, raising_left_error
 from recordmill.pipeline.build.context.reject_files import read_rejects, write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
 from recordmill.pipeline.dataset.atomic_files import attempt_name, read_report, write_atomically, write_report
@@ -79,3 +79,14 @@ def test_a_workers_error_comes_to_the_driver(tmp_path: Path) -> None:
 def test_a_workers_error_is_itself_where_the_folder_is_gone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the source is gone"), leaving_error(str(tmp_path / "gone")):
         raise UserError("the source is gone")
+
+
+def test_an_error_that_was_left_takes_the_place_of_the_runners_and_of_no_later_one(tmp_path: Path) -> None:
+    with raising_left_error(str(tmp_path)):
+        with pytest.raises(UserError), leaving_error(str(tmp_path)):
+            raise UserError("no memory")  # and the runner repeats the bundle
+    with pytest.raises(WorkerError, match="^no memory$"), raising_left_error(str(tmp_path)):
+        raise RuntimeError("no memory [while running 'BuildShards']")
+    (tmp_path / "error.json").unlink()
+    with pytest.raises(RuntimeError, match="^of its own$"), raising_left_error(str(tmp_path)):
+        raise RuntimeError("of its own")

@@ -20,7 +20,6 @@ from recordmill.pipeline.build.beam.graph import run_job
 from recordmill.pipeline.build.beam.pre_passes import install_user_code, run_pre_passes
 from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.failures import left_error
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.descriptions import describe_features
 from recordmill.pipeline.build.disk_failures import disk_error
@@ -212,7 +211,6 @@ class _Attempt:
             with suppress(OSError):
                 output.rmdir()
             return OutputError(f"{output} is gone: it was moved or removed in mid-build, and nothing was published")
-        workers = left_error(os.path.join(run.folder, "scratch"))
         try:
             self.lease.check()
             run.give_up()
@@ -223,4 +221,4 @@ class _Attempt:
             return cause
         if isinstance(error, NothingMendedError):  # the next repetition must not keep these rejects
             remove_run(run.folder)
-        return workers or disk_error(error, run.folder) or error
+        return disk_error(error, run.folder) or error

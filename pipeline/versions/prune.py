@@ -194,7 +194,8 @@ class _Pruning:
 
     def prune_builds(self, building: str) -> None:
         """Removes the work of builds whose lease nobody living holds."""
-        for name, folder in builds(building).items():
+        others = {name: folder for name, folder in builds(building).items() if name not in self.living}
+        for name, folder in others.items():  # a living build's files come and go while they are measured
             self._end(name, str(folder), folder_bytes(folder), partial(remove_build, folder))
 
     def prune_uploads(self) -> None:

@@ -9,8 +9,10 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
+from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.python.user_code import UserCode, blame, load
 from recordmill.transforms.contract.stored import KEY
@@ -26,10 +28,14 @@ class PreprocessingError(UserError):
 class OwnPreprocessing:
     """The function by its name, with its modules: it travels to workers as that, and is imported where it is called."""
 
-    def __init__(self, reference: str, label: str | None, code: UserCode | None = None) -> None:
+    def __init__(
+        self, reference: str, label: str | None, code: UserCode | None = None, errors: str | None = None
+    ) -> None:
+        """Takes the folder in which a worker leaves its error (`context.failures`); None for none."""
         self._reference = reference
         self._label = label
         self._code = code
+        self._errors = errors
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         """Gives what is stored, by name.
@@ -38,7 +44,12 @@ class OwnPreprocessing:
             UserCodeError: the function raised.
             PreprocessingError: it returned no mapping of tensors that can be stored, or left the label out.
         """
-        if self._code is not None:  # tf.Transform calls it in workers where no step of ours was set up
+        # tf.Transform calls it in workers where no step of ours was set up.
+        with nullcontext() if self._errors is None else leaving_error(self._errors):
+            return self._call(inputs, outputs)
+
+    def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+        if self._code is not None:
             self._code.install()
         function = load(self._reference)
         try:

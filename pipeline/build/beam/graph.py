@@ -16,7 +16,7 @@ from apache_beam.runners.runner import PipelineRunner
 from recordmill.pipeline.build.analysis.inputs import keep_export, tensor_config
 from recordmill.pipeline.build.beam.pre_passes import install_user_code, make_analyzers, make_preprocessing
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.failures import leaving_error, raising_left_error
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
@@ -28,6 +28,7 @@ ANALYSIS = "analysis"
 def run_job(context: BuildContext, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder."""
     with (
+        raising_left_error(context.path("scratch")),
         beam.Pipeline(runner=runner, options=options) as pipeline,
         tft_beam.Context(temp_dir=context.path("scratch")),
     ):

@@ -16,7 +16,7 @@ from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessin
 from recordmill.pipeline.build.beam.analyzers import BeamAnalyzers
 from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
 from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
-from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.failures import leaving_error, raising_left_error
 from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.worker.content_pass import ContentReader, decide_duplicates
 from recordmill.pipeline.build.worker.pre_passes import (
@@ -76,7 +76,7 @@ def _run_pass(
     chunks = unread(planned, reader.name, chunks)
     if not chunks:
         return
-    with beam.Pipeline(runner=runner, options=options) as pipeline:
+    with raising_left_error(planned.path("scratch")), beam.Pipeline(runner=runner, options=options) as pipeline:
         _ = pipeline | "ListChunks" >> beam.Create(chunks) | "ReadFirst" >> beam.ParDo(ReadFirst(reader, planned))
 
 
@@ -118,7 +118,7 @@ def make_preprocessing(context: BuildContext, analyzers: BeamAnalyzers) -> Prepr
     install_user_code(context)
     own = None
     if context.preprocessing:
-        own = OwnPreprocessing(context.preprocessing, context.schema.label, context.user_code)
+        own = OwnPreprocessing(context.preprocessing, context.schema.label, context.user_code, context.path("scratch"))
     return Preprocessing(context.features, analyzers, own)
 
 

@@ -5,7 +5,8 @@ So a worker leaves the message of a `UserError` in the build's folder, where the
 
     with leaving_error(folder):                 # in a worker
         ...
-    left_error(folder)                          # in the driver, when the job has failed
+    with raising_left_error(folder):            # in the driver, around the job alone: a runner may repeat what failed,
+        ...                                     # and then an error that was left means nothing for what follows
 """
 
 import signal
@@ -52,3 +53,15 @@ def left_error(folder: str) -> WorkerError | None:
     """The error that a worker left; None if none did."""
     report = read_report(folder, ERROR)
     return None if report is None else WorkerError(report["message"])
+
+
+@contextmanager
+def raising_left_error(folder: str) -> Iterator[None]:
+    """Raises the error that a worker left in a folder in the place of one that the runner raises."""
+    try:
+        yield
+    except Exception as error:
+        left = left_error(folder)
+        if left is None:
+            raise
+        raise left from error

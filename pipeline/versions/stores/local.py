@@ -217,8 +217,12 @@ def _remove_empty(folder: Path) -> None:
 
 
 def folder_bytes(path: Path) -> int:
-    """The bytes of a file, or of all files below a folder."""
-    return sum(file.lstat().st_size for file in (_files(path) if path.is_dir() else [path]))
+    """The bytes of a file, or of all files below a folder, without those that go meanwhile."""
+    total = 0
+    for file in _files(path) if path.is_dir() else [path]:
+        with suppress(FileNotFoundError):
+            total += file.lstat().st_size
+    return total
 
 
 def _files(folder: Path) -> Iterator[Path]:
