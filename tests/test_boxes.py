@@ -28,7 +28,7 @@ from tests.running import BOTH_WAYS, Run
 
 SIDES = (48, 64)
 THING = (16, 24, 40, 56)
-"""Where the coloured rectangle lies in the upright image: y_min, x_min, y_max, x_max in pixels."""
+"""The sides of the coloured rectangle in the upright image: y_min, x_min, y_max, x_max in pixels."""
 ORDERS = ["corners", "coco", "center", "tensorflow"]
 
 

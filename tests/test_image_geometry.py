@@ -1,4 +1,4 @@
-"""Where an image goes, and that its pixels go there, by every way to fit and every method."""
+"""Placement of an image, and of its pixels, by every way to fit and every method."""
 
 import numpy as np
 import pytest

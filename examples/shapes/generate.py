@@ -112,7 +112,7 @@ TEMPLATES = (
 )
 
 FORMATS = {"jpeg": 0.45, "grey_jpeg": 0.05, "exif_jpeg": 0.10, "png": 0.20, "rgba_png": 0.15, "grey_png": 0.05}
-"""How the images are stored, and the share of each."""
+"""The forms that the images are stored in, and the share of each."""
 
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

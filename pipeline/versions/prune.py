@@ -194,9 +194,8 @@ class _Pruning:
 
     def prune_builds(self, building: str) -> None:
         """Removes the work of builds whose lease nobody living holds."""
-        others = {name: folder for name, folder in builds(building).items() if name not in self.living}
-        for name, folder in others.items():  # a living build's files come and go while they are measured
-            self._end(name, str(folder), folder_bytes(folder), partial(remove_build, folder))
+        for name, folder in builds(building).items():
+            self._end(name, str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
 
     def prune_uploads(self) -> None:
         """Removes uploads that were cut off; from a published version only the claim."""
@@ -204,8 +203,8 @@ class _Pruning:
             folder = f"{VERSIONS_FOLDER}/{version}"
             claim, sizes = f"{folder}/{CLAIM_FILE}", self.store.sizes(folder)
             is_published = f"{folder}/{MANIFEST_FILE}" in sizes
-            removed, size = (claim, sizes.get(claim, 0)) if is_published else (folder, sum(sizes.values()))
-            self._end(name, removed, size, partial(publishing.end_upload, self.store, version))
+            removed, parts = (claim, [sizes.get(claim, 0)]) if is_published else (folder, [*sizes.values()])
+            self._end(name, removed, partial(sum, parts), partial(publishing.end_upload, self.store, version))
 
     def end_leases(self) -> None:
         """Removes leases of the dead."""
@@ -214,10 +213,11 @@ class _Pruning:
             if lease is not None:
                 lease.release()
 
-    def _end(self, name: str, removed: str, size: int, remove: Callable[[], object]) -> None:
+    def _end(self, name: str, removed: str, measure: Callable[[], int], remove: Callable[[], object]) -> None:
         """Removes something that only the holder of a lease may touch, if nobody living holds it."""
         if name in self.living:
             return
+        size = measure()
         lease = None if self.dry_run else leases.take_over(self.store, name, self.dead.get(name))
         if lease is not None:
             remove()
