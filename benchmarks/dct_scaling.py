@@ -3,7 +3,7 @@
     python benchmarks/dct_scaling.py               photos made from nothing
     python benchmarks/dct_scaling.py a.jpg b.jpg   real ones
 
-The whole way of a picture is measured: decoded, scaled to 224 x 224, stored as JPEG, in one thread. The PSNR is that of
+The whole way of an image is measured: decoded, scaled to 224 x 224, stored as JPEG, in one thread. The PSNR is that of
 the scaled pixels before they are encoded; the ratio is what libjpeg divided the sides by.
 """
 
@@ -12,7 +12,6 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +19,7 @@ from photos import photo
 from PIL import Image as Picture
 
 from recordmill.pipeline.spec.features.image import Image
+from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import stored_image
 from recordmill.transforms.tensorflow.image_decode import decode
 from recordmill.transforms.tensorflow.image_resize import resize
@@ -41,7 +41,7 @@ def large_photo(width: int, height: int) -> bytes:
 
 
 def cpu(encoded: tf.Tensor, dct_scaling: bool) -> float:
-    """CPU milliseconds of one picture, the least of several runs."""
+    """Measures the CPU milliseconds of one image, the least of several runs."""
     options = options_of(dct_scaling)
     graph = tf.function(lambda data: stored_image(data, options)[""], autograph=False)
     started = time.process_time()
@@ -57,9 +57,9 @@ def cpu(encoded: tf.Tensor, dct_scaling: bool) -> float:
     return min(found) * 1e3
 
 
-def options_of(dct_scaling: bool) -> dict[str, Any]:
+def options_of(dct_scaling: bool) -> ImageOptions:
     """The options that are measured."""
-    return Image(kind="image", size=SIZE, fit="stretch", store="jpeg", dct_scaling=dct_scaling).model_dump()
+    return Image(kind="image", size=SIZE, fit="stretch", store="jpeg", dct_scaling=dct_scaling).options()
 
 
 def compare(name: str, data: bytes) -> str:
