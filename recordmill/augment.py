@@ -4,20 +4,13 @@
 >>> train = dataset.training_input(augment=[RandomResizedCrop(224), RandomFlip()])  # doctest: +SKIP
 """
 
-from recordmill.transforms.contract.augment import (
-    Augmentation,
-    CenterCrop,
-    ColorJitter,
-    Mask,
-    RandomCrop,
-    RandomCutout,
-    RandomFlip,
-    RandomResizedCrop,
-    RandomRotation90,
-    Resize,
-)
-from recordmill.transforms.numpy.augment import apply
-from recordmill.transforms.numpy.augment_batches import BatchAugmentation, CutMix, MixUp
+from recordmill.transforms.numpy.augment.base import Augmentation
+from recordmill.transforms.numpy.augment.chain import Mask, apply
+from recordmill.transforms.numpy.augment.colors import ColorJitter
+from recordmill.transforms.numpy.augment.crops import CenterCrop, RandomCrop, RandomResizedCrop, Resize
+from recordmill.transforms.numpy.augment.cutout import RandomCutout
+from recordmill.transforms.numpy.augment.flips import RandomFlip, RandomRotation90
+from recordmill.transforms.numpy.augment.mixtures import BatchAugmentation, CutMix, MixUp
 
 __all__ = [
     "Augmentation",

@@ -1,27 +1,30 @@
 """Augmentation by NumPy: what is drawn, where pixels and boxes go, what colours become; with OpenCV and without."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms.contract import augment
-from recordmill.transforms.contract.augment import (
+from recordmill.augment import (
     Augmentation,
     CenterCrop,
     ColorJitter,
+    CutMix,
+    MixUp,
     RandomCrop,
     RandomCutout,
     RandomFlip,
     RandomResizedCrop,
     RandomRotation90,
     Resize,
+    apply,
 )
-from recordmill.transforms.numpy import pixels
-from recordmill.transforms.numpy.augment import apply
-from recordmill.transforms.numpy.augment_batches import CutMix, MixUp
+from recordmill.transforms.numpy import opencv
+from recordmill.transforms.numpy.augment import chain as augment
+from recordmill.transforms.numpy.augment import crops
 
 ALMOST_1 = 1 - 2.0**-53
 
@@ -30,8 +33,8 @@ ALMOST_1 = 1 - 2.0**-53
 def _library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test with OpenCV and without."""
     if request.param == "numpy":
-        monkeypatch.setattr(pixels, "cv2", None)
-    elif pixels.cv2 is None:
+        monkeypatch.setattr(opencv, "cv2", None)
+    elif opencv.cv2 is None:
         pytest.skip("OpenCV is not installed")
 
 
@@ -48,6 +51,10 @@ def picture(height: int, width: int, channels: int = 3, seed: int = 0) -> np.nda
 
 def drawn(change: Augmentation, *uniforms: float) -> list[float]:
     return augment.parameters([change], np.array([uniforms]))[0].tolist()
+
+
+def numbers(changes: list[Augmentation]) -> int:
+    return sum(change.numbers for change in changes)
 
 
 def uniforms(rows: int, lanes: int, seed: int = 0) -> np.ndarray:
@@ -195,7 +202,7 @@ def test_boxes_keep_their_places_and_are_cut() -> None:
     third = np.float32([0, 0, 0, 0])
     np.testing.assert_allclose(moved, [third, [0.4, 0.4, 0.8, 1], third, third], atol=1e-6)
     for chain in ([CenterCrop(5)], [], [RandomFlip()]):
-        _, none = apply(picture(10, 10), np.zeros((0, 4), np.float32), chain, [1.0, 0.0][: augment.numbers(chain)])
+        _, none = apply(picture(10, 10), np.zeros((0, 4), np.float32), chain, [1.0, 0.0][: numbers(chain)])
         assert none is not None
         assert (none.shape, none.dtype) == ((0, 4), np.float32)
 
@@ -220,7 +227,7 @@ SIZES = [(1, 1), (1, 9), (9, 1), (7, 7), (13, 22), (64, 48)]
 @pytest.mark.parametrize("before", SIZES)
 def test_scaling_is_bilinear(before: tuple[int, int], size: tuple[int, int], channels: int) -> None:
     source = picture(*before, channels)
-    result = pixels.resize(source, size)
+    result = crops.resize(source, size)
     assert result.shape == (*size, channels)
     assert np.abs(result - exactly_scaled(source, size)).max() <= 1
 
@@ -234,8 +241,8 @@ def test_a_mask_moves_and_keeps_its_values() -> None:
         assert set(np.unique(result)) <= {3, 200}
     first = apply(mask, None, [RandomFlip()], [1.0, 0.0], mask=True)[0]
     np.testing.assert_array_equal(first, mask[:, ::-1])
-    np.testing.assert_array_equal(pixels.nearest(grey([1, 2, 3]), (2, 6)), grey(*[[1, 1, 2, 2, 3, 3]] * 2))
-    np.testing.assert_array_equal(pixels.nearest(grey([1, 2, 3, 4, 5]), (1, 3)), grey([1, 3, 5]))
+    np.testing.assert_array_equal(crops.nearest(grey([1, 2, 3]), (2, 6)), grey(*[[1, 1, 2, 2, 3, 3]] * 2))
+    np.testing.assert_array_equal(crops.nearest(grey([1, 2, 3, 4, 5]), (1, 3)), grey([1, 3, 5]))
 
 
 def noisy(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -324,21 +331,21 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("one", "other"), OPTIONS)
 def test_every_option_changes_the_result(one: Augmentation, other: Augmentation) -> None:
-    before, numbers = picture(20, 20), uniforms(8, one.lanes)
+    before, draws = picture(20, 20), uniforms(8, one.lanes)
     results = [
-        [apply(before, None, [change], row)[0] for row in augment.parameters([change], numbers)]
+        [apply(before, None, [change], row)[0] for row in augment.parameters([change], draws)]
         for change in (one, other)
     ]
     assert any(first.tobytes() != second.tobytes() for first, second in zip(*results, strict=True))
 
 
 def test_a_rows_parameters_do_not_depend_on_its_batch() -> None:
-    numbers = uniforms(50, augment.lanes(EVERY))
-    together = augment.parameters(EVERY, numbers)
-    assert together.shape == (50, augment.numbers(EVERY))
-    alone = [augment.parameters(EVERY, row[np.newaxis])[0] for row in numbers]
+    draws = uniforms(50, augment.lanes(EVERY))
+    together = augment.parameters(EVERY, draws)
+    assert together.shape == (50, numbers(EVERY))
+    alone = [augment.parameters(EVERY, row[np.newaxis])[0] for row in draws]
     np.testing.assert_array_equal(together, alone)
-    assert augment.parameters(EVERY, numbers[:0]).shape == (0, augment.numbers(EVERY))
+    assert augment.parameters(EVERY, draws[:0]).shape == (0, numbers(EVERY))
     assert augment.parameters([], np.zeros((3, 0))).shape == (3, 0)
 
 
@@ -353,3 +360,31 @@ def test_draws_are_spread_as_they_say() -> None:
     np.testing.assert_allclose(np.quantile(wide / high, [0, 0.5, 1]), [0.75, 1, 4 / 3], atol=0.02)
     factor = ColorJitter(brightness=0.2).draw(uniforms(rows, 4))[:, 0]
     np.testing.assert_allclose(np.quantile(factor, [0, 0.5, 1]), [0.8, 1, 1.2], atol=0.01)
+
+
+@dataclass(frozen=True)
+class Negative(Augmentation):
+    """All that an augmentation needs: one class."""
+
+    lanes: ClassVar[int] = 1
+    numbers: ClassVar[int] = 1
+    p: float = 0.5
+
+    def draw(self, uniforms: np.ndarray) -> np.ndarray:
+        return (uniforms < self.p).astype(np.float64)
+
+    def acts(self, values: Any) -> bool:
+        return values[0] > 0
+
+    def apply(self, pixels: np.ndarray, values: Any, out: np.ndarray | None = None) -> np.ndarray:
+        return np.subtract(255, pixels, out=out)
+
+
+def test_a_class_of_the_users_is_an_augmentation() -> None:
+    chain, before = augment.check([Negative(), RandomFlip(1)]), picture(4, 5)
+    values = augment.parameters(chain, np.array([[0.4, 0, 1], [0.6, 0, 1]]))
+    changed, kept = (apply(before, np.array([RIGHT], np.float32), chain, row) for row in values)
+    np.testing.assert_array_equal(changed[0], 255 - before[:, ::-1])
+    np.testing.assert_array_equal(kept[0], before[:, ::-1])
+    np.testing.assert_array_equal(changed[1], kept[1])
+    np.testing.assert_array_equal(apply(before, None, chain, values[0], mask=True)[0], before[:, ::-1])

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.transforms.contract import augment
-from recordmill.transforms.contract.augment import ColorJitter
-from recordmill.transforms.contract.color_matrix import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
-from recordmill.transforms.numpy.augment import apply
+from recordmill.augment import ColorJitter, apply
+from recordmill.transforms.numpy.augment import chain as augment
+from recordmill.transforms.numpy.augment.colors import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
 from tests.test_augment import ALMOST_1, _library, drawn, picture, uniforms, with_each_library  # noqa: F401 - a fixture
 
 

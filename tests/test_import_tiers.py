@@ -152,7 +152,7 @@ READ = """
 import sys
 import numpy as np
 from recordmill import open_dataset
-from recordmill.transforms.contract.augment import RandomFlip
+from recordmill.augment import RandomFlip
 
 train = open_dataset(sys.argv[3]).training_input(batch_size=3, augment=[RandomFlip()], dtype="uint8", threads=2)
 for features, label in train.as_numpy():

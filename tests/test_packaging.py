@@ -142,9 +142,7 @@ def is_tensorflow(module: str) -> bool:
 
 
 READER = [
-    name
-    for name in sources()
-    if name.startswith(("recordmill.pipeline.reader", "recordmill.transforms.contract.augment"))
+    name for name in sources() if name.startswith(("recordmill.pipeline.reader", "recordmill.transforms.numpy.augment"))
 ]
 
 

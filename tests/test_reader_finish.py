@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from recordmill.augment import RandomFlip
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.transforms.contract.augment import RandomFlip, check
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged, RowError
 from recordmill.transforms.contract.stored import stored_features
-from recordmill.transforms.numpy import normalize
-from recordmill.transforms.numpy.augment import Augment
+from recordmill.transforms.numpy import normalize, opencv
+from recordmill.transforms.numpy.augment.chain import Augment, check
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import model_features as finish_in_tensorflow
@@ -170,7 +170,7 @@ def test_sequences_of_pictures(length: dict[str, Any]) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])
 def test_the_dtype_of_pictures(dtype: str, described: str, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not installed:
-        monkeypatch.setattr(normalize, "cv2", None)
+        monkeypatch.setattr(opencv, "cv2", None)
     every = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, 16, 16, 3)
     description = {**IMAGE, "shape": [16, 16, 3], "encoding": "raw", "dtype": described}
     ready = finished({"x": description}, {"x": [every.tobytes()] * 2}, FinishOptions(dtype=dtype))["x"]
@@ -183,7 +183,7 @@ def test_the_dtype_of_pictures(dtype: str, described: str, installed: bool, monk
 @pytest.mark.parametrize("installed", [True, False])
 def test_bfloat16_of_pictures_of_their_own_sizes(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not installed:
-        monkeypatch.setattr(normalize, "cv2", None)
+        monkeypatch.setattr(opencv, "cv2", None)
     stored = columns(
         {"x": {**IMAGE, "encoding": "png"}}, {"x": [encoded(PIXELS[0], "png"), encoded(PIXELS[0][:, :1].copy(), "png")]}
     )

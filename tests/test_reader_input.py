@@ -10,11 +10,10 @@ import pytest
 import tensorflow as tf
 
 from recordmill import Dataset, DatasetError, open_dataset
+from recordmill.augment import ColorJitter, CutMix, Mask, MixUp, RandomCrop, RandomFlip, RandomResizedCrop
 from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.contract.array_spec import ArraySpec
-from recordmill.transforms.contract.augment import ColorJitter, Mask, RandomCrop, RandomFlip, RandomResizedCrop
 from recordmill.transforms.contract.ragged import Ragged
-from recordmill.transforms.numpy.augment_batches import CutMix, MixUp
 from tests import hand_made
 
 TRAIN = [f"row/{number}" for number in range(10)]

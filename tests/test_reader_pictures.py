@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill.transforms.contract.augment import CenterCrop, RandomFlip, Resize
+from recordmill.augment import CenterCrop, RandomFlip, Resize, apply
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.numpy import image_decode as picture_decode
-from recordmill.transforms.numpy import image_resize as picture_resize
-from recordmill.transforms.numpy.augment import Augment, apply
+from recordmill.transforms.numpy import opencv
+from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.image_decode import LARGE, SPARE, DecodeError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.image_resize import MAX_SIDE, MAX_STRIP, placement, resize
@@ -41,7 +41,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def without_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture_resize, "cv2", None)
+    monkeypatch.setattr(opencv, "cv2", None)
 
 
 def check_original(data: bytes) -> None:

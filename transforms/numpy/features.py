@@ -15,12 +15,12 @@ from functools import partial
 import numpy as np
 
 from recordmill.transforms.contract.array_spec import ArraySpec
-from recordmill.transforms.contract.augment import Shape
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.ragged import Column, Ragged
 from recordmill.transforms.contract.stored import KEY, part_name
-from recordmill.transforms.numpy.augment import Augment
+from recordmill.transforms.numpy.augment.base import Shape
+from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import Array, BatchMemory
 from recordmill.transforms.numpy.kinds import KINDS, Batch, Features, Form
 from recordmill.transforms.numpy.texts import strings

@@ -16,15 +16,14 @@ import numpy as np
 
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
+from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
-from recordmill.transforms.numpy.pixels import cv2
 
 Sides = tuple[int, int]
 """Height and width in pixels, or y and x."""
 
 MAX_SIDE = 16_384  # these two as in `transforms.tensorflow.geometry`
 MAX_STRIP = 64
-TABLE = 1024  # points between two pixels for which TensorFlow's bicubic without antialias has weights
 
 
 class Placement(NamedTuple):
@@ -92,7 +91,7 @@ def _framed(pixels: Array, place: Placement, options: PixelOptions) -> Array:
     return framed
 
 
-def scale(pixels: Array, size: Sides, method: str, antialias: bool) -> Array:
+def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array | None = None) -> Array:
     """Scales an image, uint8 [h, w, channels], to a height and width: uint8.
 
     Args:
@@ -100,6 +99,7 @@ def scale(pixels: Array, size: Sides, method: str, antialias: bool) -> Array:
         size: at least (1, 1).
         method: one of an image's `resize`. `auto`: area averaging if that has fewer pixels or as many, else bilinear.
         antialias: whether a method's kernel widens when it shrinks; without effect on `auto`, `area` and `nearest`.
+        out: memory of the result's shape that may be used for it.
     """
     sides = pixels.shape[:2]
     if size == sides:
@@ -109,18 +109,20 @@ def scale(pixels: Array, size: Sides, method: str, antialias: bool) -> Array:
     if method == "nearest":
         rows, columns = (_nearest(*each) for each in zip(sides, size, strict=True))
         return pixels[rows[:, np.newaxis], columns]
-    if cv2 is not None and (way := _by_opencv(method, antialias, sides, size)) is not None:
-        return cv2.resize(pixels, size[::-1], interpolation=way).reshape(*size, -1)
+    if opencv.cv2 is not None and (way := _by_opencv(method, antialias, sides, size)) is not None:
+        out = np.empty((*size, pixels.shape[2]), np.uint8) if out is None else out
+        opencv.cv2.resize(pixels, size[::-1], dst=out, interpolation=way)
+        return out
     high, wide = (_weights(method, antialias, *each) for each in zip(sides, size, strict=True))
     sums = _summed(np.swapaxes(_summed(pixels, high), 0, 1), wide)
     return np.swapaxes(np.clip(np.rint(sums), 0, 255).astype(np.uint8), 0, 1)
 
 
 def _by_opencv(method: str, antialias: bool, sides: Sides, size: Sides) -> int | None:
-    """OpenCV's way to scale, where it has one that differs from TensorFlow's by one level at most."""
+    """Gives OpenCV's way to scale, where it has one that differs from TensorFlow's by one level at most."""
     if method == "area" and size[0] <= sides[0] and size[1] <= sides[1]:
-        return cv2.INTER_AREA
-    return cv2.INTER_LINEAR if method == "bilinear" and not antialias else None
+        return int(opencv.cv2.INTER_AREA)
+    return int(opencv.cv2.INTER_LINEAR) if method == "bilinear" and not antialias else None
 
 
 def _nearest(source: int, target: int) -> Array:
@@ -146,11 +148,7 @@ def _summed(pixels: Array, weights: Weights) -> Array:
 
 
 def _weights(method: str, antialias: bool, source: int, target: int) -> Weights:
-    if method == "area":
-        return _area(source, target)
-    if antialias or method not in ("bilinear", "bicubic"):
-        return _kernel(*KERNELS[method], antialias, source, target)
-    return _between(method, source, target)
+    return _area(source, target) if method == "area" else _kernel(*KERNELS[method], antialias, source, target)
 
 
 def _area(source: int, target: int) -> Weights:
@@ -163,21 +161,6 @@ def _area(source: int, target: int) -> Weights:
     shares = np.minimum(places + 1, end[:, np.newaxis]) - np.maximum(places, start[:, np.newaxis])
     shares = np.maximum(shares, 0) / step
     return Weights(np.minimum(places, source - 1), shares.astype(np.float32))
-
-
-def _between(method: str, source: int, target: int) -> Weights:
-    """Weighs the two or four pixels around each point, without antialias."""
-    step = np.float32(source) / np.float32(target)
-    center = (np.arange(target, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5)
-    first = np.floor(center)
-    part = (center - first)[:, np.newaxis]
-    near = np.arange(2) if method == "bilinear" else np.arange(-1, 3)
-    places = first.astype(np.int64)[:, np.newaxis] + near
-    if method == "bilinear":
-        return Weights(np.clip(places, 0, source - 1), np.concatenate([1 - part, part], 1))
-    shares = _cubic(np.abs(np.rint(part * TABLE) / TABLE - near))
-    shares *= (places >= 0) & (places < source)
-    return Weights(np.clip(places, 0, source - 1), (shares / shares.sum(1, keepdims=True)).astype(np.float32))
 
 
 def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, source: int, target: int) -> Weights:

@@ -1,7 +1,7 @@
 """Stored images to a batch of pixels without TensorFlow: decoded, augmented and normalized into the batch's memory.
 
 Equal to `tensorflow.image` bit for bit, but for originals that are scaled when they are read and for augmentations that
-scale: these differ by one level at most (`image_resize`, `transforms.contract.augment`).
+scale: these differ by one level at most (`image_resize`, `augment.crops`).
 
 >>> reader = ImageReader("image", description, "uint8")  # doctest: +SKIP
 >>> reader.images(encoded)[""].shape  # doctest: +SKIP
@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.augment import Shape, output_shape
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
-from recordmill.transforms.numpy.augment import Augment, apply
+from recordmill.transforms.numpy.augment.base import Shape
+from recordmill.transforms.numpy.augment.chain import Augment, apply, output_shape
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original
 from recordmill.transforms.numpy.image_resize import resize

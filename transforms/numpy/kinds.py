@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from recordmill.transforms.contract.array_spec import ArraySpec
-from recordmill.transforms.contract.augment import Shape
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds.base import Description, ListDescription
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
@@ -21,7 +20,8 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import part_name
-from recordmill.transforms.numpy.augment import Augment
+from recordmill.transforms.numpy.augment.base import Shape
+from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.images import ImageReader, ReadImages
 from recordmill.transforms.numpy.texts import padded, strings, texts

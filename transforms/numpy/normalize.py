@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
-from recordmill.transforms.numpy.pixels import cv2
 
 Normalize: TypeAlias = Callable[[Array, Array], None]
 """Writes pixels, uint8 [..., width, channels], into an array of their shape."""
@@ -82,12 +82,12 @@ def _rounded(to_float: Normalize, dtype: "np.dtype[Any]", channels: int) -> Norm
         bits = out.view(np.uint16)
         if not bits.size:
             return
-        if cv2 is None:
+        if opencv.cv2 is None:
             bits[...] = table[0][pixels, np.arange(channels)]
         elif bits.flags.c_contiguous:
             flat = (-1, *bits.shape[-2:])  # several images, one below the other
-            cv2.LUT(pixels.reshape(flat), table, bits.reshape(flat))
+            opencv.cv2.LUT(pixels.reshape(flat), table, bits.reshape(flat))
         else:
-            bits[...] = cv2.LUT(pixels, table).reshape(bits.shape)
+            bits[...] = opencv.cv2.LUT(pixels, table).reshape(bits.shape)
 
     return normalize

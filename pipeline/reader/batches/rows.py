@@ -28,10 +28,9 @@ from recordmill.pipeline.reader.order.permutation import Integers, combine, unif
 from recordmill.pipeline.reader.parsing import examples as wire
 from recordmill.pipeline.reader.records.random_access import Records
 from recordmill.pipeline.reader.records.remote_blocks import KEPT
-from recordmill.transforms.contract.augment import lanes, parameters
 from recordmill.transforms.contract.ragged import Bytes, Column, Ragged, RowError
 from recordmill.transforms.contract.stored import stored_features
-from recordmill.transforms.numpy.augment import Augment
+from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 

@@ -20,7 +20,7 @@ from recordmill.transforms.contract.finish_options import FinishOptions
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from recordmill.transforms.contract.augment import Mask
+    from recordmill.transforms.numpy.augment.chain import Mask
 
 SHUFFLES = ("global", "blocks", "none")
 ON_ERROR = ("raise", "skip")

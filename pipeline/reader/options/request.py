@@ -11,14 +11,15 @@ from recordmill.pipeline.reader.options.read_options import THE_LABEL, ReadOptio
 from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import Steps
 from recordmill.pipeline.reader.records.random_access import ShardFile
-from recordmill.transforms.contract.augment import Augmentation, Mask, Shape, check, output_shape
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import IMAGES
-from recordmill.transforms.numpy.augment_batches import BatchAugmentation
+from recordmill.transforms.numpy.augment.base import Augmentation, Shape
+from recordmill.transforms.numpy.augment.chain import Mask, check, output_shape
+from recordmill.transforms.numpy.augment.mixtures import BatchAugmentation
 
 
 @dataclass(frozen=True)

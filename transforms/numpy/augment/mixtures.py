@@ -17,11 +17,10 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.augment_places import Window, around
-from recordmill.transforms.numpy.pixels import blend
+from recordmill.transforms.numpy import opencv
+from recordmill.transforms.numpy.augment.base import Floats, Values, Window, window_around
 
 Array: TypeAlias = npt.NDArray[Any]
-Floats: TypeAlias = npt.NDArray[np.float64]
 UNIT = 1024.0  # shares of MixUp are whole numbers of 1/1024: sums of uint8 pixels are exact in float32
 
 
@@ -144,11 +143,10 @@ class CutMix(BatchAugmentation):
         side = np.sqrt(1 - symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1]))
         return np.column_stack([side, uniforms[:, 2:]])
 
-    def window(self, values: Sequence[float], height: int, width: int) -> Window:
+    def window(self, values: Values, height: int, width: int) -> Window:
         """Gives the rectangle, which lies inside of the image; its sides are rounded half up."""
-        y, high = around(values[1], math.floor(values[0] * height + 0.5), height)
-        x, wide = around(values[2], math.floor(values[0] * width + 0.5), width)
-        return Window(y, x, high, wide)
+        sides = math.floor(values[0] * height + 0.5), math.floor(values[0] * width + 0.5)
+        return window_around(values[1:], sides, height, width)
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
         """Mixes row by row: the next row is still unchanged."""
@@ -171,6 +169,20 @@ def symmetric_beta(alpha: float, first: Floats, second: Floats) -> Floats:
     power, cosine = first ** (1 / alpha), np.cos(2 * np.pi * second)
     squared = (1 - power) * cosine**2
     return 0.5 + np.copysign(0.5, cosine) * np.sqrt(squared / (power + squared))
+
+
+def blend(image: Array, other: Array, share: float) -> None:
+    """Makes `share` of an image and 1 - `share` of another, in the first one's memory.
+
+    Both are of one shape, contiguous, of uint8, which is rounded half up, or of floats, which are reckoned in float32.
+    Shares are whole numbers of 1/1024.
+    """
+    if image.dtype == np.uint8 and opencv.cv2 is not None:
+        flat, others = image.reshape(len(image), -1), other.reshape(len(image), -1)
+        opencv.cv2.addWeighted(flat, share, others, 1 - share, opencv.TIE, dst=flat)
+        return
+    mixed = image.astype(np.float32) * np.float32(share) + other.astype(np.float32) * np.float32(1 - share)
+    image[...] = mixed + np.float32(0.5) if image.dtype == np.uint8 else mixed
 
 
 def _next(batch: Array) -> list[Array]:

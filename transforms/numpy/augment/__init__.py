@@ -1,0 +1,1 @@
+"""Random changes of training images, by NumPy and, where it is installed, OpenCV: a class holds options and work."""

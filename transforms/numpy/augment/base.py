@@ -1,0 +1,163 @@
+"""The base classes of augmentations, and what they share: windows, boxes, memory.
+
+An augmentation is one class: its options, its draws and its work on pixels. Values that depend on an image's size,
+such as where a crop begins, follow from its draws by exactly rounded operations (+, -, *, /, root, floor in float64),
+so that every machine takes the same pixels.
+
+>>> overlap(-2, 5, 10)
+(0, 3, 2)
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Pixels: TypeAlias = npt.NDArray[np.uint8]
+Values: TypeAlias = Sequence[float]
+"""The parameters of one image, as many as `numbers` says."""
+Shape: TypeAlias = tuple[int | None, int | None, int]
+"""Height, width and channels; None for a side that is not known before the image."""
+
+
+@dataclass(frozen=True)
+class Augmentation(ABC):
+    """A change of one image that moves no pixel; its options are checked when it is made.
+
+    Raises:
+        ValueError: an option is out of its range.
+    """
+
+    lanes: ClassVar[int] = 0
+    """The random numbers of an image."""
+    numbers: ClassVar[int] = 0
+    """The parameters that `draw` makes of them."""
+    resizes: ClassVar[bool] = False
+    """True where the result has a size of its own."""
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Makes parameters, float64 [rows, numbers], of random numbers, float64 [rows, lanes] in [0, 1)."""
+        return uniforms
+
+    def acts(self, values: Values) -> bool:
+        """Whether an image of these parameters changes at all."""
+        return True
+
+    @abstractmethod
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Changes an image.
+
+        Args:
+            pixels: uint8 [height, width, c], c of 1 or 3, whatever its strides; written to only where it is `out`.
+            values: the image's parameters.
+            out: memory for the result, which `memory` checks; it may be the image's own. None: memory of its own.
+
+        Returns:
+            uint8 of the result's shape: `out`, or an array that is not `out`, such as a view of `pixels`.
+        """
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Changes an image whose values are no colours, such as classes of pixels: here not at all."""
+        return pixels
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Gives the result's shape."""
+        return shape
+
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        """Moves boxes, float64 [n, 4], y_min, x_min, y_max, x_max, 0 to 1, of an image of some size."""
+        return boxes
+
+
+@dataclass(frozen=True)
+class Movement(Augmentation):
+    """A change that moves pixels: masks and boxes move with them."""
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Moves pixels as `apply` does."""
+        return self.apply(pixels, values, out)
+
+    @abstractmethod
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        """Moves boxes as the pixels; `mapped` serves where corners are scaled and shifted."""
+
+
+class Window(NamedTuple):
+    """A rectangle of pixels; it may reach beyond the image, and has zeros there."""
+
+    y: int
+    x: int
+    height: int
+    width: int
+
+
+def overlap(start: int, length: int, side: int) -> tuple[int, int, int]:
+    """Gives where a window meets one side of an image: the first pixel, the end, and how many zeros come before."""
+    first, end = (min(max(edge, 0), side) for edge in (start, start + length))
+    return first, end, min(max(-start, 0), length)
+
+
+def window_around(center: Values, sides: tuple[int, int], height: int, width: int) -> Window:
+    """Gives a rectangle around a point, y and x of 0 to 1, cut off at the image's edge."""
+    y, bottom, _ = overlap(math.floor(center[0] * height - sides[0] * 0.5 + 0.5), sides[0], height)
+    x, right, _ = overlap(math.floor(center[1] * width - sides[1] * 0.5 + 0.5), sides[1], width)
+    return Window(y, x, bottom - y, right - x)
+
+
+def mapped(
+    boxes: Floats, scale: tuple[float, float], shift: tuple[float, float], *, transposed: bool = False
+) -> Floats:
+    """Maps both corners of boxes, float64 [n, 4], to `scale * point + shift`, to the image's edge at most.
+
+    Args:
+        boxes: y_min, x_min, y_max, x_max, 0 to 1.
+        scale: factors of y and x.
+        shift: added to y and x.
+        transposed: whether y and x change places first.
+    """
+    corners = boxes.reshape(-1, 2, 2)
+    if transposed:
+        corners = corners[..., ::-1]
+    corners = np.clip(corners * scale + shift, 0, 1)
+    return np.concatenate([corners.min(1), corners.max(1)], 1)
+
+
+def memory(out: Pixels | None, shape: tuple[int, ...]) -> Pixels:
+    """Gives the result's memory; OpenCV would silently leave memory of another shape unchanged."""
+    if out is None:
+        return np.empty(shape, np.uint8)
+    if out.shape != shape:
+        raise ValueError(f"the image's result has the shape {shape}, the memory for it {out.shape}")
+    return out
+
+
+def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
+    """Copies an image; where it is the result's memory already, it stays."""
+    out = memory(out, pixels.shape)
+    if out is not pixels:
+        np.copyto(out, pixels)
+    return out
+
+
+def both_sides(size: int | tuple[int, int]) -> tuple[int, int]:
+    """Gives height and width."""
+    return (size, size) if isinstance(size, int) else size
+
+
+def check_shares(augmentation: Augmentation, **options: float) -> None:
+    """Refuses numbers outside of 0 to 1. Raises: ValueError."""
+    for name, value in options.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{augmentation}: {name} is {value}; give a number of 0 to 1")
+
+
+def check_size(augmentation: Augmentation, size: Any) -> None:
+    """Refuses what is no size in pixels. Raises: ValueError."""
+    sides = size if isinstance(size, tuple) else (size, size)
+    if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
+        raise ValueError(f"{augmentation}: the size is no number of pixels; give such as 224, or (192, 256)")

@@ -1,0 +1,180 @@
+"""A list of augmentations: checked, drawn for a batch, and applied to one image and its boxes, in the list's order.
+
+The last crop writes into the batch's memory, and what follows changes it there: nothing is copied beyond.
+
+>>> changes = check([RandomResizedCrop(224), RandomFlip()])  # doctest: +SKIP
+>>> parameters(changes, np.random.default_rng(0).random((64, lanes(changes)))).shape  # doctest: +SKIP
+(64, 6)
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Shape, Values, copied
+
+UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
+Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
+LEAST_SIDE = 2.0**-20
+"""The least side of a box, as a share of the image: a box that only touches a window may be a billionth wide."""
+
+
+@dataclass(frozen=True)
+class OwnFunction(Augmentation):
+    """A user's function of pixels, uint8 [height, width, c], and a generator; it gives pixels of that shape.
+
+    It gets a copy that it may change, and is not shown boxes, which stay.
+    """
+
+    lanes: ClassVar[int] = 2
+    numbers: ClassVar[int] = 2
+    function: UserFunction
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Gives two whole numbers below 2**53, the generator's seed."""
+        return np.floor(uniforms * 2.0**53)
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Calls the function. Raises: ValueError where it gives something else than pixels."""
+        rng = np.random.Generator(np.random.PCG64([int(value) for value in values]))
+        result = self.function(pixels.copy(), rng)
+        if isinstance(result, np.ndarray) and result.dtype == np.uint8 and result.shape == pixels.shape:
+            return result
+        got = f"{result.dtype} {list(result.shape)}" if isinstance(result, np.ndarray) else repr(result)
+        name = getattr(self.function, "__name__", self.function)
+        raise ValueError(f"augment's function {name} gave {got}; return pixels, uint8 {list(pixels.shape)}")
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Changes of images whose values are no colours, such as classes of pixels: the values move, and do not change.
+
+    A crop that scales takes the nearest pixel; colours, cutouts and functions of the user's are left out. With the same
+    changes as an image's, mask and image move together.
+    """
+
+    changes: Sequence[Augmentation | UserFunction]
+
+
+class Augment(NamedTuple):
+    """Changes of the images of a feature, and what was drawn for each row."""
+
+    changes: Sequence[Augmentation]
+    parameters: Floats
+    """float64 [rows, numbers], of `parameters`; all images of a row are changed alike."""
+    mask: bool = False
+    """Marks values that are no colours: pixels move, and do not change."""
+
+
+def check(augmentations: Sequence[Augmentation | UserFunction]) -> tuple[Augmentation, ...]:
+    """Checks changes and users' functions, and gives them all as changes.
+
+    Raises:
+        ValueError: it is no list, or an item is neither.
+    """
+    if not isinstance(augmentations, Sequence):
+        raise ValueError(f"augment is {augmentations!r}; give a list, such as [RandomResizedCrop(224), RandomFlip()]")
+    return tuple(_checked(each) for each in augmentations)
+
+
+def _checked(given: Any) -> Augmentation:
+    if isinstance(given, Augmentation):
+        return given
+    if isinstance(given, type) and issubclass(given, Augmentation):
+        raise ValueError(f"augment holds the class {given.__name__}; write {given.__name__}(...), with its options")
+    if not callable(given) or isinstance(given, type):
+        raise ValueError(f"augment holds {given!r}; give changes such as RandomFlip(), or functions (pixels, rng)")
+    return OwnFunction(given)
+
+
+def lanes(augmentations: Sequence[Augmentation]) -> int:
+    """Counts the random numbers of an image."""
+    return sum(each.lanes for each in augmentations)
+
+
+def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Floats:
+    """Makes the images' parameters of random numbers.
+
+    Args:
+        augmentations: what `check` gave.
+        uniforms: float64 [rows, lanes] in [0, 1).
+
+    Returns:
+        float64 [rows, numbers]: of each change as many columns as its `numbers`, one after another.
+
+    Raises:
+        ValueError: there are not `lanes` random numbers a row.
+    """
+    if uniforms.shape[1:] != (lanes(augmentations),):
+        raise ValueError(f"random numbers of shape {uniforms.shape}; give [rows, {lanes(augmentations)}]")
+    drawn, lane = [np.empty((len(uniforms), 0))], 0
+    for each in augmentations:
+        drawn.append(each.draw(uniforms[:, lane : lane + each.lanes]))
+        lane += each.lanes
+    return np.concatenate(drawn, 1)
+
+
+def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
+    """Gives the result's shape; None where it differs from image to image."""
+    for each in augmentations:
+        shape = each.output_shape(shape)
+    return shape
+
+
+def apply(
+    pixels: Pixels,
+    boxes: Boxes | None,
+    augmentations: Sequence[Augmentation],
+    parameters: Floats | Values,
+    out: Pixels | None = None,
+    *,
+    mask: bool = False,
+) -> tuple[Pixels, Boxes | None]:
+    """Changes one image; images that belong together, such as frames, are given the same parameters.
+
+    Args:
+        pixels: uint8 [height, width, c], c of 1 or 3, at least one pixel. It is never written to.
+        boxes: float32 [n, 4], y_min, x_min, y_max, x_max, 0 to 1; None for none.
+        augmentations: what `check` gave.
+        parameters: the image's row of `parameters`.
+        out: where the result is written, uint8 of its shape; any memory whose rows of pixels are whole.
+        mask: the values are no colours, such as a mask's classes: pixels move and do not change. A crop takes the
+            nearest pixel; colours, cutout and users' functions are left out.
+
+    Returns:
+        The pixels, which are `out` where that is given, else may be a view of what was given; and the boxes, float32
+        [n, 4], clipped to the image, each in its place: zeros where nothing of it is left.
+
+    Raises:
+        ValueError: `out` has another shape than the result, or a user's function gave something else than pixels.
+    """
+    row = np.asarray(parameters).tolist()  # single numbers of Python's are several times faster
+    active = [(change, values) for change, values in _by_change(augmentations, row) if change.acts(values)]
+    moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
+    sized = max((number for number, (change, _) in enumerate(active) if change.resizes), default=0)
+    for number, (change, values) in enumerate(active):
+        if moved is not None:
+            moved = change.move_boxes(moved, values, pixels.shape[0], pixels.shape[1])
+        change_pixels = change.apply_to_mask if mask else change.apply
+        pixels = change_pixels(pixels, values, out if number >= sized else None)
+    if out is not None and pixels is not out:
+        pixels = copied(pixels, out)
+    return pixels, None if moved is None else _without_slivers(moved)
+
+
+def _by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:
+    """Gives each change with its own part of a row of `parameters`."""
+    start = 0
+    for each in augmentations:
+        yield each, row[start : start + each.numbers]
+        start += each.numbers
+
+
+def _without_slivers(boxes: Floats) -> Boxes:
+    """Makes boxes of no area zeros."""
+    kept = boxes.astype(np.float32)
+    kept[(kept[:, 2:] - kept[:, :2] < LEAST_SIDE).any(1)] = 0
+    return kept

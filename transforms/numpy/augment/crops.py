@@ -1,0 +1,186 @@
+"""Crops: a window of the image, of a size or brought to one."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.transforms.numpy.augment.base import (
+    Floats,
+    Movement,
+    Pixels,
+    Shape,
+    Values,
+    Window,
+    both_sides,
+    check_size,
+    copied,
+    mapped,
+    memory,
+    overlap,
+)
+from recordmill.transforms.numpy.image_resize import scale
+
+
+def resize(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
+    """Scales to a height and a width: bilinear, half-pixel centres, no antialiasing, rounded."""
+    return scale(pixels, size, "bilinear", False, memory(out, (*size, pixels.shape[2])))
+
+
+def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
+    """Scales to a height and a width; each pixel is the one that lies at its centre."""
+    out = memory(out, (*size, pixels.shape[2]))
+    rows, columns = (nearest_positions(*sides) for sides in zip(pixels.shape[:2], size, strict=True))
+    out[...] = pixels[rows[:, np.newaxis], columns]
+    return out
+
+
+def nearest_positions(before: int, after: int) -> npt.NDArray[np.int64]:
+    """Gives the pixel of `before` at the centre of each of `after`, in whole numbers."""
+    return (2 * np.arange(after, dtype=np.int64) + 1) * before // (2 * after)
+
+
+@dataclass(frozen=True)
+class Crop(Movement):
+    """Cuts a window and, where it `scales`, brings it to a size, in pixels: height and width, or one number for both.
+
+    Scaling is bilinear with half-pixel centres and without antialiasing; a mask's takes the nearest pixel.
+    """
+
+    resizes: ClassVar[bool] = True
+    scales: ClassVar[bool] = False
+    size: int | tuple[int, int]
+
+    def __post_init__(self) -> None:
+        check_size(self, self.size)
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Height and width of the result."""
+        return both_sides(self.size)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """Gives the size, for any image."""
+        return (*self.sides, shape[2])
+
+    @abstractmethod
+    def window(self, values: Values, height: int, width: int) -> Window:
+        """Gives the window of an image of some size, by its parameters."""
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Crops; gives a view where nothing is scaled and nothing lies beyond the image."""
+        return self._cropped(pixels, values, out, resize)
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Crops; scales by the nearest pixel."""
+        return self._cropped(pixels, values, out, nearest)
+
+    def _cropped(self, pixels: Pixels, values: Values, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
+        height, width, channels = pixels.shape
+        y, x, high, wide = self.window(values, height, width)
+        if self.scales:
+            return scaled(pixels[y : y + high, x : x + wide], self.sides, out)
+        top, bottom, above = overlap(y, high, height)
+        left, right, before = overlap(x, wide, width)
+        inside = pixels[top:bottom, left:right]
+        if inside.shape[:2] == (high, wide):
+            return inside
+        out = copied(np.zeros((high, wide, channels), np.uint8), out)
+        out[above : above + bottom - top, before : before + right - left] = inside
+        return out
+
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        """Maps boxes from the image to the window."""
+        y, x, high, wide = self.window(values, height, width)
+        # Times reciprocals, not divided: a box keeps the bits that it always had.
+        down, across = 1.0 / high, 1.0 / wide
+        return mapped(boxes, (height * down, width * across), (-y * down, -x * across))
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop(Crop):
+    """Cuts a random part of the image and brings it to `size` (Szegedy et al. 2014, as torchvision's).
+
+    `area` is the part's share of the image's pixels, uniform; `aspect` its width by its height, uniform in its
+    logarithm. A side that is longer than the image's is shortened to it: there is one draw, never another try.
+    """
+
+    lanes: ClassVar[int] = 4
+    numbers: ClassVar[int] = 4
+    scales: ClassVar[bool] = True
+    area: tuple[float, float] = (0.08, 1.0)
+    aspect: tuple[float, float] = (3 / 4, 4 / 3)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.area[0] <= self.area[1] <= 1:
+            raise ValueError(f"{self}: area is no range of shares; give (least, most) of 0 to 1, such as (0.08, 1)")
+        if not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
+            raise ValueError(f"{self}: aspect is no range of ratios; give (least, most) above 0, such as (0.75, 1.33)")
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Gives the part's height and width by the root of the image's area, and its offsets as shares of the room."""
+        narrow, wide = math.log(self.aspect[0]), math.log(self.aspect[1])
+        area = self.area[0] + (self.area[1] - self.area[0]) * uniforms[:, 0]
+        aspect = np.exp(narrow + (wide - narrow) * uniforms[:, 1])
+        return np.column_stack([np.sqrt(area / aspect), np.sqrt(area * aspect), uniforms[:, 2:]])
+
+    def window(self, values: Values, height: int, width: int) -> Window:
+        """Rounds sides half up, to 1 at least."""
+        root = math.sqrt(height * width)
+        high = min(max(math.floor(values[0] * root + 0.5), 1), height)
+        wide = min(max(math.floor(values[1] * root + 0.5), 1), width)
+        y = math.floor(values[2] * (height - high + 1))
+        return Window(y, math.floor(values[3] * (width - wide + 1)), high, wide)
+
+
+@dataclass(frozen=True)
+class RandomCrop(Crop):
+    """Cuts a part of `size` at a random place; `pad` zeros on every side are there first.
+
+    An image that is smaller all the same lies in the middle of zeros.
+    """
+
+    lanes: ClassVar[int] = 2
+    numbers: ClassVar[int] = 2
+    pad: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pad < 0:
+            raise ValueError(f"{self}: pad is negative; give pixels, 0 for none")
+
+    def window(self, values: Values, height: int, width: int) -> Window:
+        """Gives every place the same chance."""
+
+        def start(value: float, side: int, size: int) -> int:
+            canvas = max(side + 2 * self.pad, size)
+            return math.floor(value * (canvas - size + 1)) - math.floor((canvas - side) * 0.5)
+
+        high, wide = self.sides
+        return Window(start(values[0], height, high), start(values[1], width, wide), high, wide)
+
+
+@dataclass(frozen=True)
+class CenterCrop(Crop):
+    """Cuts the middle, of `size`; a smaller image lies in the middle of zeros."""
+
+    def window(self, values: Values, height: int, width: int) -> Window:
+        """Leaves the larger half of an odd margin below and to the right."""
+        high, wide = self.sides
+        return Window(math.floor((height - high) * 0.5), math.floor((width - wide) * 0.5), high, wide)
+
+
+@dataclass(frozen=True)
+class Resize(Crop):
+    """Brings the whole image to `size`; its shape is stretched to the size's."""
+
+    scales: ClassVar[bool] = True
+
+    def window(self, values: Values, height: int, width: int) -> Window:
+        """Gives the whole image."""
+        return Window(0, 0, height, width)
