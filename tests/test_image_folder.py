@@ -471,10 +471,7 @@ def test_metadata_of_all_formats_together(tmp_path: Path) -> None:
         ("a.png", None, None, [], "y/metadata.parquet"),
     ]
     assert plan(tmp_path, columns).notes == ["images that several rows name: 1 (a.png)"]
-    assert source(tmp_path).names(FILES) == [
-        *("file_name", "t", "n", "boxes", "boxes.at"),
-        *("image", "label", "split"),
-    ]
+    assert plan(tmp_path, columns).names == ["image", "t", "n", "boxes", "boxes.at", "file_name", "label", "split"]
 
 
 def test_several_images_a_row(tmp_path: Path) -> None:

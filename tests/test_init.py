@@ -28,7 +28,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.choose import feature_names, valid_name
 from recordmill.pipeline.init.formats import cell_options
 from recordmill.pipeline.init.guess import ID, share_of
-from recordmill.pipeline.init.render import Page
+from recordmill.pipeline.init.render import option_line, shown
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import dataset_name, starter, write_new
 from recordmill.pipeline.sources.base import FileInfo
@@ -59,6 +59,8 @@ def lines(path: Path, rows: list[Any]) -> None:
 
 def guessed(folder: Path, path: str = "data", **options: Any) -> tuple[Spec, str]:
     """The spec that is printed for a path in a folder, and its text."""
+    if path == "data" and (folder / "data/labels.csv").exists():
+        path = "data/labels.csv"  # a table whose rows name the images beside it
     text = starter(str(folder / path), FILES, folder=str(folder), **options)
     return parse_spec(text), text
 
@@ -170,7 +172,7 @@ CATEGORY, NUMBER, RAW = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"
 TABLE = {"format": "csv", "path": "data/labels.csv", "separator": ";", "images": "data/photos/"}
 HALF = {"train": 80.0, "validation": 10.0}
 CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
-    (class_folders, {"source": ({"format": "image_folder", "path": "data/"},), "splits": {**HALF, "test": 10.0}},
+    (class_folders, {"source": ({"format": "image_folder", "path": "data/"},), "splits": {"train": 100.0}},
      {"image": IMAGE, "label": CATEGORY}, "label"),
     (split_folders, {"splits": {"train": 67.0, "validation": 33.0},
                      "split_by": {"column": "split", "values": {"train": ("Train",), "validation": ("val",)}}},
@@ -226,7 +228,7 @@ REASONS = [
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
     (table_of_images, ["order: ORDER, unit: absolute} # boxes, four numbers each", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
-    (split_folders, ["left out: notes.md", "train 67 %, validation 33 % of the 30 rows"]),
+    (split_folders, ["left out: notes.md", "train 67 % of the rows, validation 33 % of the rows, by the 30 rows"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
 ]  # fmt: skip
 
@@ -249,7 +251,8 @@ def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
 def test_large_data_is_sampled(tmp_path: Path) -> None:
     lines(tmp_path / "data/a.jsonl", [{"label": n // 4_000, "text": "some words " * 30} for n in range(16_000)])
     spec, text = guessed(tmp_path)
-    assert re.search(r"category *# 4 distinct values in 992 sampled rows", text)
+    assert re.search(r"category *# 1 distinct value in 1,000 sampled rows", text)
+    assert "# Of large files the first rows were read: where rows are sorted, the others may be different." in text
     assert "validation" in spec.splits
 
 
@@ -288,15 +291,26 @@ def test_a_split_that_was_not_seen_is_not_written(tmp_path: Path) -> None:
     spec, text = guessed(tmp_path, "a.jsonl")
     assert set(spec.splits) == {"train", "test"}
     assert "a row of another split would be a reject: add that split" in text
+    lines(tmp_path / "sorted.jsonl", sorted(rows, key=lambda row: row["split"], reverse=True))
+    assert guessed(tmp_path, "sorted.jsonl")[0].split_by is None  # the first rows are all of one split
 
 
-@pytest.mark.parametrize("rows", range(20, 30))
+@pytest.mark.parametrize("rows", [99, *range(100, 110)])
 def test_no_split_by_the_key_is_empty(rows: int, tmp_path: Path) -> None:
     lines(tmp_path / "a.jsonl", [{"id": f"{rows}-{n}", "x": n / 2} for n in range(rows)])
     spec, _ = guessed(tmp_path, "a.jsonl")
+    assert dict(spec.splits) == ({"train": 100.0} if rows < 100 else {**HALF, "test": 10.0})
     bounds = split_bounds(spec.splits)
     splits = {bisect_right(bounds, hash_key(f"{rows}-{n}".encode()).split) for n in range(rows)}
     assert splits == set(range(len(spec.splits)))
+
+
+def test_a_table_beside_images_is_named(tmp_path: Path) -> None:
+    table_of_images(tmp_path)
+    text = starter(str(tmp_path / "data"), FILES, folder=str(tmp_path))
+    assert parse_spec(text).source[0].format == "image_folder"
+    table = tmp_path / "data/labels.csv"
+    assert f"# where the rows of {table} name these images: recordmill init {table}" in text
 
 
 def test_a_folder_is_listed_once(tmp_path: Path) -> None:
@@ -324,9 +338,9 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("a.csv", b"", "is empty"),
         ("b.csv", b"a,b\n", "holds no row"),
         ("c.csv.gz", b"no gzip", "cannot be read as gzip"),
-        ("a.json", b'["x", "y"]', r"one JSON array, .*jq -c '.\[\]' \S+/a.json > \S+/a.jsonl"),
+        ("a.json", b'["x", "y"]', r"one JSON array; .*jq -c '.\[\]' \S+/a.json > \S+/a-lines.jsonl"),
         ("d.csv", "a,b\n1,é\n".encode("utf-16"), "set `encoding`, such as utf-16"),
-        ("c.json", b"{\nbroken", "is no JSON Lines: each line must be one JSON object, in UTF-8"),
+        ("c.json", b"{\nbroken", r"no JSON object in its first lines; .* jq -c \. \S+/c.json"),
         ("out/dataset.json", b'{"build_key": 1}', "holds a dataset that is built already"),
     ],
 )  # fmt: skip
@@ -349,15 +363,11 @@ def test_a_readme_is_no_data(tmp_path: Path) -> None:
     assert "# left out: 5 files (0.pdf, 1.pdf, 2.pdf and 2 more)" in text
 
 
-def test_several_json_texts_are_documents(tmp_path: Path) -> None:
-    for number, text in enumerate(("[1]", "{}", '{"a":\n1}') * 8):
-        write(tmp_path / f"data/{number}.json", text)
+def test_json_texts_are_lines_of_objects(tmp_path: Path) -> None:
+    for number in range(24):
+        write(tmp_path / f"data/{number}.json", f'{{"n": {number}}}')
     spec, _ = guessed(tmp_path)
-    assert spec.source[0].model_dump(exclude_unset=True) == {
-        "format": "text",
-        "path": "data/*.json",
-        "document": "file",
-    }
+    assert spec.source[0].model_dump(exclude_unset=True) == {"format": "jsonl", "path": "data/*.json"}
 
 
 @pytest.mark.parametrize(
@@ -379,7 +389,7 @@ def test_an_encoding_is_named_in_a_comment(tmp_path: Path) -> None:
     rows = "a,b\n" + "".join(f"{n},{'Bonn' if n % 20 else 'Köln'}\n" for n in range(60))
     write(tmp_path / "a.csv", rows)
     write(tmp_path / "b.csv", rows.encode("cp1252"))
-    note = "# encoding: NAME, such as cp1252, belongs below: the first bytes are not all UTF-8\n"
+    note = "# `encoding: NAME`, such as cp1252, in the source reads text that is not UTF-8.\n"
     assert note not in guessed(tmp_path, "a.csv")[1]
     text = guessed(tmp_path, "b.csv")[1]
     assert note in text
@@ -455,7 +465,7 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
     write(tmp_path / form, data if codec is None else pa.Codec(codec).compress(data, asbytes=True))
     options = {"path": str(tmp_path / form)}
     kind = Csv(format="csv", **options) if "csv" in form else JsonLines(format="jsonl", **options)
-    files = SampledFiles(FILES, [kind], FILES.match(str(tmp_path / form)))
+    files = SampledFiles(FILES, kind, FILES.match(str(tmp_path / form)))
     [part] = files.match(str(tmp_path / form))
     assert not files.is_whole
     read_back = read(kind, {"a": TEXT, "b": TEXT}, files=files)
@@ -467,12 +477,10 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\x85\n", max_size=3), inner)),
        st.text(st.characters(exclude_categories=["Cs"])))  # fmt: skip
-def test_a_page_says_what_was_meant(value: Any, why: str) -> None:
-    page = Page()
-    page.text(f"# {why}")
-    page.add("key", (value, why))
-    assert len(str(page).split("\n")) == 3
-    assert yaml.safe_load(str(page)) == {"key": value}
+def test_a_line_says_what_was_meant(value: Any, why: str) -> None:
+    text = f"# {shown(why)}\n{option_line('key', (value, why))}\n"
+    assert len(text.split("\n")) == 3
+    assert yaml.safe_load(text) == {"key": value}
 
 
 def test_names() -> None:

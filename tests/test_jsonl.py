@@ -336,7 +336,7 @@ def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
         ("list.jsonl", ASKED, "holds no JSON object"),
         ("array.jsonl", ASKED, r"holds no JSON object .* It is one JSON array; .* jq -c '\.\[\]'"),
         ("array_lines.jsonl", ASKED, "It is one JSON array"),
-        ("pretty.jsonl", ASKED, "To make one line of each object: jq -c . FILE"),
+        ("pretty.jsonl", ASKED, r"one line of each object: jq -c . \S+/pretty.jsonl > \S+/pretty-lines.jsonl"),
         (
             "wide.jsonl",
             {"column1": NUMBER, "column1.x": Column(ColumnType.NUMBER, optional=True)},

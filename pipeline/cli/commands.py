@@ -129,18 +129,21 @@ def init(
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_build_extra()
-    from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
     from recordmill.pipeline.init.starter import starter, write_new
+    from recordmill.pipeline.sources.local_files import LocalFiles
 
-    if context.args:
+    files = LocalFiles()
+    if "://" in path:
+        from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
         from recordmill.pipeline.build.beam.runners import make_runner
 
         use_options(make_runner("local", 1, context.args)[1])
+        files = BeamFiles()
     if output is None:
-        found = starter(path, BeamFiles(), name)
-        print(printable(found) if sys.stdout.isatty() else found, end="")
+        text = starter(path, files, name)
+        print(printable(text) if sys.stdout.isatty() else text, end="")
     else:
-        write_new(output, lambda: starter(path, BeamFiles(), name, str(output.parent)))
+        write_new(output, lambda: starter(path, files, name, str(output.parent)))
 
 
 @app.command(

@@ -2,13 +2,11 @@
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.guess import (
-    FEW_ROWS,
     FITS,
     ID,
     LABELS,
@@ -19,7 +17,6 @@ from recordmill.pipeline.init.guess import (
     guess,
     left_out,
     plain_name,
-    share,
     share_of,
 )
 from recordmill.pipeline.init.images import guess_image
@@ -35,7 +32,7 @@ PARTS = ("missing", "length", "orientation")
 SURE_IDS = ("id", "key", "uuid")
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
-BY_HASH = SHARES, "by a hash of the key"
+DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
 """The usual names of boxes."""
 
@@ -48,7 +45,6 @@ class Draft:
     """A spec before it is written."""
 
     found: Found
-    sample: Sample
     rows: Mapping[str, Choice]
     """The options of what names a row and what its split is."""
     features: Mapping[str, Guess]
@@ -79,18 +75,14 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     guesses = {column: _boxes(item, image) if image else item for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
-        raise UnknownDataError(f"{found.sources[0]['path']} {_why_none(guesses)}")
+        reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
+        is_empty = not any(item.reading.rows for item in guesses.values())
+        why = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
+        raise UnknownDataError(f"{found.sources[0]['path']} {why}")
     left = {names[column]: item for column, item in guesses.items() if not item.kind}
     rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(found, guesses)})}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
-    return Draft(found, sample, rows, features, left, target)
-
-
-def _why_none(guesses: Mapping[str, Guess]) -> str:
-    if not any(item.reading.rows for item in guesses.values()):
-        return "holds no row"
-    reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
-    return f"has no column that a feature can be made of: {reasons}"
+    return Draft(found, rows, features, left, target)
 
 
 def _boxes(item: Guess, image: str) -> Guess:
@@ -139,9 +131,9 @@ def _guesses(sample: Sample) -> dict[str, Guess]:
         for name in sample.names:
             is_inside = any(name.startswith(f"{other}.") and item.kind for other, item in guesses.items())
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
-                found = attempt(sample, name)
-                if found:
-                    guesses[name] = found
+                result = attempt(sample, name)
+                if result:
+                    guesses[name] = result
     return guesses
 
 
@@ -158,10 +150,10 @@ def _guess_other(sample: Sample, name: str) -> Guess | None:
 
 def _find_key(sample: Sample) -> Named:
     """The column that names a row: one that is called so, and has a value of its own in each sampled row."""
-    found = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
-    unique = [name for name, values in found.items() if len(values.distinct) == values.rows > 0]
+    named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
+    unique = [name for name, values in named.items() if len(values.distinct) == values.rows > 0]
     best = min(unique, key=lambda name: (name.lower() not in SURE_IDS, len(name)), default=None)
-    return None if best is None else (best, found[best])
+    return None if best is None else (best, named[best])
 
 
 def _key(key: Named) -> dict[str, Choice]:
@@ -175,9 +167,10 @@ def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | N
 
     A label cannot be optional, so each source must have its column, and hardly any row may lack it.
     """
-    found = {name: item for name, item in guesses.items() if item.kind in LABEL_KINDS}
-    own = [name for name, item in found.items() if plain_name(name) == name or item.kind != "categories"]
-    known = {plain_name(name).lower(): name for name in reversed(own)}
+    known = dict[str, str]()
+    for name, item in guesses.items():
+        if item.kind in LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
+            known.setdefault(plain_name(name).lower(), name)
     column = next((known[label] for label in LABELS if label in known), None)
     if column is None:
         missing = "no column is called label, class, category, target, …"
@@ -194,11 +187,12 @@ def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | N
 
 
 def _find_split(sample: Sample) -> Named:
-    """The column that holds the split's name in each row."""
+    """The column that holds the split's name in each row; several splits must be among the sampled rows."""
     for name in sample.names:
         names = sample.read(name, ColumnType.CATEGORY)
         words = {SPLITS.get(value.lower()) for value in names.distinct}
-        if names.fit >= FITS and None not in words and "train" in words and not names.missing:
+        are_splits = None not in words and "train" in words and len(words) > 1
+        if are_splits and names.fit >= FITS and not names.missing:
             return name, names
     return None
 
@@ -208,22 +202,23 @@ def _splits(found: Found, guesses: Mapping[str, Guess]) -> Choice:
     if found.split_names:
         return {name: SHARES[name] for name in found.split_names}, "each source is one split"
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
-    if most.is_all and most.rows < FEW_ROWS:
+    if most.is_all and most.rows < DIVIDED_ROWS:
         return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"
-    return BY_HASH
+    return SHARES, "by a hash of the key"
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
     """The shares of the splits that a column names, and how it does; a split that was not seen is not written."""
-    counts, values = Counter[str](), dict[str, list[str]]()
-    for value, count in sorted(names.distinct.items()):
-        counts[SPLITS[value.lower()]] += count
+    values = dict[str, list[str]]()
+    for value in sorted(names.distinct):
         values.setdefault(SPLITS[value.lower()], []).append(value)
-    there = [name for name in SHARES if name in counts]
-    message = ", ".join(f"{name} {share(counts[name], counts.total())}" for name in there) + f" of {names.of}"
+    counts = {name: sum(names.distinct[value] for value in values[name]) for name in SHARES if name in values}
+    splits = {name: max(1, round(100 * count / len(names.values))) for name, count in counts.items()}
     others = "" if names.is_all else "; a row of another split would be a reject: add that split"
-    splits = {name: max(1, round(100 * counts[name] / counts.total())) for name in there}
     is_plain = all(value.islower() for value in names.distinct)
-    split_by = {"column": column, **({} if is_plain else {"values": {name: values[name] for name in there}})}
-    why = f"holds {', '.join(sorted(names.distinct))}"
-    return {"splits": (splits, message + others), "split_by": (split_by, why)}
+    split_by = {"column": column, **({} if is_plain else {"values": {name: values[name] for name in counts}})}
+    message = ", ".join(f"{name} {share_of(count, len(names.values), 'the rows')}" for name, count in counts.items())
+    return {
+        "splits": (splits, f"{message}, by {names.of}{others}"),
+        "split_by": (split_by, f"holds {', '.join(sorted(names.distinct))}"),
+    }

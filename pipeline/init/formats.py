@@ -1,11 +1,8 @@
 """The format of a file, by its name and its first bytes; and the options of a file of cells."""
 
-import codecs
 import csv
-import json
 import posixpath
 import re
-from shlex import quote
 from typing import Any
 
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
@@ -90,31 +87,6 @@ def read_head(files: Files, path: str) -> bytes:
         raise UnknownDataError(f"{path} cannot be read as {codec(path)}: {error}; is it cut off or damaged?") from error
 
 
-def are_json_lines(head: bytes) -> bool:
-    """Whether a file of JSON has an object in its first line, by its first bytes."""
-    line, end, _ = head.lstrip().partition(b"\n")
-    if not end and len(line) > HEAD_BYTES // 2:
-        return line.startswith(b"{")  # one long row: its end is not known
-    try:
-        return isinstance(json.loads(line.decode(errors="replace")), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def check_json_lines(path: str, head: bytes) -> None:
-    """Checks that a file of JSON is one that the source `jsonl` reads, by its first bytes.
-
-    Raises:
-        UnknownDataError: it is not; of an array the message holds the command that makes lines of it.
-    """
-    if head.lstrip().startswith(b"["):
-        lines = quote(f"{posixpath.splitext(path)[0]}.jsonl")
-        command = f"jq -c '.[]' {quote(path)} > {lines}"
-        raise UnknownDataError(f"{path} is one JSON array, and JSON is read as lines: to make lines of it: {command}")
-    if not are_json_lines(head):
-        raise UnknownDataError(f"{path} is no JSON Lines: each line must be one JSON object, in UTF-8")
-
-
 def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]]:
     r"""Reads the options of a file of cells, `csv` or `tsv`, off its first line.
 
@@ -134,12 +106,3 @@ def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]
         options["header"] = [f"column_{number}" for number in range(1, len(cells) + 1)]
         why["header"] = "the first line looks like data: name the columns here, or remove this"
     return options, why
-
-
-def encoding_note(head: bytes) -> str:
-    """A comment where the first bytes of a text are not UTF-8; nothing where they are."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return "encoding: NAME, such as cp1252, belongs below: the first bytes are not all UTF-8"
-    return ""

@@ -30,7 +30,7 @@ ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z]
 MANY_CLASSES = 1_000
 FEW_CLASSES = 20
 MANY_WORDS = 4  # on average: hardly the name of a class
-FEW_ROWS = 20  # too few to see repetitions, or to divide
+FEW_ROWS = 20  # too few to see repetitions
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as the tokenizer `words` has it
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
@@ -72,7 +72,7 @@ def left_out(name: str, why: str, reading: Reading, instead: Mapping[str, Any] |
 def guess(sample: Sample, name: str) -> Guess | None:
     """Guesses what a column without images is; None where its parts are columns of their own."""
     texts = sample.read(name, ColumnType.TEXT)
-    if sample.sources[0].format == "text" or texts.fit >= FITS:
+    if texts.fit >= FITS:
         return _strings(sample, name, texts)
     result = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
     if result or any(other.startswith(f"{name}.") for other in sample.names):
@@ -89,26 +89,21 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
         return left_out(name, f"empty in {texts.of}", texts)
     if sample.sources[0].format == "text":
         return _text(name, texts, filled)
-    result = _in_cells(sample, name, filled)
+    result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
+    if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
+        result = _lists(sample, name)
+    elif not are_codes and 2 * sum(bool(NUMERIC.fullmatch(value)) for value in filled) > len(filled):
+        result = _numbers(sample, name)
     if result:
         return result
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
-    names, tokens = sample.read(name, ColumnType.CATEGORY), _tokens(filled)
-    if _is_category(name, names) and not (tokens == "words" and plain_name(name).lower() in TEXTS):
+    names, has_words = sample.read(name, ColumnType.CATEGORY), _has_words(filled)
+    if _is_category(name, names) and not (has_words and plain_name(name).lower() in TEXTS):
         return _constant(name, names) or feature(name, "category", distinct(names), names)
-    if tokens:
+    if has_words or _is_unspaced(filled):
         return _text(name, texts, filled)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
-
-
-def _in_cells(sample: Sample, name: str, filled: list[str]) -> Guess | None:
-    """Numbers, and lists as `[1, 2]`, that are written as strings."""
-    if all(value.lstrip().startswith("[") and value.rstrip().endswith("]") for value in filled):
-        return _lists(sample, name)
-    are_numeric = 2 * sum(bool(NUMERIC.fullmatch(value)) for value in filled) > len(filled)
-    is_code = any(LEADING_ZERO.match(value) for value in filled)
-    return _numbers(sample, name) if are_numeric and not is_code else None
 
 
 def _lists(sample: Sample, name: str) -> Guess | None:
@@ -129,28 +124,29 @@ def _spaced(filled: list[str]) -> int:
     return sum(len(value.split()) > 1 for value in filled)
 
 
-def _tokens(filled: list[str]) -> str | None:
-    """The tokens of texts: words, or characters where most texts are beyond ASCII without spaces; None of names."""
-    if 4 * _spaced(filled) >= len(filled):
-        return "words"
-    return "characters" if 2 * sum(not value.isascii() for value in filled) > len(filled) else None
+def _has_words(filled: list[str]) -> bool:
+    return 4 * _spaced(filled) >= len(filled)
+
+
+def _is_unspaced(filled: list[str]) -> bool:
+    """Whether hardly any texts have spaces, and most are beyond ASCII."""
+    return not _has_words(filled) and 2 * sum(not value.isascii() for value in filled) > len(filled)
 
 
 def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
-    """A text, cut where few texts are longer."""
-    tokens, count = _tokens(filled) or "words", counted(len(filled), "text")
-    values = pa.array(filled, pa.string())
-    lengths = pc.count_substring_regex(values, WORD) if tokens == "words" else pc.utf8_length(values)
-    ordered = sorted(lengths.to_pylist())
-    most = max(1, ordered[min(len(ordered) - 1, int(PERCENTILE * len(ordered)))])
+    """A text, cut where few texts are longer: of words, or of characters where hardly any have spaces."""
+    values, of = pa.array(filled, pa.string()), counted(len(filled), "text")
+    is_words = not _is_unspaced(filled)
+    lengths = sorted((pc.count_substring_regex(values, WORD) if is_words else pc.utf8_length(values)).to_pylist())
+    most = max(1, lengths[min(len(lengths) - 1, int(PERCENTILE * len(lengths)))])
     length = -(-most // 8) * 8 if most > 8 else most
-    enough = share_of(sum(words <= length for words in ordered), len(ordered), count)
-    what = f"several words in {share_of(_spaced(filled), len(filled), count)}"
-    cut = (length, f"enough {tokens} for {enough}")
-    if tokens == "words":
-        return feature(name, "text", what, texts, max_length=cut)
-    why = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
-    return feature(name, "text", what, texts, tokenizer=(tokens, why), max_length=cut)
+    enough = share_of(sum(count <= length for count in lengths), len(lengths), of)
+    what = "words" if is_words else "characters"
+    options: dict[str, Choice] = {"max_length": (length, f"enough {what} for {enough}")}
+    if not is_words:
+        why = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
+        options = {"tokenizer": ("characters", why), **options}
+    return feature(name, "text", f"several words in {share_of(_spaced(filled), len(filled), of)}", texts, **options)
 
 
 def _is_category(name: str, names: Reading) -> bool:
@@ -190,20 +186,16 @@ def _numbers(sample: Sample, name: str) -> Guess | None:
     numbers, whole = sample.read(name, ColumnType.NUMBER), sample.read(name, ColumnType.INTEGER)
     if numbers.fit < FITS:
         return None
-    what = f"numbers, {_range(numbers)} in {numbers.of}"
-    number = _constant(name, numbers) or feature(name, "number", what, numbers)
-    if whole.fit < FITS:
-        return number
-    if is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
+    what, is_whole = f"numbers, {_range(numbers)} in {numbers.of}", whole.fit >= FITS
+    if is_whole and is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
         names = sample.read(name, ColumnType.CATEGORY)
         return feature(name, "category", distinct(names), names)
-    if ID.fullmatch(plain_name(name)):
+    if is_whole and ID.fullmatch(plain_name(name)):
         what = "whole numbers that identify something, by the column's name"
         return feature(name, "raw", what, whole, type=("int64", ""))
-    if number.kind and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole))):
-        codes = ("category", f"if they are codes: {distinct(whole)}")
-        return feature(name, "number", what, numbers, **{"# kind": codes})
-    return number
+    maybe_codes = is_whole and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole)))
+    codes = {"# kind": ("category", f"if they are codes: {distinct(whole)}")} if maybe_codes else {}
+    return _constant(name, numbers) or feature(name, "number", what, numbers, **codes)
 
 
 def _range(numbers: Reading) -> str:
@@ -226,12 +218,7 @@ def distinct(names: Reading) -> str:
     return f"{counted(len(names.distinct), 'distinct value')} in {names.of}"
 
 
-def share(part: int, whole: int) -> str:
-    """A share in words: `96 %`, or the count where it is less than 1 %; never 100 % of what is not all."""
-    percent = round(100 * part / whole) if whole else 0
-    return f"{percent if part == whole else min(99, percent)} %" if percent else f"{part:,}"
-
-
 def share_of(part: int, whole: int, of: str) -> str:
-    """A share of something in words: `96 % of 1,000 rows`, `1,000 rows` where it is all."""
-    return of if part == whole else f"{share(part, whole)} of {of}"
+    """A share in words: `96 % of 1,000 rows`, the count where it is less than 1 %, all alone where it is all."""
+    percent = round(100 * part / whole) if whole else 0
+    return of if part == whole else f"{min(99, percent)} % of {of}" if percent else f"{part:,} of {of}"

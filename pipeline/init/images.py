@@ -9,7 +9,7 @@ from recordmill.pipeline.init.guess import FITS, Choice, Guess, feature, share_o
 from recordmill.pipeline.init.recognize import NAMING, counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.absent_files import why_absent
-from recordmill.pipeline.sources.base import FileInfo, Files
+from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.image_folder.image_paths import IMAGE
@@ -19,7 +19,7 @@ from recordmill.pipeline.sources.typing.image_cells import DATA_URL
 from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
 
 LOOKED_AT = 200
-HEAD_BYTES = 256 << 10  # 256 KiB: nearly always enough for a header
+HEAD_BYTES = 1 << 20  # 1 MiB: enough for a header behind metadata
 READERS = 16  # images that are read at once: far away it is the waiting that takes time
 SMALL_SIDE, USUAL_SIDE = 256, 224
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
@@ -49,73 +49,42 @@ def read_headers(sample: Sample, name: str, *, many: bool) -> list[list[Size | s
 
 def _size(sample: Sample, number: int, reference: bytes) -> Size | str:
     """An image's size, or the reason of its reject."""
+    parsed, data = parse(reference), parse(reference).data
+    path = join(sample.sources[number].image_root(sample.files), parsed.path)
     try:
-        header = read_header(_head(sample.files, sample.sources[number].image_root(sample.files), reference))
+        if data is None:
+            with sample.files.open(path) as file:
+                file.seek(parsed.offset)
+                data = file.read(min(parsed.length or HEAD_BYTES, HEAD_BYTES))
+        header = read_header(data)
         check_pixels(header.width, header.height, MAX_PIXELS)
     except ImageError as error:
         return error.reason
-    return header.width, header.height
-
-
-def _head(files: Files, root: str, reference: bytes) -> bytes:
-    """An image's bytes, or enough of them for its header.
-
-    Raises:
-        ImageError: `unreadable`.
-    """
-    where = parse(reference)
-    if where.data is not None:
-        return where.data
-    full = join(root, where.path)
-    try:
-        with files.open(full) as file:
-            file.seek(where.offset)
-            head = file.read(where.length or HEAD_BYTES)
-            try:
-                read_header(head)
-            except ImageError:
-                head += file.read() if where.length is None else b""
-            return head
     except OSError as error:
-        why = why_absent(error, full, files)
-        if why is None:
+        if why_absent(error, path, sample.files) is None:
             raise
-        raise ImageError("unreadable", why) from None
+        return "unreadable"
+    return header.width, header.height
 
 
 def guess_image(sample: Sample, name: str) -> Guess | None:
     """Guesses whether a column is an image, or several; None where it is neither."""
-    many = _are_many(sample, name)
-    if many is None:
-        return None
-    texts = sample.read(name, ColumnType.TEXT, many=many)
-    sizes = [size for row in read_headers(sample, name, many=many) for size in row if isinstance(size, tuple)]
-    if not sizes and name != IMAGE:
-        why = "paths of images that were not found: the source's `images: FOLDER` says where they lie"
-        return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
-    what = f"{'lists of ' if many else ''}images, by their {'paths' if texts.fit >= FITS else 'bytes'}"
-    rows = sample.read(name, ColumnType.IMAGE, many=many)
-    fit = ("pad", "the whole image; `crop` cuts it, `stretch` distorts it")
-    return feature(name, "image_sequence" if many else "image", what, rows, size=_common_size(sizes), fit=fit)
-
-
-def _are_many(sample: Sample, name: str) -> bool | None:
-    """Whether a column is lists of images, or one image; None where it is neither: by names, else by headers."""
-    are_lists, texts = _strings(sample, name)
-    if texts.fit >= FITS / 2:
-        return are_lists if _are_named(texts) else None
     for many in (False, True):
-        if sample.read(name, ColumnType.IMAGE, many=many).fit >= FITS:
-            results = [size for row in read_headers(sample, name, many=many) for size in row]
-            if 2 * sum(isinstance(size, tuple) for size in results) > len(results):
-                return many
+        texts = sample.read(name, ColumnType.TEXT, many=many)
+        are_texts, images = texts.fit >= FITS / 2, sample.read(name, ColumnType.IMAGE, many=many)
+        if (are_texts and not _are_named(texts)) or (not are_texts and images.fit < FITS):
+            continue
+        headers = [size for row in read_headers(sample, name, many=many) for size in row]
+        sizes = [size for size in headers if isinstance(size, tuple)]
+        if not are_texts and 2 * len(sizes) <= len(headers):
+            continue
+        if not sizes and name != IMAGE:
+            why = "paths of images that were not found: the source's `images: FOLDER` says where they lie"
+            return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
+        what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
+        fit = ("pad", "the whole image; `crop` cuts it, `stretch` distorts it")
+        return feature(name, "image_sequence" if many else "image", what, images, size=_common_size(sizes), fit=fit)
     return None
-
-
-def _strings(sample: Sample, name: str) -> tuple[bool, Reading]:
-    """A column read as strings, or as lists of strings, and whether these are it."""
-    texts = sample.read(name, ColumnType.TEXT)
-    return (False, texts) if texts.fit >= FITS / 2 else (True, sample.read(name, ColumnType.TEXT, many=True))
 
 
 def _are_named(texts: Reading) -> bool:
@@ -143,20 +112,19 @@ def _common_size(sizes: Sequence[Size]) -> Choice:
     return [USUAL_SIDE, USUAL_SIDE], f"height, width: a usual size; {images}: {' to '.join(ends)}"
 
 
-def images_folder(sample: Sample, files: Files, listed: Sequence[FileInfo]) -> str | None:
-    """The folder below a table's in which the first path of an image in the sample exists; empty where it is that.
+def images_folder(sample: Sample, files: Files) -> str | None:
+    """The folder below a table's in which the first path of an image in the sample exists.
 
-    None where no column names images, or the image is nowhere.
+    None where no column names images, where the image is nowhere, or beside the table.
     """
     if sample.sources[0].format not in NAMING:
         return None
-    readings = [_strings(sample, name)[1] for name in sample.names]
+    readings = [sample.read(name, ColumnType.TEXT, many=many) for name in sample.names for many in (False, True)]
     named = (value.strip() for reading in readings for value in reading.distinct if _is_named(value))
     path = next((posixpath.normpath(value) for value in named if value[:5].lower() != DATA_URL), None)
     if path is None:
         return None
     own = posixpath.dirname(sample.files.match(sample.sources[0].path)[0].path)
-    near = [file.path for file in listed if file.path.endswith(f"/{path}")]
-    near = near or [file.path for file in files.match(f"{escape(own)}/**/{escape(path)}")]
-    folders = [image.removesuffix(f"/{path}") for image in near]
-    return "" if own in folders else next(iter(folders), None)
+    near = files.match(f"{escape(own)}/**/{escape(path)}")
+    folders = [image.path.removesuffix(f"/{path}") for image in near]
+    return None if own in folders else next(iter(folders), None)

@@ -1,11 +1,12 @@
 """A sample of the rows of some sources: parts of their files, which the sources themselves read.
 
-So a guess is right by construction: what is counted here is what a build reads, and rejects.
+So a guess is right by construction: a count is of what a build reads, and rejects.
 """
 
 import io
 import math
 import posixpath
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,49 +16,46 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from recordmill.pipeline.init.recognize import CELLS, IMAGES, SHOWN_IMAGES, spread
-from recordmill.pipeline.sources.base import Block, FileInfo, Files, Source, SourceError
+from recordmill.pipeline.init.recognize import CELLS, IMAGES, Found, spread
+from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, Source, SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, open_plain
 from recordmill.pipeline.sources.csv.records import Dialect, read_records
 from recordmill.pipeline.sources.globs import glob_pattern
-from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH
-from recordmill.pipeline.sources.image_folder.metadata import NAMES, metadata_files, metadata_names
-from recordmill.pipeline.sources.image_folder.metadata_fields import ImageFields
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
-from recordmill.pipeline.sources.paths import SUFFIXES, is_image
-from recordmill.pipeline.sources.table import Table
-from recordmill.pipeline.sources.text.rows import FILE_NAME, LABEL
+from recordmill.pipeline.sources.image_folder.metadata import NAMES
+from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.webdataset.sample_columns import KEY
 
 LINES = (*CELLS, "jsonl", "text")
-"""The formats whose files are cut where a line ends."""
-ROWS, FILES, CHUNKS = 1_000, 16, 32
-CHUNK_BYTES = 64 << 10  # 64 KiB
+"""The formats of which the first rows are cut off a large file."""
+ROWS, CHUNKS = 1_000, 32
+PIECE_BYTES = 64 << 10  # 64 KiB: read at a time for the first rows
 PART_BYTES = 16 << 20  # 16 MiB: rows behind these are not read, unless it is one huge row
-HELD_BYTES = 64 << 20  # 64 MiB: of a file that is far away, and of a chunk that is a whole part
+CHUNK_BYTES = 64 << 20  # 64 MiB: so that a part is one chunk; a file that is far away is held in memory up to as much
 
 
 class SampledFiles:
-    """Some files of a listing, large ones of text cut where a row ends; any other file is opened as it is."""
+    """Files to take a sample from: the first rows of a large file of text, any other file as it is."""
 
-    def __init__(self, files: Files, sources: Sequence[Source], listed: Sequence[FileInfo]) -> None:
-        """Chooses files of each source, and reads the parts that are shown."""
+    def __init__(self, files: Files, source: Source, listed: Sequence[FileInfo]) -> None:
+        """Reads the first rows, about 1,000 of all files; `source` says how they are written."""
         self._files = files
+        self._shown = {file.path: file for file in listed}
         self._parts: dict[str, bytes] = {}
-        chosen = [(source, *_chosen(source, listed)) for source in sources]
-        self._shown = {file.path: file for _, shown, _ in chosen for file in shown}
-        self.is_whole: bool = all(is_all for _, _, is_all in chosen)
-        """Whether no row is left out."""
-        rows = math.ceil(ROWS / max(1, len(self._shown)))
-        for source, file in [(source, file) for source, shown, _ in chosen for file in shown]:
-            part = _part(files, source, file, rows)
+        rows = math.ceil(ROWS / max(1, len(listed)))
+        for file in listed:
+            part = _first_rows(files, source, file.path, rows)
             if part is not None:
                 self._parts[file.path], self._shown[file.path] = part, replace(file, bytes=len(part))
-                self.is_whole &= len(part) == file.bytes
+        self.is_whole: bool = not self._parts
+        """Whether no row is left out of these files."""
+        for file in listed:
+            if "://" in file.path and source.format != IMAGES and self._shown[file.path].bytes <= CHUNK_BYTES:
+                with self.open(file.path) as opened:
+                    self._parts[file.path] = opened.read()  # it is read many times
 
     def match(self, pattern: str) -> list[FileInfo]:
-        """Lists the shown files that a glob matches."""
+        """Lists the files that a glob matches."""
         matches = glob_pattern(pattern).fullmatch
         return [file for path, file in sorted(self._shown.items()) if path == pattern or matches(path)]
 
@@ -66,79 +64,40 @@ class SampledFiles:
         return any(file.startswith(f"{path.rstrip('/')}/") for file in self._shown)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file, or the part of it that is shown. Raises: OSError when it is missing or unreadable."""
+        """Opens a file, or its part. Raises: OSError when it is missing or unreadable."""
         part = self._parts.get(path)
         return self._files.open(path) if part is None else io.BytesIO(part)
 
 
-def _chosen(source: Source, listed: Sequence[FileInfo]) -> tuple[list[FileInfo], bool]:
-    """The files that a source is shown, and whether these are all of its files."""
-    if source.format == IMAGES:
-        return list(listed), sum(is_image(file.path) for file in listed) < SHOWN_IMAGES
-    matches = glob_pattern(source.path).fullmatch
-    rows = [file for file in listed if file.path == source.path or matches(file.path)]
-    shown = spread(rows, ROWS if getattr(source, "document", "line") == "file" else FILES)
-    return shown, len(shown) == len(rows)
-
-
-def _part(files: Files, source: Source, file: FileInfo, rows: int) -> bytes | None:
-    """About so many rows of a large file of text; None where the file is shown as it is."""
-    name, form = posixpath.basename(file.path), source.format
-    if form == IMAGES:
-        form = posixpath.splitext(name)[1][1:] if name in NAMES else ""
-    if not form or getattr(source, "document", "line") == "file":
+def _first_rows(files: Files, source: Source, path: str, rows: int) -> bytes | None:
+    """The first rows of a file of text, compressed as it is; None where it has no more, or is no such file."""
+    name, form = posixpath.basename(path), source.format
+    if form == IMAGES and name in NAMES:
+        form = posixpath.splitext(name)[1][1:]
+    if form not in LINES or getattr(source, "document", "line") == "file":
         return None
-    part = _some_rows(files, file, getattr(source, "separator", ","), rows, form) if form in LINES else None
-    if part is None and "://" in file.path and file.bytes <= HELD_BYTES:
-        with files.open(file.path) as opened:
-            return opened.read()  # it is read many times
-    return part
+    with open_plain(files, path) as opened:
+        part = _cut(opened, Dialect(getattr(source, "separator", ","), '"' if form in CELLS else None), rows)
+    if part is None or not codec(path):
+        return part
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec(path)) as compressed:
+        compressed.write(part)
+    return cast(bytes, sink.getvalue().to_pybytes())
 
 
-def _some_rows(files: Files, file: FileInfo, separator: str, rows: int, form: str) -> bytes | None:
-    """Rows of a file of text, evenly spread where they can be, since they are often sorted; None where it has no more.
-
-    Between quotes, and in a compressed file, only the beginning shows where a row starts.
-    """
-    dialect = Dialect(separator, '"' if form in CELLS else None)
-    with open_plain(files, file.path) as opened:
-        first, is_all = _first_rows(opened, dialect, rows)
-    if is_all:
-        return None
-    if codec(file.path):
-        sink = pa.BufferOutputStream()
-        with pa.CompressedOutputStream(sink, codec(file.path)) as compressed:
-            compressed.write(first)
-        return cast(bytes, sink.getvalue().to_pybytes())
-    lines = _spread_lines(files, file, rows)
-    return first if dialect.quote and b'"' in lines else lines
-
-
-def _spread_lines(files: Files, file: FileInfo, rows: int) -> bytes:
-    """About so many lines of a file, the first one included, however long one of them is."""
-    lines, pieces = list[bytes](), min(FILES, rows)
-    with files.open(file.path) as opened:
-        for piece in range(pieces):
-            start = file.bytes * piece // pieces
-            if start > opened.tell():  # behind a huge line the next piece starts at its end
-                opened.seek(start - 1)
-                opened.readline()
-            lines += (opened.readline() for _ in range(rows // pieces))
-    return b"".join(lines)
-
-
-def _first_rows(file: BinaryIO, dialect: Dialect, rows: int) -> tuple[bytes, bool]:
-    """The first rows, however large one of them is, and whether there are no others."""
+def _cut(file: BinaryIO, dialect: Dialect, rows: int) -> bytes | None:
+    """The first rows, however large one of them is; None where there are no others."""
     kept = b""
-    for records in read_records(file, dialect, CHUNK_BYTES):
+    for records in read_records(file, dialect, PIECE_BYTES):
         if not rows or len(kept) > PART_BYTES:
-            return kept, False
+            return kept
         ends = [*records.starts[1:].tolist(), records.end][:rows]
         kept += records.data[: ends[-1]]
         if ends[-1] < records.end:
-            return kept, False
+            return kept
         rows -= len(ends)
-    return kept, True
+    return None
 
 
 @dataclass(frozen=True)
@@ -169,30 +128,29 @@ class Reading:
     @cached_property
     def distinct(self) -> dict[Any, int]:
         """The count of each value, the most frequent first, then in their order; lists by their values."""
-        counts: dict[Any, int] = {}
-        for item in chain.from_iterable(value if isinstance(value, list) else [value] for value in self.values):
-            counts[item] = counts.get(item, 0) + 1
-        return dict(sorted(counts.items(), key=lambda item: -item[1]))
+        each = ([value] if not isinstance(value, list) else value for value in self.values)
+        return dict(Counter(chain.from_iterable(each)).most_common())
 
 
 class Sample:
     """About 1,000 rows of sources that are alike: of the same format, with the same options."""
 
-    def __init__(self, files: Files, sources: Sequence[Source], listed: Sequence[FileInfo]) -> None:
-        """Reads parts of the sources' files, which are among those listed."""
+    def __init__(self, files: Files, sources: Sequence[Source], found: Found) -> None:
+        """Reads parts of the sources' files, and plans each source to know its columns."""
         self.sources = tuple(sources)
-        self.files = SampledFiles(files, sources, listed)
+        self.files = SampledFiles(files, sources[0], found.files)
+        self.is_whole = found.is_whole and self.files.is_whole
         self.always: Columns = {}
         """Columns that are read with any other, because it depends on them."""
         self.headers: dict[tuple[int, bytes], tuple[int, int] | str] = {}
         """By source and reference of an image: its size, or the reason of its reject."""
         self._read: dict[tuple[str, Column, bool], Reading] = {}
-        columns = [_columns(source, self.files) for source in self.sources]
-        self.names_of = [names for names, _ in columns]
+        plans = [source.plan(self.files, {}, CHUNK_BYTES) for source in self.sources]
+        self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         """The columns of each source."""
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
-        self.of_path = columns[0][1]
-        """The columns that come of a row's path."""
+        self.of_path = plans[0].of_path
+        """The columns that come from a row's path."""
 
     def read(self, name: str, kind: ColumnType, *, many: bool = False) -> Reading:
         """Reads a column as a type, rows that lack it included; nothing where no row can be read so."""
@@ -222,11 +180,10 @@ class Sample:
             OSError: a file cannot be read any more.
         """
         asked = {**self.always, **columns}
-        size = HELD_BYTES if self.sources[0].format in LINES else CHUNK_BYTES
-        plans = [source.plan(self.files, asked, size) for source in self.sources]
+        plans = [source.plan(self.files, asked, CHUNK_BYTES) for source in self.sources]
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
         chosen = spread(chunks, CHUNKS)
-        blocks, is_all = list[tuple[int, Block]](), self.files.is_whole and len(chosen) == len(chunks)
+        blocks, is_all = list[tuple[int, Block]](), self.is_whole and len(chosen) == len(chunks)
         for done, (number, chunk) in enumerate(chosen):
             limit = math.ceil(rows / (len(chosen) - done))
             for block in self.sources[number].read(chunk, self.files, asked, key):
@@ -261,27 +218,11 @@ def _thinned(block: Block, limit: int) -> Block:
     return replace(block, table=block.table.filter(pa.array([row in kept for row in good])), rejects=rejects)
 
 
-def _columns(source: Source, files: Files) -> tuple[list[str], Sequence[str]]:
-    """A source's columns, and those of them that come of a row's path.
-
-    Raises:
-        SourceError: it cannot be read.
-    """
-    inputs, root = source.plan(files, {}, CHUNK_BYTES).inputs, source.root(files)
-    if isinstance(source, ImageFolder):
-        metadata = metadata_names(metadata_files(inputs, root), root, files)
-        if not metadata:
-            return source.names(files), OF_PATH
-        fields = ImageFields.of(dict.fromkeys(chain.from_iterable(metadata.values())))
-        names = [name for name in source.names(files) if name not in fields.fields]
-        return sorted(names, key=lambda name: name not in fields.columns), fields.of_path
-    table = cast(Table, source)
-    names = table.cut(files, root, inputs, {}, CHUNK_BYTES).names
+def _columns(source: Source, plan: Plan) -> list[str]:
+    """A source's columns; the images of a tar file's samples, of whatever format, are one of them."""
     if source.format != "webdataset":
-        return ([*names, LABEL], (FILE_NAME, LABEL)) if source.format == "text" else (names, ())
-    objects = {f"{name}.*": Column(ColumnType.TEXT, optional=True) for name in names if name.split(".")[-1] == "json"}
-    names = table.cut(files, root, inputs, objects, CHUNK_BYTES).names
-    images = [name for name in names if f".{name}" in SUFFIXES]  # of several formats: one column
-    held = {KEY, *images, *(name.rpartition(".")[0] for name in names)}  # such as `json`, whose fields are columns
-    others = [name for name in names if name not in held and not name.endswith(".*")]
-    return [";".join(images), *others] if images else others, ()
+        return list(plan.names)
+    images = [name for name in plan.names if f".{name}" in SUFFIXES]
+    held = {KEY, *images, *(name.rpartition(".")[0] for name in plan.names)}  # `json`, whose fields are columns
+    others = [name for name in plan.names if name not in held]
+    return [";".join(images), *others] if images else others

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.choose import BY_HASH, SHARES, make_draft, valid_name
+from recordmill.pipeline.init.choose import make_draft, valid_name
 from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.images import images_folder
 from recordmill.pipeline.init.recognize import Found, recognize
@@ -26,6 +26,7 @@ from recordmill.pipeline.spec.sources import AnySource
 SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
 """The names of folders and files that say nothing of the data: the folder above says more."""
+BEGINNINGS = "Of large files the first rows were read: where rows are sorted, the others may be different."
 
 
 def starter(path: str, files: Files, name: str | None = None, folder: str = ".") -> str:
@@ -44,14 +45,12 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked(name)
     written = partial(written_path, folder=os.path.abspath(folder), keep=os.path.isabs(path))
-    draft = make_draft(*open_sample(files, recognize(files, whole)))
-    trial = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), draft.sample)
-    if draft.rows["splits"] == BY_HASH:
-        splits = trial.filled(SHARES)
-        less = "; another split would be empty" if len(splits) < len(SHARES) else ""
-        draft = replace(draft, rows={**draft.rows, "splits": (splits, BY_HASH[1] + less)})
-    first = f"Guesses by `recordmill init` for {path}; the reasons stand behind them."
-    return write_draft(draft, name, written, [first, *trial.lines()], trial.limit())
+    found, sample = open_sample(files, recognize(files, whole))
+    draft = make_draft(found, sample)
+    trial = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), sample)
+    first = [f"Guesses by `recordmill init` for {path}; the reasons stand behind them.", *trial.lines()]
+    notes = first if sample.files.is_whole else [*first, BEGINNINGS]
+    return write_draft(draft, name, written, notes, trial.limit())
 
 
 def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
@@ -61,20 +60,17 @@ def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
         SourceError: a source cannot read what is there.
         OSError: the same.
     """
-    rows = found.beside or found
-    sample = _sample(files, rows)
-    folder = images_folder(sample, files, found.listed)
-    if folder is None and found.beside:
-        return found, _sample(files, found)
+    sample = _sample(files, found)
+    folder = images_folder(sample, files)
     if not folder:
-        return rows, sample
-    sources = [{**options, "images": folder} for options in rows.sources]
-    rows = replace(rows, sources=sources, why={**rows.why, "images": "the folder of the images that the rows name"})
-    return rows, _sample(files, rows)
+        return found, sample
+    sources = [{**options, "images": folder} for options in found.sources]
+    found = replace(found, sources=sources, why={**found.why, "images": "the folder of the images that the rows name"})
+    return found, _sample(files, found)
 
 
 def _sample(files: Files, found: Found) -> Sample:
-    return Sample(files, [SOURCE.validate_python(dict(options)) for options in found.sources], found.files)
+    return Sample(files, [SOURCE.validate_python(dict(options)) for options in found.sources], found)
 
 
 def dataset_name(path: str) -> str:

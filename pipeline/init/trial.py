@@ -1,12 +1,9 @@
-"""Tries a spec on the sample: which rows a build would reject, and which splits would stay empty."""
+"""Tries a spec on the sample: which rows a build would reject."""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from recordmill.pipeline.dataset.key_hash import hash_keys
-from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.init.images import read_headers
 from recordmill.pipeline.init.recognize import counted
 from recordmill.pipeline.init.sample import Sample, count_rows, in_words
@@ -14,6 +11,7 @@ from recordmill.pipeline.spec.model import Spec
 
 Rejects = Counter[tuple[str, str]]
 """Numbers of rows by reason and column."""
+ENCODING = "`encoding: NAME`, such as cp1252, in the source reads text that is not UTF-8."
 
 
 @dataclass(frozen=True)
@@ -23,22 +21,12 @@ class Trial:
     rows: int
     is_all: bool
     """Whether there are no other rows."""
-    keys: Sequence[bytes]
-    """The keys of the good rows."""
     rejects: Rejects
     images: int
     """The number of rows whose images' headers were read."""
     bad_images: Rejects
-
-    def filled(self, splits: Mapping[str, float]) -> dict[str, float]:
-        """The splits, by a hash of the key, without those that no row would be in, the last ones first."""
-        left = dict(splits)
-        while self.is_all and len(left) > 1:
-            layout = Layout(left, dict.fromkeys(left, 1))
-            if len(set(layout.split_of(hash_keys([*self.keys])[0]).tolist())) == len(left):
-                break
-            left.popitem()
-        return left
+    hint: str = ""
+    """A line on the remedy."""
 
     def limit(self) -> tuple[float, str]:
         """The share of rejects that a build should take, and why."""
@@ -58,9 +46,9 @@ class Trial:
         if self.images:
             headers = f"By the images' headers in {counted(self.images, 'row')}"
             lines.append(f"{headers}: {_rejected(self.bad_images)}; no pixel was decoded.")
-        if not self.keys or 0 < self.images == self.bad_images.total():
+        if self.rows == self.rejects.total() or 0 < self.images == self.bad_images.total():
             lines.append("None of these rows is good, so nothing would be built.")
-        return lines
+        return [*lines, self.hint] if self.hint else lines
 
 
 def try_spec(spec: Spec, sample: Sample) -> Trial:
@@ -72,7 +60,7 @@ def try_spec(spec: Spec, sample: Sample) -> Trial:
     blocks, is_all = sample.take(spec.columns(), spec.key_columns)
     rejects = Rejects((reject.reason, reject.column or "") for _, block in blocks for reject in block.rejects)
     key = spec.key_columns[0] if spec.key_columns else "@key"
-    keys = [value for _, block in blocks for value in block.table[key].cast("binary").to_pylist()]
+    keys = [value for _, block in blocks for value in block.table[key].to_pylist()]
     rejects["duplicate_key", ""] = len(keys) - len(set(keys))
     images, bad = 0, Rejects()
     for name, feature in spec.features.items():
@@ -82,7 +70,9 @@ def try_spec(spec: Spec, sample: Sample) -> Trial:
             faults = [[size for size in row if isinstance(size, str)] for row in headers]
             images += len(headers)
             bad.update((row[0], column) for row in faults if row)
-    return Trial(sum(count_rows(block) for _, block in blocks), is_all, keys, +rejects, images, bad)
+    is_other = hasattr(sample.sources[0], "encoding") and any(reason == "invalid_utf8" for reason, _ in rejects)
+    hint = ENCODING if is_other else ""
+    return Trial(sum(count_rows(block) for _, block in blocks), is_all, +rejects, images, bad, hint)
 
 
 def _rejected(rejects: Rejects) -> str:

@@ -73,6 +73,10 @@ class Plan:
     """Notes for the user: files that were ignored, and why."""
     is_exact: bool = False
     """Whether `rows` is known to be exact."""
+    names: Sequence[str] = ()
+    """The columns that were found, also those inside others; the files' names and folders give the last of them."""
+    of_path: Sequence[str] = ()
+    """The columns that come from the path of the file that a row stands for."""
 
 
 @dataclass(frozen=True)

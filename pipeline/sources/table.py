@@ -44,6 +44,8 @@ class Table(Source):
     """The endings of the names that are read of a folder, with any ending of a compression behind."""
     compressed: ClassVar[bool] = True
     """True where the endings may be followed by that of a compression."""
+    of_path: ClassVar[tuple[str, ...]] = ()
+    """The columns that come from a file's path."""
 
     path: str = Field(min_length=1)
     """A file, a folder (the files in it of this format) or a glob, where `**` is any number of folders."""
@@ -94,8 +96,9 @@ class Table(Source):
             for path in empty:
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
             notes = cut.notes + _empty(empty) + unused(cut.names, columns)
-            total = sum(file.bytes for file in inputs)
-            return Plan(cut.chunks, cut.rows, total, inputs + self._image_files(files, columns), notes, cut.is_exact)
+            total, used = sum(file.bytes for file in inputs), inputs + self._image_files(files, columns)
+            names = list(dict.fromkeys([*cut.names, *self.of_path]))
+            return Plan(cut.chunks, cut.rows, total, used, notes, cut.is_exact, names, self.of_path)
 
     def _nothing(self) -> str:
         return f"no such file, or no {' or '.join('*' + ending for ending in self.endings)} in it"

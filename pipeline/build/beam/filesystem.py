@@ -1,13 +1,11 @@
-"""Files on any filesystem: local paths by the operating system, URLs by Beam's filesystems.
+"""Files on any filesystem: local paths by `pipeline.sources.local_files`, URLs by Beam's filesystems.
 
-What a pattern matches is the same everywhere: `pipeline.sources.globs`. Symbolic links are followed, once in a chain of
-folders; a broken one is listed with 0 bytes, so that reading it counts it as missing. Compressed files
-are given as they are. Beam lists one folder at a time on `hdfs://`, so wildcards do not cross folders there.
+A pattern matches the same everywhere: `pipeline.sources.globs`. Compressed files are given as they are. Beam lists one
+folder at a time on `hdfs://`, so wildcards do not cross folders there.
 """
 
 import io
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
@@ -16,20 +14,10 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from recordmill.pipeline.dataset.safe_paths import open_file
 from recordmill.pipeline.redaction import redacted
 from recordmill.pipeline.sources.base import FileInfo
-from recordmill.pipeline.sources.globs import (
-    WILDCARD,
-    depth,
-    folder_prefix,
-    glob_pattern,
-    is_glob,
-    is_literal,
-    literal_prefix,
-)
-
-Identity = tuple[int, int]
+from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix
+from recordmill.pipeline.sources.local_files import LocalFiles
 
 
 def use_options(options: PipelineOptions) -> None:
@@ -37,7 +25,7 @@ def use_options(options: PipelineOptions) -> None:
     FileSystems.set_options(options)
 
 
-class BeamFiles:
+class BeamFiles(LocalFiles):
     """Files on any filesystem; has no state, so it can be sent to workers."""
 
     def match(self, pattern: str) -> list[FileInfo]:
@@ -46,8 +34,7 @@ class BeamFiles:
         Raises:
             OSError: a folder or a bucket cannot be listed.
         """
-        matched = _match_url(pattern) if _is_url(pattern) else _match_local(pattern)
-        return sorted(matched, key=lambda file: file.path)
+        return sorted(_match_url(pattern), key=lambda file: file.path) if _is_url(pattern) else super().match(pattern)
 
     def is_folder(self, path: str) -> bool:
         """Whether `path` is a folder; for a URL, whether a file lies under it (never for a URL with a wildcard).
@@ -56,7 +43,7 @@ class BeamFiles:
             OSError: a bucket cannot be listed.
         """
         if not _is_url(path):
-            return os.path.isdir(path)
+            return super().is_folder(path)
         return not is_glob(path) and bool(_list_url(path.rstrip("/") + "/**", limit=1))
 
     def open(self, path: str) -> BinaryIO:
@@ -65,13 +52,11 @@ class BeamFiles:
         Raises:
             OSError: it is missing or unreadable; from a URL's stream also later, when it is read.
         """
-        if _is_url(path):
-            with _os_errors("open", path):
-                stream = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-            return cast(BinaryIO, io.BufferedReader(_UrlStream(stream, path)))
-        if "\0" in path:
-            raise OSError(f"cannot open {path!r}: a path holds no NUL character")
-        return open_file(path)
+        if not _is_url(path):
+            return super().open(path)
+        with _os_errors("open", path):
+            stream = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        return cast(BinaryIO, io.BufferedReader(_UrlStream(stream, path)))
 
 
 def _is_url(path: str) -> bool:
@@ -111,56 +96,6 @@ def _match_url(pattern: str) -> list[FileInfo]:
     prefix = WILDCARD.split(literal_prefix(pattern))[0]
     matches = glob_pattern(pattern).fullmatch
     return [file for file in _list_url(prefix + "**") if file.path == pattern or matches(file.path)]
-
-
-def _match_local(pattern: str) -> list[FileInfo]:
-    for path in (pattern, literal_prefix(pattern)) if is_literal(pattern) else (pattern,):
-        if os.path.isfile(path):
-            return list(_regular(path))
-    folder = folder_prefix(pattern)
-    if is_literal(pattern) or not os.path.isdir(folder or "."):
-        return []
-    matches = glob_pattern(pattern).fullmatch
-    hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
-    return [file for file in _walk(folder, depth(pattern), hidden, frozenset()) if matches(file.path)]
-
-
-def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identity]) -> Iterator[FileInfo]:
-    """Lists the files in a folder and in at most `levels` of folders below; `above` are the folders around it."""
-    state = os.stat(folder or ".")
-    identity = state.st_dev, state.st_ino
-    if identity in above:
-        return
-    folders = []
-    with os.scandir(folder or ".") as entries:
-        for entry in entries:
-            if entry.name.startswith(".") and not hidden:
-                continue
-            if _is_folder(entry):
-                folders.append(f"{folder}{entry.name}/")
-            else:
-                yield from _regular(folder + entry.name)
-    if levels != 0:
-        for below in folders:
-            yield from _walk(below, levels and levels - 1, hidden, above | {identity})
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
-
-
-def _regular(path: str) -> Iterator[FileInfo]:
-    """Yields a file, or a link that leads nowhere; no socket, pipe or device."""
-    try:
-        state = os.stat(path)
-    except OSError:
-        yield FileInfo(path, 0, 0.0)
-        return
-    if stat.S_ISREG(state.st_mode):
-        yield FileInfo(path, state.st_size, state.st_mtime)
 
 
 class _UrlStream(io.RawIOBase):

@@ -50,17 +50,13 @@ def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, colu
     side = _Beside(images, others)
     endings = _endings([name for name in columns if name not in OF_PATH], side)
     needed = [name for name in columns if not columns[name].optional]
-    check_names(path, needed, side.columns(files, root, peek=OBJECT_ENDING in endings), _where(side.endings))
+    names = side.columns(files, root)
+    check_names(path, needed, names, _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
     inputs = [file for file in found if file.path in read or is_image(file.path)] if read else images
     total = sum(file.bytes for file in inputs)
     chunks = _chunks(images, side, endings, chunk_bytes)
-    return Plan(chunks, len(images), total, inputs, _notes(others, side, endings), is_exact=True)
-
-
-def listing_names(root: str, found: list[FileInfo], files: Files) -> list[str]:
-    """Lists the columns of a folder without metadata."""
-    return _Beside(*_images(found)).columns(files, root, peek=True)
+    return Plan(chunks, len(images), total, inputs, _notes(others, side, endings), True, names, OF_PATH)
 
 
 def _images(found: list[FileInfo]) -> tuple[list[FileInfo], list[FileInfo]]:
@@ -92,11 +88,10 @@ class _Beside:
         """The endings that there are."""
         return [ending for ending, sizes in self._sizes.items() if sizes]
 
-    def columns(self, files: Files, root: str, *, peek: bool) -> list[str]:
-        """Lists the columns of the images, and of the files beside the first of them; of JSON only with `peek`."""
+    def columns(self, files: Files, root: str) -> list[str]:
+        """Lists the columns of the images, and of the files beside the first of them."""
         texts = [TEXT] if TEXT_ENDING in self.endings else []
-        objects = first_names(files, root, self.names(OBJECT_ENDING)) if peek else []
-        return list(dict.fromkeys([*OF_PATH, *texts, *objects]))
+        return list(dict.fromkeys([*OF_PATH, *texts, *first_names(files, root, self.names(OBJECT_ENDING))]))
 
     def sizes(self, ending: str) -> tuple[int | None, ...]:
         """Gives the size in bytes of the file beside each image; None where it has no such file."""

@@ -88,7 +88,9 @@ def plan_metadata(
     left = [file.path for file in found if file.path not in used]
     read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
     notes = _notes(paths, left, metadata) + unused(every, read)
-    return Plan(chunks, count, sum(file.bytes for file in inputs), inputs, notes, is_exact=True)
+    others = [name for name in every if name not in fields.fields]
+    there, total = dict.fromkeys([*fields.columns, *others, *fields.of_path]), sum(file.bytes for file in inputs)
+    return Plan(chunks, count, total, inputs, notes, True, list(there), fields.of_path)
 
 
 def read_metadata(

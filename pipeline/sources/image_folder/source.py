@@ -13,7 +13,6 @@ row's default key is the path in Unicode's composed form (NFC). Hidden files and
 
 import posixpath
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Literal
 
 from pydantic import Field
@@ -21,15 +20,13 @@ from pydantic import Field
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.image_folder.listing import Listing, listing_names, plan_listing, read_listing
+from recordmill.pipeline.sources.image_folder.listing import Listing, plan_listing, read_listing
 from recordmill.pipeline.sources.image_folder.metadata import (
     locate_row,
     metadata_files,
-    metadata_names,
     plan_metadata,
     read_metadata,
 )
-from recordmill.pipeline.sources.image_folder.metadata_fields import ImageFields
 from recordmill.pipeline.sources.paths import planning
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
@@ -58,20 +55,6 @@ class ImageFolder(Source):
             if metadata:
                 return plan_metadata(self.path, root, found, metadata, files, columns, chunk_bytes)
             return plan_listing(self.path, root, found, files, columns, chunk_bytes)
-
-    def names(self, files: Files) -> list[str]:
-        """Lists the columns that there are.
-
-        Raises:
-            SourceError: there is no such folder, or a metadata file cannot be read.
-        """
-        with planning(self.path):
-            root, found = self.root(files), self._found(files)
-            metadata = metadata_files(found, root)
-            if not metadata:
-                return listing_names(root, found, files)
-            names = list(chain.from_iterable(metadata_names(metadata, root, files).values()))
-            return ImageFields.of(names).names(names)
 
     def _found(self, files: Files) -> list[FileInfo]:
         """All files, with paths relative to the folder."""

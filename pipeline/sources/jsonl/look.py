@@ -1,8 +1,10 @@
 """A look at JSON Lines before they are read: what the first lines hold, and the number of rows."""
 
+import posixpath
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
+from shlex import quote
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -32,16 +34,18 @@ def first_shape(files: Files, path: str) -> Shape:
         first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
     shape = peek(first)
     if shape.inner is None or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
-        raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{_hint(first)}")
+        hint = _hint(first, path)
+        raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
     return shape
 
 
-def _hint(first: list[bytes]) -> str:
+def _hint(first: list[bytes], path: str) -> str:
     """The command that makes lines of a file that is one JSON array, or whose objects are spread over lines."""
     start = first[0][:1] if first else b""
+    files = f"{quote(path)} > {quote(f'{posixpath.splitext(path)[0]}-lines.jsonl')}"
     if start == b"[":
-        return ". It is one JSON array; to make lines of it: jq -c '.[]' FILE > FILE.jsonl"
-    return ". To make one line of each object: jq -c . FILE > FILE.jsonl" if start == b"{" else ""
+        return f". It is one JSON array; to make lines of it: jq -c '.[]' {files}"
+    return f". To make one line of each object: jq -c . {files}" if start == b"{" else ""
 
 
 def estimated_rows(files: Files, path: str, total_bytes: int) -> int:

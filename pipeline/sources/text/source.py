@@ -39,6 +39,7 @@ class TextFiles(Table):
     """Files of text: each line, or each file, is a row."""
 
     endings: ClassVar[tuple[str, ...]] = (".txt", ".text")
+    of_path: ClassVar[tuple[str, ...]] = (FILE_NAME, LABEL)
     format: Literal["text"]
     document: Literal["line", "file"] = "line"
     """The unit that is a row."""

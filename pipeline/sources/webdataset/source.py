@@ -84,7 +84,7 @@ class WebDataset(Archives):
         if not extensions:
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
             raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
-        names = _names(columns, extensions + _fields(files, root, inputs[0], columns))
+        names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
         return Cut(chunks, sum(look.rows for look in looks), names, "", _notes(inputs, looks))
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
@@ -180,15 +180,15 @@ def _raw_rows(
     )
 
 
-def _fields(files: Files, root: str, file: FileInfo, columns: Columns) -> list[str]:
-    """The fields of the JSON objects in the first samples, such as `json.caption`, where columns are wanted of them."""
-    asked = {part.extension for name in columns for part in parts(name) if part.field is not None}
-    if not asked:
+def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) -> list[str]:
+    """The fields of the JSON objects in the first samples, such as `json.caption`."""
+    objects = {extension for extension in extensions if extension.split(".")[-1] == "json"}
+    if not objects:
         return []
     names = dict[str, None]()
-    read = _read(files, join(root, file.path), Samples(size=_size(file)), asked)
+    read = _read(files, join(root, file.path), Samples(size=_size(file)), objects)
     for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, Sample)):
-        for extension in sorted(asked & sample.members.keys()):
+        for extension in sorted(objects & sample.members.keys()):
             row = json_object(sample, extension)
             if isinstance(row, dict):
                 names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
