@@ -89,7 +89,7 @@ def test_class_folders(tmp_path: Path) -> None:
 def test_the_plan_of_class_folders(tmp_path: Path) -> None:
     made = plan(fill(tmp_path, "cat/a.jpg", "dog/b.png", "dog/notes.txt", "a.npy", "b.npy", "c.npy"))
     assert (made.rows, made.bytes, [file.path for file in made.inputs]) == (2, 10, ["cat/a.jpg", "dog/b.png"])
-    assert made.notes == ["other files, left out: 4 (a.npy, b.npy, c.npy, …)"]
+    assert made.notes == ["other files, left out: 4 (a.npy, b.npy, c.npy and 1 more)"]
     assert [(chunk.file, chunk.bytes, chunk.work.names) for chunk in made.chunks] == [
         ("", 10, ("cat/a.jpg", "dog/b.png"))
     ]
@@ -123,7 +123,7 @@ def test_names_keep_their_form_and_keys_are_composed(tmp_path: Path) -> None:
 def test_a_name_that_is_not_utf8_is_left_out(tmp_path: Path) -> None:
     fill(tmp_path, "a.png", os.fsdecode(b"\xff.png"))
     assert len(read(tmp_path, IMAGE)[0]) == 1
-    assert plan(tmp_path).notes == ["other files, left out: 1 (?.png)"]
+    assert plan(tmp_path).notes == ["other files, left out: 1 ('\\udcff.png')"]
 
 
 def test_odd_folder_names(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_the_plan_of_metadata_tells_what_is_left_out(tmp_path: Path, suffix: str
     assert made.bytes == 10 + len(text)
     assert made.notes == [
         "images that several rows name: 1 (a.png)",
-        f"images without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png, …)",
+        f"images without a row in metadata.{suffix}, left out: 4 (b.png, c.png, d.png and 1 more)",
         "other files, left out: 1 (notes.txt)",
         "columns that nothing reads: t",
     ]
@@ -392,7 +392,7 @@ def test_captions_in_text_files(tmp_path: Path) -> None:
         "files beside images that nothing reads: 1 (a.json)",
     ]
     assert plan(tmp_path).notes == [
-        "files beside images that nothing reads: 5 (a.json, a.txt, b.txt, …)",
+        "files beside images that nothing reads: 5 (a.json, a.txt, b.txt and 2 more)",
         "other files, left out: 1 (z.txt)",
     ]
     write_beside(tmp_path, e_txt=b"7", f_txt=b" 2.5\n")

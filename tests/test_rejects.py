@@ -30,7 +30,7 @@ from recordmill.pipeline.sources.image_refs import inline
 from recordmill.pipeline.sources.machine_faults import OutOfMemoryError, is_machine_fault
 from recordmill.pipeline.sources.rejects import REASONS, Reject
 from recordmill.pipeline.sources.text.whole_files import read_texts
-from recordmill.pipeline.sources.webdataset.tar_members import Tar
+from recordmill.pipeline.sources.webdataset.tar_samples import Tar
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.image_header import read_header
 from recordmill.transforms.tensorflow.image import ImageError

@@ -16,7 +16,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import records as csv_records
 from recordmill.pipeline.sources.image_refs import to_file
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.text import rows as text_rows
+from recordmill.pipeline.sources.text import source as text_source
 from recordmill.pipeline.sources.text import whole_files
 from recordmill.pipeline.sources.text.source import TextFiles
 
@@ -90,7 +90,7 @@ def test_lines_are_the_same_however_the_file_is_cut(
     (folder / "u.text").write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_records, "PIECE_BYTES", piece)
-        patch.setattr(text_rows, "BATCH_LINES", 2)
+        patch.setattr(text_source, "BATCH_LINES", 2)
         rows, rejects = read(folder, T | {"line": INTEGER}, chunk_bytes)
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     assert rows == [(line, number) for number, line in enumerate(lines, 1) if line.strip()] * 3

@@ -14,7 +14,7 @@ import pytest
 from recordmill.pipeline.sources import batches
 from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.image_refs import parse
-from recordmill.pipeline.sources.webdataset import tar_members
+from recordmill.pipeline.sources.webdataset import tar_samples
 from recordmill.pipeline.sources.webdataset.sample_columns import parts
 from recordmill.pipeline.sources.webdataset.source import WebDataset
 from recordmill.pipeline.sources.webdataset.tar_samples import split_name
@@ -303,6 +303,6 @@ def test_sources_that_cannot_be_read(tmp_path: Path, data: bytes, asked: Any, me
 
 
 def test_no_walk_holds_a_file_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tar_members, "SKIPPED_BYTES", 1000)
+    monkeypatch.setattr(tar_samples, "SKIPPED_BYTES", 1000)
     path = write(tmp_path / "a.tar.gz", gzip.compress(tar(("1.jpg", bytes(100_000)), ("1.txt", "a"))))
     assert len(read(source(path), ASKED).rows) == 1

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, feature, share_of
 from recordmill.pipeline.init.recognize import NAMING, counted
 from recordmill.pipeline.init.sample import Reading, Sample
-from recordmill.pipeline.sources.absent_files import why_absent
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.image_folder.image_paths import IMAGE
 from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.machine_faults import why_absent
 from recordmill.pipeline.sources.paths import is_image, join
 from recordmill.pipeline.sources.typing.image_cells import DATA_URL
 from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header

@@ -68,3 +68,8 @@ class Column:
 
 Columns = Mapping[str, Column]
 """The columns that a build asks of a source, by name."""
+
+
+def required(columns: Columns) -> list[str]:
+    """Lists the columns that no row may lack."""
+    return [name for name, column in columns.items() if not column.optional]

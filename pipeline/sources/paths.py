@@ -3,7 +3,7 @@
 import os
 import posixpath
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from recordmill.pipeline.errors import did_you_mean
@@ -11,6 +11,7 @@ from recordmill.pipeline.sources.base import SourceError
 from recordmill.transforms.contract.image_formats import SUFFIXES as SUFFIXES
 
 SHOWN_COLUMNS = 20
+NOTED = 3
 
 
 def inside(folder: str, path: str) -> str | None:
@@ -94,6 +95,11 @@ def planning(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SourceError(f"cannot read {error.filename or path}: {error.strerror or error}") from error
+
+
+def note(what: str, names: Sequence[str]) -> list[str]:
+    """Makes a note with a count and the first few names; empty where there are none."""
+    return [f"{what}: {len(names):,} ({listed(names, NOTED)})"] if names else []
 
 
 def listed(found: Collection[str], limit: int = SHOWN_COLUMNS) -> str:

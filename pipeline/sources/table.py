@@ -12,10 +12,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, Source, SourceError
-from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.compression import CODECS
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob
-from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, planning
+from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
 
 SHOWN_COLUMNS = 10
 
@@ -88,20 +88,18 @@ class Table(Source):
             ]
             inputs = [file for file in relative if file.bytes]
             if not inputs:
-                raise SourceError(f"{self.path}: {'every file is empty' if found else self._nothing()}")
+                endings = " or ".join(f"*{ending}" for ending in self.endings)
+                nothing = f"no such file, or no {endings} in it"
+                raise SourceError(f"{self.path}: {'every file is empty' if found else nothing}")
             cut = self.cut(files, root, inputs, columns, chunk_bytes)
-            needed = [name for name, column in columns.items() if not column.optional]
-            check_names(join(root, inputs[0].path), needed, cut.names, cut.where)
+            check_names(join(root, inputs[0].path), required(columns), cut.names, cut.where)
             empty = [file.path for file in relative if not file.bytes]
             for path in empty:
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
-            notes = cut.notes + _empty(empty) + unused(cut.names, columns)
+            notes = cut.notes + note("left out, because empty", empty) + unused(cut.names, columns)
             total, used = sum(file.bytes for file in inputs), inputs + self._image_files(files, columns)
             names = list(dict.fromkeys([*cut.names, *self.of_path]))
             return Plan(cut.chunks, cut.rows, total, used, notes, cut.is_exact, names, self.of_path)
-
-    def _nothing(self) -> str:
-        return f"no such file, or no {' or '.join('*' + ending for ending in self.endings)} in it"
 
     def _patterns(self, files: Files) -> list[str]:
         """The patterns of all files; a local path that holds wildcards and is there is meant as it stands."""
@@ -119,10 +117,6 @@ class Table(Source):
         root = self.image_root(files)
         found = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
         return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in found]
-
-
-def _empty(paths: list[str]) -> list[str]:
-    return [f"left out, because empty: {len(paths)} ({', '.join(paths[:3])})"] if paths else []
 
 
 def unused(names: Sequence[str], read: Iterable[str]) -> list[str]:

@@ -18,10 +18,9 @@ from recordmill.pipeline.build.images.isolation import Isolation, shared_isolati
 from recordmill.pipeline.build.images.memory_gate import retry_alone
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash_bytes
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
-from recordmill.pipeline.sources.absent_files import why_absent
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.image_refs import Reference, parse
-from recordmill.pipeline.sources.machine_faults import OutOfMemoryError
+from recordmill.pipeline.sources.machine_faults import OutOfMemoryError, why_absent
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.image_header import Header, check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions

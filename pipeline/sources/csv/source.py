@@ -14,10 +14,9 @@ import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.csv.cells import CellReader, Cells, read_header
-from recordmill.pipeline.sources.csv.ranges import RecordRange, cut_file, read_range
-from recordmill.pipeline.sources.csv.records import Dialect
+from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, cut_file, read_range
 from recordmill.pipeline.sources.encoded import Encoding
 from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.table import Cut, Table
@@ -87,7 +86,7 @@ class Delimited(Table):
         """All records of a file, whose columns are checked."""
         dialect = Dialect(self.separator, self.quote)
         names = read_header(files, path, dialect, self.encoding) if self.header is True else self.header
-        needed = [name for name, column in columns.items() if not column.optional]
+        needed = required(columns)
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.separator:

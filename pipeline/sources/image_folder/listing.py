@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.image_folder.captions import (
     OBJECT_ENDING,
     TEXT,
@@ -20,13 +20,12 @@ from recordmill.pipeline.sources.image_folder.captions import (
     read_captions,
 )
 from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH, path_column, reads_split
-from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, path_key
+from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, note, path_key
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
 
 ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
 BLOCK_BYTES = 8 << 20
-SHOWN_FILES = 3
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,8 @@ def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, colu
         raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
     side = _Beside(images, others)
     endings = _endings([name for name in columns if name not in OF_PATH], side)
-    needed = [name for name in columns if not columns[name].optional]
     names = side.columns(files, root)
-    check_names(path, needed, names, _where(side.endings))
+    check_names(path, required(columns), names, _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
     inputs = [file for file in found if file.path in read or is_image(file.path)] if read else images
     total = sum(file.bytes for file in inputs)
@@ -170,9 +168,3 @@ def _notes(others: list[FileInfo], side: _Beside, endings: list[str]) -> list[st
     notes += note("files beside images that nothing reads", unread)
     left = taken.union(unread)
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
-
-
-def note(what: str, paths: Sequence[str]) -> list[str]:
-    """Makes a note with a count and the first few names; empty where there are no paths."""
-    names = ", ".join(path.encode("utf-8", "replace").decode() for path in paths[:SHOWN_FILES])
-    return [f"{what}: {len(paths):,} ({names}{', …' if len(paths) > SHOWN_FILES else ''})"] if paths else []

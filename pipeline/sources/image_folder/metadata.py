@@ -11,16 +11,14 @@ from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.csv.source import Csv, Tsv
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME
-from recordmill.pipeline.sources.image_folder.listing import note
-from recordmill.pipeline.sources.image_folder.metadata_fields import ImageFields
-from recordmill.pipeline.sources.image_folder.metadata_rows import NamedRows, with_paths
+from recordmill.pipeline.sources.image_folder.metadata_rows import ImageFields, NamedRows, with_paths
 from recordmill.pipeline.sources.jsonl.source import JsonLines
 from recordmill.pipeline.sources.parquet.source import Parquet
-from recordmill.pipeline.sources.paths import check_names, is_image, join
+from recordmill.pipeline.sources.paths import check_names, is_image, join, note
 from recordmill.pipeline.sources.table import Table, unused
 
 FORMATS: Mapping[str, type[Table]] = {"csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
@@ -73,8 +71,7 @@ def plan_metadata(
     for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
         if fields.of_path or not ImageFields.of(found_names).columns:
             check_names(join(root, file_path), [FILE_NAME], found_names)
-    needed = [name for name in columns if not columns[name].optional]
-    check_names(path, needed, fields.names(every), " in its metadata")
+    check_names(path, required(columns), fields.names(every), " in its metadata")
     chunks = [
         replace(chunk, work=MetadataRows(chunk.work, fields))
         for file in metadata

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.table import Cut, Table
 from recordmill.pipeline.sources.typing.arrays import is_list, plain
@@ -124,7 +124,7 @@ def _footer(files: Files, path: str, columns: Columns) -> Footer:
 
 
 def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
-    check_names(path, [name for name, column in columns.items() if not column.optional], list(_names(schema)))
+    check_names(path, required(columns), list(_names(schema)))
     twice = {name for name in schema.names if len(schema.get_all_field_indices(name)) > 1}
     for name, column in columns.items():
         for other in twice:

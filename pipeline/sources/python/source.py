@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.python.user_code import UserCodeError, blame, load, split_reference
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
@@ -85,8 +85,7 @@ class UserRows(Source):
         names = dict.fromkeys(name for row in first if isinstance(row, Mapping) for name in python_names(row))
         if not names:
             raise SourceError(f"`{self.rows}` gives no row: it should yield dictionaries, such as {{'text': 'a b'}}")
-        needed = [name for name, column in columns.items() if not column.optional]
-        check_names(f"`{self.rows}`", needed, names, " in its first rows")
+        check_names(f"`{self.rows}`", required(columns), names, " in its first rows")
         with planning(self.path):
             inputs = self._list_inputs(files)
         known = len(first) < PEEKED_ROWS

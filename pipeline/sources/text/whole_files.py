@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from recordmill.pipeline.sources.absent_files import why_absent
 from recordmill.pipeline.sources.base import Files, SourceError
 from recordmill.pipeline.sources.compression import codec
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.lines import MAX_LINE_BYTES, PIECE_BYTES
-from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.pipeline.sources.machine_faults import is_machine_fault, why_absent
 from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.sources.typing.faults import Fault
 

@@ -19,19 +19,17 @@ from recordmill.pipeline.sources.archives import Archives
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
-from recordmill.pipeline.sources.paths import is_utf8, join, listed, path_key
+from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.table import Cut
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_names
 from recordmill.pipeline.sources.webdataset.sample_columns import KEY, SampleColumn, json_object, parts, wanted
-from recordmill.pipeline.sources.webdataset.tar_members import DamagedTarError, Tar
-from recordmill.pipeline.sources.webdataset.tar_samples import Sample, samples
+from recordmill.pipeline.sources.webdataset.tar_samples import DamagedTarError, Sample, Tar, samples
 
 BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # looked at when planning
-SHOWN = 3
 GZIP = (".gz", ".tgz")
 
 
@@ -209,8 +207,5 @@ def _names(columns: Columns, found: list[str]) -> list[str]:
 def _notes(inputs: list[FileInfo], looks: list[Look]) -> list[str]:
     left_out = [name for look in looks for name in look.left_out]
     no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
-    notes = (
-        (left_out, "members that are no part of a sample, left out"),
-        (no_end, "maybe cut off, because the mark is missing that a tar file ends with"),
-    )
-    return [f"{what}: {len(names):,} ({listed(names, SHOWN)})" for names, what in notes if names]
+    cut_off = "maybe cut off, because the mark is missing that a tar file ends with"
+    return note("members that are no part of a sample, left out", left_out) + note(cut_off, no_end)
