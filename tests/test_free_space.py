@@ -22,7 +22,7 @@ from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions.stores.open_store import OutputError
+from recordmill.pipeline.versions.stores.base import OutputError
 
 Usage = namedtuple("Usage", "total used free")
 MIB = 1 << 20

@@ -28,7 +28,8 @@ from recordmill.pipeline.versions.leases import (
     take_over,
     this_process,
 )
-from recordmill.pipeline.versions.stores.open_store import Conflict, Content, OutputError, Store, open_store
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
+from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.forked import wait_until, wait_until_ended
 

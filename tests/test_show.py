@@ -4,14 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from recordmill.pipeline.cli.show import STORED, print_dataset
+from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
-from recordmill.pipeline.spec.features.registry import AnyFeature
-from recordmill.pipeline.spec.messages import _models
 from recordmill.pipeline.versions.listing import Version
 from tests.descriptions import whole
 
@@ -153,8 +151,3 @@ def test_each_of_several_sources_with_its_share(capsys: pytest.CaptureFixture[st
     at = lines.index("source | rows read | written | share | rejected")
     assert lines[at + 1 : at + 3] == ["jsonl old | 310 | 300 | 30.0% | 10", "csv [new].csv | 700 | 700 | 70.0% | 0"]
     assert not [line for line in shown(capsys, MANIFEST, tmp_path) if "share" in line]
-
-
-def test_every_kind_is_known() -> None:
-    kinds = [get_args(feature.model_fields["kind"].annotation) for feature in _models(AnyFeature)]
-    assert {kind for (kind,) in kinds} | {"own"} == {description.kind for description in STORED}

@@ -27,8 +27,9 @@ from recordmill.pipeline.versions import latest_file as pointer
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.leases import LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
+from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.pipeline.versions.stores.open_store import Store, is_local, location, open_location, open_store
+from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
 from tests import emulators
 
 KEY = "4f1c9a2e" + "0" * 56
@@ -428,7 +429,7 @@ def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:
-    assert location(open_store(str(tmp_path))) == tmp_path
+    assert open_store(str(tmp_path)).location == tmp_path
 
 
 @pytest.mark.parametrize("key", ["pinned", "removing"])

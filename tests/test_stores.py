@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.versions.stores.open_store import Conflict, OutputError, Store, open_store
+from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
+from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 
 REMOTE = [pytest.param("s3", marks=pytest.mark.slow), pytest.param("gcs", marks=pytest.mark.slow)]

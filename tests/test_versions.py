@@ -21,7 +21,8 @@ from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.leases import hold
 from recordmill.pipeline.versions.listing import find, list_versions, pin, rollback, unpin
 from recordmill.pipeline.versions.prune import choose, prune, seconds_of
-from recordmill.pipeline.versions.stores.open_store import OutputError, open_location, open_store
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import hand_made
 from tests.test_leases import foreign, put
 from tests.test_storage import KEY, STORES, manifest, publish

@@ -38,7 +38,8 @@ from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, remove_run
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.prune import sweep
-from recordmill.pipeline.versions.stores.open_store import OutputError, open_store
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.tensorflow.serving import export_serving
 
 

@@ -15,6 +15,7 @@ from typer.exceptions import TyperException
 
 from recordmill.pipeline.cli.extras import BUILD, missing
 from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of
+from recordmill.pipeline.cli.screen import print_line, quiet
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.terminal_text import printable, say
@@ -164,7 +165,7 @@ def build(
     processes: Processes = 1,
     work: WorkFolder = None,
     isolated: Isolated = False,
-    quiet: Quiet = False,
+    quietly: Quiet = False,
 ) -> None:
     """Runs `build` and `retry`, which take the same options."""
     parsed, again = read_spec(spec), context.command.name == "retry"
@@ -172,7 +173,7 @@ def build(
     from recordmill.pipeline.cli.session import BuildSession
 
     options = RunOptions(runner, processes, tuple(context.args), work=work, again=again, isolated=isolated)
-    BuildSession(output, quiet).run(parsed, options)
+    BuildSession(output, quietly).run(parsed, options)
 
 
 @app.command()
@@ -219,7 +220,6 @@ def rollback(
 @app.command()
 def pin(dataset: DatasetFolder, version: VersionName) -> None:
     """Keep a version from being pruned."""
-    from recordmill.pipeline.cli.screen import print_line
     from recordmill.pipeline.versions import listing
 
     print_line(f"{listing.pin(dataset, version).version} is pinned: `recordmill prune` keeps it")
@@ -228,7 +228,6 @@ def pin(dataset: DatasetFolder, version: VersionName) -> None:
 @app.command()
 def unpin(dataset: DatasetFolder, version: VersionName) -> None:
     """Let a version be pruned again."""
-    from recordmill.pipeline.cli.screen import print_line
     from recordmill.pipeline.versions import listing
 
     print_line(f"{listing.unpin(dataset, version).version} is not pinned")
@@ -278,8 +277,6 @@ def verify(
     parsed = None if spec is None else read_spec(spec)
     report = check(folder, version, quick=quick)
     if repair or parsed is not None:
-        from recordmill.pipeline.cli.screen import quiet
-
         with quiet():  # Beam and TensorFlow print, while they load too
             from recordmill.pipeline.verify.with_sources import with_sources
 

@@ -4,13 +4,14 @@ It shows unknown values, such as a kind of a later Recordmill, as far as it can,
 that it cannot read is None, and the feature's kind and type are shown as they stand in the manifest.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rich.table import Table
 
-from recordmill.pipeline.cli.screen import Screen, plain_table
+from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.versions_table import print_table
 from recordmill.pipeline.dataset.duplicate_messages import summary
 from recordmill.pipeline.dataset.file_names import vocabulary_name
@@ -19,18 +20,20 @@ from recordmill.pipeline.dataset.text_lengths import describe
 from recordmill.pipeline.dataset.vocabulary import Ids, read_vocabulary
 from recordmill.pipeline.versions.listing import Version
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Description, ListDescription
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
+from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
+from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
 
 Features: TypeAlias = Mapping[str, Description | None]
 
 SHOWN_CLASSES = 10
 SHOWN_BOUNDARIES = 3
+ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
+TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
 
 
 def print_dataset(manifest: Manifest, folder: Location, versions: list[Version]) -> None:
@@ -41,7 +44,10 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     console.print(f"  {manifest.version}{'  (live)' if live == manifest.version else ''}")
     console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
-    features = {name: _read(description) for name, description in manifest.features.items()}
+    features: dict[str, Description | None] = dict.fromkeys(manifest.features)
+    for name, description in manifest.features.items():
+        with suppress(DatasetError):
+            features[name] = read_description(description)
     console.print(_features(manifest, features))
     _print_lengths(console, manifest, features)
     _print_classes(console, manifest, folder, features)
@@ -61,96 +67,55 @@ def _splits(manifest: Manifest) -> Table:
     return table
 
 
-def _read(description: Json) -> Description | None:
-    try:
-        return read_description(description)
-    except DatasetError:
-        return None
-
-
 def _features(manifest: Manifest, features: Features) -> Table:
     table = plain_table("\nfeature", "\nkind", "\nstored", "\nstatistics")
     for name, description in features.items():
         label = " (label)" if name == manifest.label else ""
         json = manifest.features[name]
-        stored = _unknown(json) if description is None else STORED[type(description)](description)
         statistics = ", ".join(_statistics(name, description, manifest.statistics.get(name, {})))
-        table.add_row(name + label, json["kind"], stored, statistics)
+        table.add_row(name + label, json["kind"], _stored(description, json), statistics)
     return table
 
 
-def _unknown(description: Json) -> str:
-    shape = description.get("shape")
-    return f"{description.get('stored', '')}{' ' + _sides(shape) if isinstance(shape, list) else ''}".strip()
-
-
-def _raw(description: RawDescription) -> str:
-    return description.stored + ("" if description.length is None else _values_each(description))
-
-
-def _own(description: OwnDescription) -> str:
-    return description.stored + (", any number" if description.shape is None else f" {_sides(description.shape)}")
-
-
-def _values_each(description: ListDescription | RawDescription | TextDescription) -> str:
-    """Gives the length of a list."""
-    if isinstance(description.length, int):
-        return f", {description.length:,} each"
-    return ", any number" if description.max_length is None else f", at most {description.max_length:,}"
+def _stored(description: Description | None, json: Json) -> str:
+    """Describes what is stored of a row: the type and, of a list, the number of values."""
+    stored, length, most = str(json.get("stored", "")), getattr(description, "length", None), json.get("max_length")
+    match description:
+        case Pixels():
+            stored = _image(description)
+        case BoxesDescription():
+            stored = f"float32 boxes of {description.image}"
+        case TextDescription():
+            stored = f"{TOKENS.get(description.tokenizer, description.tokenizer)} ids"
+            if description.packed:
+                return f"{stored}, packed in rows of {description.packed:,}"
+        case CategoryDescription() | CategoriesDescription():
+            cross = f" of {' × '.join(json['cross'])}" if json.get("cross") else ""
+            stored += f" ids{cross}{' (multi-hot)' if json.get('read') == 'multi_hot' else ''}"
+        case NumberDescription() | NumbersDescription() if description.buckets is not None:
+            stored += f" ids of {description.buckets:,} buckets"
+        case OwnDescription(shape=None):
+            length = "varying"
+        case _ if isinstance(json.get("shape"), list):
+            stored = f"{stored} {_sides(json['shape'])}".strip()
+    if length is None:
+        return stored
+    if isinstance(length, int):
+        return f"{stored}, {length:,} each"
+    return f"{stored}, any number" if most is None else f"{stored}, at most {most:,}"
 
 
 def _sides(shape: Sequence[int | None]) -> str:
     return "×".join(map(str, shape))
 
 
-ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
-
-
 def _image(description: Pixels) -> str:
     encoding = ENCODINGS.get(description.encoding, description.encoding)
     *sides, channels = description.shape
     if None in sides:
-        return f"{encoding}, each of its own size, {channels} channel{'s' * (channels > 1)}"
+        return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
     read_as = " read as" if description.encoding == "original" else ""
     return f"{encoding}{read_as} {_sides(description.shape)}"
-
-
-TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
-
-
-def _text(description: TextDescription) -> str:
-    ids = f"{TOKENS.get(description.tokenizer, description.tokenizer)} ids"
-    if description.packed:
-        return f"{ids}, packed in rows of {description.packed:,}"
-    return ids + _values_each(description)
-
-
-def _category(description: CategoryDescription) -> str:
-    cross = f" of {' × '.join(description.cross)}" if description.cross else ""
-    return f"{description.stored} ids{cross}"
-
-
-def _categories(description: CategoriesDescription) -> str:
-    multi_hot = " (multi-hot)" if description.read == "multi_hot" else ""
-    return f"{description.stored} ids{multi_hot}{_values_each(description)}"
-
-
-def _number(description: NumberDescription | NumbersDescription) -> str:
-    return description.stored + ("" if description.buckets is None else f" ids of {description.buckets:,} buckets")
-
-
-STORED: Mapping[type[Description], Callable[[Any], str]] = {
-    ImageDescription: _image,
-    ImageSequenceDescription: lambda description: _image(description) + _values_each(description),
-    BoxesDescription: lambda description: f"float32 boxes of {description.image}{_values_each(description)}",
-    TextDescription: _text,
-    CategoryDescription: _category,
-    CategoriesDescription: _categories,
-    NumberDescription: _number,
-    NumbersDescription: lambda description: _number(description) + _values_each(description),
-    RawDescription: _raw,
-    OwnDescription: _own,
-}
 
 
 def _statistics(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
@@ -164,11 +129,14 @@ def _statistics(name: str, description: Description | None, statistics: Json) ->
     if "median" in statistics:
         yield f"median {_numbers(statistics['median'])}"
     if isinstance(description, NumberDescription | NumbersDescription) and description.boundaries is not None:
-        yield f"buckets from {_shortened(description.boundaries)}"
+        buckets = [_numbers(boundary) for boundary in description.boundaries]
+        if len(buckets) > SHOWN_BOUNDARIES + 1:
+            buckets[SHOWN_BOUNDARIES:-1] = ["…"]
+        yield f"buckets from {' '.join(buckets)}"
     if statistics.get("relative_error"):
         yield f"quantiles within {statistics['relative_error']:.2g}"
-    for form, count in statistics.get("transcoded", {}).items():
-        yield f"{count:,} {form} transcoded"
+    for form, images in statistics.get("transcoded", {}).items():
+        yield f"{images:,} {form} transcoded"
 
 
 def _vocabulary(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
@@ -178,7 +146,9 @@ def _vocabulary(name: str, description: Description | None, statistics: Json) ->
     elif "words" not in statistics:
         if ids is not None and ids.vocabulary is not None:  # a tokenizer's model, or another feature's vocabulary
             yield f"{ids.vocabulary_size:,} ids"
-            yield from _shared(name, ids.vocabulary)
+            file = PurePosixPath(ids.vocabulary).name
+            if file != vocabulary_name(name):
+                yield f"shared with {file.removesuffix(vocabulary_name(''))}"
     elif statistics.get("known_tokens") is None:
         yield f"{statistics['words']:,} given"
     elif not statistics["distinct"]:
@@ -189,30 +159,16 @@ def _vocabulary(name: str, description: Description | None, statistics: Json) ->
             yield f"{statistics['known_tokens'] / statistics['tokens']:.1%} of {statistics['tokens']:,} known"
 
 
-def _shared(name: str, vocabulary: str) -> Iterator[str]:
-    file = PurePosixPath(vocabulary).name
-    if file != vocabulary_name(name):
-        yield f"shared with {file.removesuffix(vocabulary_name(''))}"
-
-
 def _numbers(value: float | Sequence[float]) -> str:
     return " ".join(f"{number:.6g}" for number in (value if isinstance(value, Sequence) else [value]))
 
 
-def _shortened(values: Sequence[float]) -> str:
-    if len(values) <= SHOWN_BOUNDARIES + 1:
-        return _numbers(values)
-    return f"{_numbers(values[:SHOWN_BOUNDARIES])} … {_numbers(values[-1])}"
-
-
 def _print_lengths(console: Screen, manifest: Manifest, features: Features) -> None:
     """Prints a line for each text on its length and the cost of padding."""
-    texts = {name: text for name, text in features.items() if isinstance(text, TextDescription)}
-    lengths = {name: manifest.statistics.get(name, {}).get("lengths") for name in texts}
     lines = [
-        f"{name}: {describe(lengths[name], max_length=text.max_length, packed=text.packed)}"
-        for name, text in texts.items()
-        if lengths[name]
+        f"{name}: {describe(lengths, max_length=text.max_length, packed=text.packed)}"
+        for name, text in features.items()
+        if isinstance(text, TextDescription) and (lengths := manifest.statistics.get(name, {}).get("lengths"))
     ]
     if lines:
         console.print("", *lines, sep="\n", soft_wrap=True)
@@ -242,8 +198,8 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
     left_out = f" + {rows['duplicates']:,} duplicates left out" if rows.get("duplicates") else ""
     sums = f"{rows['written']:,} written + {rows['rejected']:,} rejected{left_out}"
     console.print(f"\n{rows['read']:,} rows read = {sums}")
-    for reason, count in manifest.rejects.get("by_reason", {}).items():
-        console.print(f"  {reason}: {count:,}")
+    for reason, rejected in manifest.rejects.get("by_reason", {}).items():
+        console.print(f"  {reason}: {rejected:,}")
     if inside := manifest.rejects.get("in_statistics"):
         console.print(f"  {inside:,} of these were part of the statistics: they were rejected after the analysis")
     for file in manifest.rejects.get("files", []):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest
-from recordmill.pipeline.versions.stores.open_store import Conflict, Content, OutputError, Store, Stored
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 TRIES = 50
 PAUSE_SECONDS = 0.2
@@ -50,7 +50,7 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
                 time.sleep(PAUSE_SECONDS)
             else:
                 return changed
-    raise OutputError(f"other processes keep changing {Stored(store, LATEST_FILE)}: run the same command again")
+    raise OutputError(f"other processes keep changing {store.location / LATEST_FILE}: run the same command again")
 
 
 def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
@@ -82,6 +82,6 @@ def _parse(store: Store, content: Content | None, mend: bool) -> Latest | None:
         if mend:
             return None
         raise OutputError(
-            f"{Stored(store, LATEST_FILE)} is broken ({error}): "
+            f"{store.location / LATEST_FILE} is broken ({error}): "
             f"`recordmill rollback {store.url} VERSION` makes a version live again"
         ) from None

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions.stores.open_store import Conflict, Content, OutputError, Store
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 LEASES_FOLDER = ".leases"
 NAME = re.compile(r"([\w.+-]+)\.json")

@@ -17,7 +17,8 @@ from recordmill.pipeline.versions import latest_file, leases
 from recordmill.pipeline.versions.latest_file import compare_and_swap
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import next_sequence, published
-from recordmill.pipeline.versions.stores.open_store import OutputError, Store, open_location, open_store
+from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from recordmill.pipeline.versions.build_folders import builds, remove_build
 from recordmill.pipeline.versions.latest_file import compare_and_swap
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
 from recordmill.pipeline.versions.stores.local import folder_bytes
-from recordmill.pipeline.versions.stores.open_store import OutputError, Store, open_store
+from recordmill.pipeline.versions.stores.open_store import open_store
 
 GRACE_SECONDS = 24 * 3600.0
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0}

@@ -26,16 +26,8 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE
-from recordmill.pipeline.versions.stores.open_store import (
-    Conflict,
-    OutputError,
-    Store,
-    is_local,
-    location,
-    open_location,
-    open_store,
-)
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, OutputError, Store
+from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
 
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER}
 SHOWN = 3
@@ -110,7 +102,7 @@ def published(store: Store) -> list[Manifest]:
 
 def _manifest(store: Store, version: str) -> Manifest | None:
     try:
-        return read_manifest(version_folder(location(store), version))
+        return read_manifest(version_folder(store.location, version))
     except DatasetError:
         return None
 

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from recordmill.pipeline.dataset.safe_paths import Location
 from recordmill.pipeline.errors import UserError
 
 CLAIM_FILE = ".upload"
@@ -42,6 +43,10 @@ class Store(Protocol):
 
     url: str
     """The absolute path of the folder, or the URL; no slash at its end."""
+
+    @property
+    def location(self) -> Location:
+        """The output as `pipeline.dataset.manifest` reads it."""
 
     def read(self, name: str) -> Content | None:
         """Reads an object and its tag; None if it does not exist."""

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, OutputError, Store
+from recordmill.pipeline.dataset.safe_paths import Location
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, OutputError, Store, Stored, refusals
 
 UPLOADS = 8
 """Files uploaded, or objects deleted, at a time."""
@@ -20,13 +21,37 @@ class BucketStore(Store):
 
     def __init__(self, bucket: str, folder: str) -> None:
         self.url = f"{self.scheme}://{bucket}/{folder}".rstrip("/")
+        self._bucket_name = bucket
         self._prefix = f"{folder}/" if folder else ""
 
-    def _upload(self, path: str, name: str) -> None:
+    @property
+    def location(self) -> Location:
+        return Stored(self)
+
+    def _upload(self, path: str, key: str) -> None:
         raise NotImplementedError
 
-    def _write(self, name: str, data: bytes) -> None:
+    def _write(self, key: str, data: bytes) -> None:
         raise NotImplementedError
+
+    def _list(self, prefix: str, delimiter: str = "") -> dict[str, int]:
+        """Gives the bytes of all objects by key; up to a delimiter, also the folders, with a slash at the end and 0."""
+        raise NotImplementedError
+
+    def exists(self, name: str) -> bool:
+        return self._prefix + name in self._listed(self._prefix + name)
+
+    def children(self, folder: str) -> list[str]:
+        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
+        return sorted({key[len(prefix) :].rstrip("/") for key in self._listed(prefix, "/")} - {""})
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        objects = self._listed(f"{self._prefix}{folder}/")
+        return {key[len(self._prefix) :]: size for key, size in objects.items()}
+
+    def _listed(self, *arguments: str) -> dict[str, int]:
+        with refusals(self.url, "read"):
+            return self._list(*arguments)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -40,13 +65,14 @@ class BucketStore(Store):
             self.delete(f"{folder}/{CLAIM_FILE}", mine)
             raise Conflict(folder)
         files = sorted(path for path in Path(assembled).rglob("*") if path.is_file())
-        names = [f"{folder}/{path.relative_to(assembled).as_posix()}" for path in files]
-        with ThreadPoolExecutor(UPLOADS) as threads:
-            list(threads.map(self._upload, map(str, files), names))
+        keys = [f"{self._prefix}{folder}/{path.relative_to(assembled).as_posix()}" for path in files]
+        with refusals(self.url, "written"), ThreadPoolExecutor(UPLOADS) as threads:
+            list(threads.map(self._upload, map(str, files), keys))
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
         """Writes the one object that makes it a version."""
-        self._write(f"{folder}/{name}", data)
+        with refusals(self.url, "written"):
+            self._write(f"{self._prefix}{folder}/{name}", data)
 
     def remove(self, folder: str, first: str) -> None:
         """Removes the claim last, so that a removal that was cut off is found again."""

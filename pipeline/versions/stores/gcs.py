@@ -3,6 +3,7 @@
 Credentials come from the environment, as Google's libraries find them; `STORAGE_EMULATOR_HOST` names another server.
 """
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -25,63 +26,39 @@ class GcsStore(BucketStore):
     def _bucket(self) -> Any:
         library = load("google.cloud.storage", self.url, "gcp")
         with refusals(self.url, "reached"):
-            return library.Client(project=_PROJECT).bucket(self.url.split("/")[2])
-
-    def _blob(self, name: str) -> Any:
-        return self._bucket.blob(self._prefix + name)
+            return library.Client(project=_PROJECT).bucket(self._bucket_name)
 
     def read(self, name: str) -> Content | None:
         """Asks for the generation first, because a download does not return it."""
-        with refusals(self.url, "read"):
-            blob = self._blob(name)
+        with refusals(self.url, "read"), suppress(self._errors.NotFound):
+            blob = self._bucket.blob(self._prefix + name)
             while True:
-                try:
+                with suppress(self._errors.PreconditionFailed):  # replaced in between
                     blob.reload()
                     generation = blob.generation
                     return Content(blob.download_as_bytes(if_generation_match=generation), str(generation))
-                except self._errors.PreconditionFailed:
-                    continue  # replaced in between
-                except self._errors.NotFound:
-                    return None
+        return None
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
         """Writes on a condition; generation 0 means that there is no object."""
-        blob = self._blob(name)
-        with refusals(self.url, "written"):
-            try:
-                blob.upload_from_string(data, "application/json", if_generation_match=int(tag or 0))
-            except self._errors.PreconditionFailed:
-                return self._settle(name, data)
-        return str(blob.generation)
-
-    def exists(self, name: str) -> bool:
-        with refusals(self.url, "read"):
-            return bool(self._blob(name).exists())
-
-    def children(self, folder: str) -> list[str]:
-        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
-        with refusals(self.url, "read"):
-            blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter="/")
-            objects = [blob.name for blob in blobs]  # which also gathers the prefixes
-            folders = [name.rstrip("/") for name in blobs.prefixes]
-        return sorted({name[len(prefix) :] for name in (*objects, *folders)} - {""})
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        with refusals(self.url, "read"):
-            blobs = self._bucket.client.list_blobs(self._bucket, prefix=f"{self._prefix}{folder}/")
-            return {blob.name[len(self._prefix) :]: int(blob.size) for blob in blobs}
+        with refusals(self.url, "written"), suppress(self._errors.PreconditionFailed):
+            blob = self._bucket.blob(self._prefix + name)
+            blob.upload_from_string(data, "application/json", if_generation_match=int(tag or 0))
+            return str(blob.generation)
+        return self._settle(name, data)
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        with refusals(self.url, "written"):
-            try:
-                self._blob(name).delete(if_generation_match=None if tag is None else int(tag))
-            except (self._errors.NotFound, self._errors.PreconditionFailed):
-                return
+        gone = self._errors.NotFound, self._errors.PreconditionFailed
+        with refusals(self.url, "written"), suppress(*gone):
+            self._bucket.blob(self._prefix + name).delete(if_generation_match=None if tag is None else int(tag))
 
-    def _upload(self, path: str, name: str) -> None:
-        with refusals(self.url, "written"):
-            self._blob(name).upload_from_filename(path)
+    def _list(self, prefix: str, delimiter: str = "") -> dict[str, int]:
+        blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter=delimiter or None)
+        objects = {blob.name: int(blob.size) for blob in blobs}  # which also gathers the prefixes
+        return objects | dict.fromkeys(blobs.prefixes, 0)
 
-    def _write(self, name: str, data: bytes) -> None:
-        with refusals(self.url, "written"):
-            self._blob(name).upload_from_string(data, "application/json")
+    def _upload(self, path: str, key: str) -> None:
+        self._bucket.blob(key).upload_from_filename(path)
+
+    def _write(self, key: str, data: bytes) -> None:
+        self._bucket.blob(key).upload_from_string(data, "application/json")

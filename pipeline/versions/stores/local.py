@@ -53,6 +53,10 @@ class LocalStore(Store):
         self._root = Path(self.url)
         self._lock = _locks.setdefault(self.url, _Lock())
 
+    @property
+    def location(self) -> Path:
+        return self._root
+
     def read(self, name: str) -> Content | None:
         """Reads an object; its tag is the content's digest."""
         with self._refusals("read"):

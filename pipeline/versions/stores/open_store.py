@@ -3,22 +3,10 @@
 from pathlib import Path
 
 from recordmill.pipeline.dataset.safe_paths import Location
-from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, Stored
+from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.gcs import GcsStore
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.s3 import S3Store
-
-__all__ = [
-    "Conflict",
-    "Content",
-    "OutputError",
-    "Store",
-    "Stored",
-    "is_local",
-    "location",
-    "open_location",
-    "open_store",
-]
 
 _STORES = {"gs": GcsStore, "s3": S3Store}
 
@@ -45,11 +33,6 @@ def open_store(output: str) -> Store:
     return _STORES[scheme](bucket, folder)
 
 
-def location(store: Store) -> Location:
-    """The output of a store, as `pipeline.dataset.manifest` reads it."""
-    return Path(store.url) if isinstance(store, LocalStore) else Stored(store)
-
-
 def open_location(output: str) -> Location:
-    """An output or a folder in it, as `pipeline.dataset.manifest` reads it; a local path stays as given."""
-    return Path(output) if is_local(output) else Stored(open_store(output))
+    """Gives an output, or a folder in it, as `pipeline.dataset.manifest` reads it; a local path stays as given."""
+    return Path(output) if is_local(output) else open_store(output).location

@@ -4,6 +4,8 @@ Endpoint, region and credentials come from the environment, as boto3 reads them:
 The store must support conditional writes, as S3 does since 2024.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -29,72 +31,44 @@ class S3Store(BucketStore):
         with refusals(self.url, "reached"):
             return library.client("s3")
 
+    @contextmanager
+    def _passing(self, *codes: str) -> Iterator[None]:
+        """Ends the block where the store answers by one of these codes."""
+        try:
+            yield
+        except self._error as error:
+            if str(error.response.get("Error", {}).get("Code", "")) not in codes:
+                raise
+
     def _key(self, name: str) -> dict[str, str]:
-        return {"Bucket": self.url.split("/")[2], "Key": self._prefix + name}
+        return {"Bucket": self._bucket_name, "Key": self._prefix + name}
 
     def read(self, name: str) -> Content | None:
-        with refusals(self.url, "read"):
-            try:
-                answer = self._client.get_object(**self._key(name))
-                return Content(answer["Body"].read(), answer["ETag"])
-            except self._error as error:
-                if _code(error) in _MISSING:
-                    return None
-                raise
+        with refusals(self.url, "read"), self._passing(*_MISSING):
+            answer = self._client.get_object(**self._key(name))
+            return Content(answer["Body"].read(), answer["ETag"])
+        return None
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
-        with refusals(self.url, "written"):
-            try:
-                return str(self._client.put_object(**self._key(name), Body=data, **condition)["ETag"])
-            except self._error as error:
-                if _code(error) not in _CONFLICTS + _MISSING:
-                    raise
-            return self._settle(name, data)
-
-    def exists(self, name: str) -> bool:
-        with refusals(self.url, "read"):
-            try:
-                self._client.head_object(**self._key(name))
-            except self._error as error:
-                if _code(error) in _MISSING:
-                    return False
-                raise
-            return True
-
-    def children(self, folder: str) -> list[str]:
-        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
-        names = set()
-        for page in self._pages(prefix, Delimiter="/"):
-            names |= {entry["Key"] for entry in page.get("Contents", [])}
-            names |= {entry["Prefix"].rstrip("/") for entry in page.get("CommonPrefixes", [])}
-        return sorted({name[len(prefix) :] for name in names} - {""})
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        entries = (entry for page in self._pages(f"{self._prefix}{folder}/") for entry in page.get("Contents", []))
-        return {entry["Key"][len(self._prefix) :]: int(entry["Size"]) for entry in entries}
+        with refusals(self.url, "written"), self._passing(*_CONFLICTS, *_MISSING):
+            return str(self._client.put_object(**self._key(name), Body=data, **condition)["ETag"])
+        return self._settle(name, data)
 
     def delete(self, name: str, tag: str | None = None) -> None:
-        with refusals(self.url, "written"):
-            try:
-                self._client.delete_object(**self._key(name), **({} if tag is None else {"IfMatch": tag}))
-            except self._error as error:
-                if _code(error) not in _CONFLICTS + _MISSING:
-                    raise
+        with refusals(self.url, "written"), self._passing(*_CONFLICTS, *_MISSING):
+            self._client.delete_object(**self._key(name), **({} if tag is None else {"IfMatch": tag}))
 
-    def _pages(self, prefix: str, **options: str) -> list[dict[str, Any]]:
-        with refusals(self.url, "read"):
-            pages = self._client.get_paginator("list_objects_v2")
-            return list(pages.paginate(Bucket=self.url.split("/")[2], Prefix=prefix, **options))
+    def _list(self, prefix: str, delimiter: str = "") -> dict[str, int]:
+        listing: dict[str, int] = {}
+        pages = self._client.get_paginator("list_objects_v2")
+        for page in pages.paginate(Bucket=self._bucket_name, Prefix=prefix, Delimiter=delimiter):
+            listing |= {entry["Key"]: int(entry["Size"]) for entry in page.get("Contents", [])}
+            listing |= {entry["Prefix"]: 0 for entry in page.get("CommonPrefixes", [])}
+        return listing
 
-    def _upload(self, path: str, name: str) -> None:
-        with refusals(self.url, "written"):
-            self._client.upload_file(path, *self._key(name).values())
+    def _upload(self, path: str, key: str) -> None:
+        self._client.upload_file(path, self._bucket_name, key)
 
-    def _write(self, name: str, data: bytes) -> None:
-        with refusals(self.url, "written"):
-            self._client.put_object(**self._key(name), Body=data)
-
-
-def _code(error: Any) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+    def _write(self, key: str, data: bytes) -> None:
+        self._client.put_object(Bucket=self._bucket_name, Key=key, Body=data)
