@@ -174,7 +174,7 @@ SPECS = st.fixed_dictionaries(
         "features": st.dictionaries(NAMES, FEATURES, min_size=1, max_size=4),
     },
     optional={
-        "key": st.lists(st.text(min_size=1), min_size=1, max_size=2).map(lambda names: [f"{n}_key" for n in names]),
+        "key": st.lists(st.text(min_size=1), min_size=1, max_size=2).map(lambda names: [f"key_{n}" for n in names]),
         "splits": st.dictionaries(NAMES, st.floats(0, 100)).map(lambda splits: splits | {"train": 1.5}),
         "shards": st.integers(0, 16).map(lambda power: 1 << power),
     },

@@ -118,7 +118,7 @@ WRONG = [
     ("splits:", "shards: 3\nsplits:", "13: shards: should be a power of two, such as 2, got 3"),
     ("splits:", "shards: 0\nsplits:", "13: shards: should be 1 or more, got `0`"),
     ("splits:", "shards: {train: 131072}\nsplits:", "13: shards.train: should be 65536 or less, got `131072`"),
-    ("splits:", "shards: {tran: 4}\nsplits:", "13: shards.tran: is none of the splits train, test; "
+    ("splits:", "shards: {tran: 4}\nsplits:", "13: shards.tran: 'tran' is none of the splits train, test; "
      "did you mean `train`?"),
     # YAML itself
     ("label: category", "label: category\nlabel: price",

@@ -19,7 +19,7 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
     """Yields a line for each problem: `dataset.yaml:7: features.image: …`."""
     seen = set()
     for problem in error.errors():
-        path = (*_yaml_path(problem["loc"], document.value), *_further(problem))
+        path = (*_yaml_path(problem["loc"], document.value), *getattr(problem.get("ctx", {}).get("error"), "path", ()))
         if problem["type"] == "too_short" and problem["input"]:
             continue  # its items are wrong, and have a line each
         name = ".".join(map(str, path[:-1] if problem["type"] == "extra_forbidden" else path))
@@ -30,26 +30,19 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
             yield line
 
 
-def _further(problem: Any) -> Path:
-    return getattr(problem.get("ctx", {}).get("error"), "path", ())
-
-
 def _yaml_path(location: tuple[str | int, ...], value: Any) -> Path:
     """Leaves out what pydantic puts into a location that the YAML does not hold: a union's tag, a single source's 0."""
     path: list[str | int] = []
     for position, part in enumerate(location):
         last = position == len(location) - 1
-        if isinstance(value, dict) and (part in value or (last and not _is_tag(part, value))):
+        is_tag = isinstance(value, dict) and part in (0, "[key]", *map(value.get, TAGS))
+        if isinstance(value, dict) and (part in value or (last and not is_tag)):
             path.append(part)
             value = value.get(part)
         elif isinstance(value, list) and isinstance(part, int) and part < len(value):
             path.append(part)
             value = value[part]
     return tuple(path)
-
-
-def _is_tag(part: str | int, value: dict[str, Any]) -> bool:
-    return part in (0, "[key]") or part in [value.get(tag) for tag in TAGS]
 
 
 def _message(problem: Any, path: Path, document: Document, model: type[BaseModel]) -> str:
@@ -61,7 +54,9 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
         too_few = isinstance(problem["loc"][-1], int)
         return f"too few items, got {problem['input']}" if too_few else "is needed and is not there"
     if kind == "union_tag_invalid":
-        return _unknown_tag(context)
+        tag, known = context["tag"], re.findall(r"'(.*?)'", context["expected_tags"])
+        name = context["discriminator"].strip("'")
+        return f"{name} '{tag}' is unknown{did_you_mean(tag, known)}; known: {', '.join(known)}"
     if kind == "union_tag_not_found":
         return f"needs a `{context['discriminator'].strip(chr(39))}`"
     if kind == "too_short":
@@ -107,12 +102,6 @@ def _got(problem: Any, path: Path, document: Document) -> str:
     if problem["type"] == "literal_error":
         return f"`{text}`{did_you_mean(text, re.findall(r'[a-z0-9_]+', problem['ctx']['expected']))}"
     return f"`{text[:80]}`"
-
-
-def _unknown_tag(context: dict[str, Any]) -> str:
-    tag, known = context["tag"], re.findall(r"'(.*?)'", context["expected_tags"])
-    kind = context["discriminator"].strip("'")
-    return f"{kind} '{tag}' is unknown{did_you_mean(tag, known)}; known: {', '.join(known)}"
 
 
 def _known_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

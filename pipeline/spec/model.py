@@ -153,40 +153,11 @@ class Spec(Options):
         self._check_label()
         self._check_duplicates()
         check_packed(self.features, self.label, self.preprocessing)
-        self._check_columns()
+        for column in self.columns():
+            if column.startswith("@"):
+                option = "key" if column in (self.key_columns or ()) else "features"
+                raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` begins our own", option)
         return self
-
-    def _check_splits(self) -> None:
-        if not self.splits.get("train"):
-            raise WrongValueError(f"needs a `train` with a share above 0, got {self.splits}", "splits")
-        try:
-            split_bounds(self.splits)
-        except ValueError as error:
-            raise WrongValueError(str(error), "splits") from None
-        for split in self.shards if isinstance(self.shards, dict) else ():
-            if split not in self.splits:
-                near = did_you_mean(split, self.splits)
-                raise WrongValueError(f"is none of the splits {', '.join(self.splits)}{near}", "shards", split)
-
-    def _check_duplicates(self) -> None:
-        ways = [way for way in ("column", "time") if self.split_by and getattr(self.split_by, way)]
-        deciders = [f"`split_by: {{{way}: …}}`" for way in ways]
-        deciders += ["a source's `split`" for source in self.source if source.split is not None]
-        if self.duplicates.action == "same_split" and deciders:
-            message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
-            raise WrongValueError(message, "duplicates")
-        if self.duplicates.near and not any(feature.kind == "image" for feature in self.features.values()):
-            raise WrongValueError("`near` compares images, and no feature is of kind image", "duplicates", "near")
-
-    def _check_label(self) -> None:
-        if self.label is None:
-            return
-        if self.label not in self.features:
-            near = did_you_mean(self.label, self.features)
-            raise WrongValueError(f"'{self.label}' is none of the features {', '.join(self.features)}{near}", "label")
-        if self.features[self.label].optional:
-            raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
-        check_not_crossed(self.label, self.features)
 
     def _check_features(self) -> None:
         for name, feature in self.features.items():
@@ -201,20 +172,29 @@ class Spec(Options):
                     message = f"'{name}_{part}' is what '{name}' stores its {part} under: call the feature otherwise"
                     raise WrongValueError(message, "features", f"{name}_{part}")
 
+    def _check_splits(self) -> None:
+        if not self.splits.get("train"):
+            raise WrongValueError(f"needs a `train` with a share above 0, got {self.splits}", "splits")
+        try:
+            split_bounds(self.splits)
+        except ValueError as error:
+            raise WrongValueError(str(error), "splits") from None
+        named: list[tuple[str, tuple[str, ...]]]
+        named = [(split, ("shards", split)) for split in (self.shards if isinstance(self.shards, dict) else ())]
+        named += [(source.split, ("source",)) for source in self.source if source.split is not None]
+        named += [(split, ("split_by",)) for split in (self.split_by.splits() if self.split_by else ())]
+        for split, path in named:
+            if split not in self.splits:
+                near = did_you_mean(split, self.splits)
+                raise WrongValueError(f"'{split}' is none of the splits {', '.join(self.splits)}{near}", *path)
+
     def _check_split_by(self) -> None:
-        for source in self.source:
-            if source.split is not None:
-                self._check_split(source.split, "source")
         if self.split_by is None:
             return
-        for split in self.split_by.splits():
-            self._check_split(split, "split_by")
-        starts = self.split_by.starts
+        starts, by = self.split_by.starts, self.split_by.stratify
         if starts is not None and len(starts) != len(self.splits) - 1:
-            raise WrongValueError(
-                "`starts` needs a time for each split but one, which holds what is earlier", "split_by"
-            )
-        by = self.split_by.stratify
+            message = "`starts` needs a time for each split but one, which holds what is earlier"
+            raise WrongValueError(message, "split_by")
         if by is None:
             return
         feature = self.features.get(by)
@@ -225,16 +205,25 @@ class Spec(Options):
             why = "a cross" if feature.cross else "optional"
             raise WrongValueError(f"'{by}' is {why}: each row needs a class of its own", "split_by", "stratify")
 
-    def _check_split(self, split: str, *place: str) -> None:
-        if split not in self.splits:
-            near = did_you_mean(split, self.splits)
-            raise WrongValueError(f"'{split}' is none of the splits {', '.join(self.splits)}{near}", *place)
+    def _check_label(self) -> None:
+        if self.label is None:
+            return
+        if self.label not in self.features:
+            near = did_you_mean(self.label, self.features)
+            raise WrongValueError(f"'{self.label}' is none of the features {', '.join(self.features)}{near}", "label")
+        if self.features[self.label].optional:
+            raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
+        check_not_crossed(self.label, self.features)
 
-    def _check_columns(self) -> None:
-        for column in self.columns():
-            if column.startswith("@"):
-                place = "key" if column in (self.key_columns or ()) else "features"
-                raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` begins our own", place)
+    def _check_duplicates(self) -> None:
+        ways = [way for way in ("column", "time") if self.split_by and getattr(self.split_by, way)]
+        deciders = [f"`split_by: {{{way}: …}}`" for way in ways]
+        deciders += ["a source's `split`" for source in self.source if source.split is not None]
+        if self.duplicates.action == "same_split" and deciders:
+            message = f"`same_split` contradicts {deciders[0]}, which decides each row's split: choose `drop` or `keep`"
+            raise WrongValueError(message, "duplicates")
+        if self.duplicates.near and not any(feature.kind == "image" for feature in self.features.values()):
+            raise WrongValueError("`near` compares images, and no feature is of kind image", "duplicates", "near")
 
     @property
     def key_columns(self) -> tuple[str, ...] | None:
@@ -254,8 +243,7 @@ class Spec(Options):
         """
         columns: dict[str, Column] = {}
         for name, feature in self.features.items():
-            wanted = feature.raw_column()
-            if wanted is None:
+            if (wanted := feature.raw_column()) is None:
                 continue
             column = feature.column or name
             known = columns.setdefault(column, wanted)
@@ -263,20 +251,15 @@ class Spec(Options):
                 message = f"column '{column}' is wanted as {known} and here as {wanted}: a column is read as one type"
                 raise WrongValueError(message, "features", name)
             columns[column] = replace(known, optional=known.optional and wanted.optional)
-        for column in self._other_columns():
+        by = self.split_by.read_column if self.split_by else None
+        for column in filter(None, [*(self.key_columns or ()), by, self.content_key]):
             known = columns.setdefault(column, Column(ColumnType.CATEGORY))
             if known.many:
                 raise WrongValueError(f"column '{column}' is a {known}: a key or a split is one value", "features")
             columns[column] = replace(known, optional=False)
-        by = self.split_by and (self.split_by.column or self.split_by.time)
-        if by and columns[by].type is ColumnType.IMAGE:
+        if by and columns[by].type is ColumnType.IMAGE and not (self.split_by and self.split_by.group):
             raise WrongValueError(f"column '{by}' is an image: it names no split, and no time", "split_by")
         return columns
-
-    def _other_columns(self) -> list[str]:
-        """Lists the columns of the key and the splits; a content key's is a text where no feature reads it."""
-        by = self.split_by.read_column if self.split_by else None
-        return [*(self.key_columns or ()), *([by] if by else []), *([self.content_key] if self.content_key else [])]
 
     def options(self) -> dict[str, FeatureOptions]:
         """Gives the features' options as `transforms` takes them, by name."""
@@ -309,21 +292,26 @@ def load_spec(path: str) -> Spec:
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     spec = parse_spec(text, path)
     folder = Path(path).resolve().parent
-    sources = [source.model_copy(update=_resolved(folder, source)) for source in spec.source]
+    sources = tuple(_with_paths(source, folder) for source in spec.source)
     features = {name: _with_files(one, folder, f"{path}: features.{name}") for name, one in spec.features.items()}
-    resolved = spec.model_copy(update={"source": tuple(sources), "features": features})
-    resolved._folder = str(folder)
-    return resolved
+    spec = spec.model_copy(update={"source": sources, "features": features})
+    spec._folder = str(folder)
+    return spec
 
 
 PATHS = ("path", "images")
 """The options of sources that are paths."""
 
 
-def _resolved(folder: Path, source: Options) -> dict[str, str]:
-    """Gives the options that are paths, resolved from the spec's folder."""
+def _with_paths(source: AnySource, folder: Path) -> AnySource:
+    """Gives a source with its paths resolved from the spec's folder, whose own name is escaped in a glob."""
     paths = {name: getattr(source, name, None) for name in PATHS}
-    return {name: _beside(folder, path) for name, path in paths.items() if isinstance(path, str) and path}
+    resolved = {
+        name: str(Path(escape(str(folder)) if is_glob(path) else folder, path))
+        for name, path in paths.items()
+        if isinstance(path, str) and path and "://" not in path
+    }
+    return source.model_copy(update=resolved)
 
 
 def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
@@ -333,10 +321,3 @@ def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
         return resolved.with_classes() if isinstance(resolved, NamedClasses) else resolved
     except ValueError as error:
         raise SpecError(f"{where}.classes_file: {error}") from None
-
-
-def _beside(folder: Path, path: str) -> str:
-    """Resolves a path from the spec's folder, whose own name is escaped where the path is a glob."""
-    if "://" in path:
-        return path
-    return str(Path(escape(str(folder)) if is_glob(path) else folder, path))

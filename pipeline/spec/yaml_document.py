@@ -5,7 +5,6 @@ r"""YAML with the line of every value, so that messages can point at it.
 (3, '80')
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +26,9 @@ YAML_TYPES = {
     "str": "text",
     "timestamp": "a date",
 }
+
+
+_merger = yaml.constructor.SafeConstructor()
 
 
 class SpecError(UserError):
@@ -89,7 +91,7 @@ def load_yaml(text: str, where: str) -> Document:
 
 
 def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
-    """Counts the values of a node with its aliases expanded; `counted` holds the counts of nodes seen."""
+    """Counts the values of a node with its aliases expanded, and checks its keys; `counted`: the nodes seen."""
     if id(node) in counted:
         return counted[id(node)]
     line = node.start_mark.line + 1
@@ -102,8 +104,23 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
     total = 1 + sum(_count(part, where, counted) for part in inner)
     if total - len(counted) > MOST_COPIES:
         raise SpecError(f"{where}:{line}: aliases make {total:,} values of this: write out what is meant")
+    if isinstance(node, yaml.MappingNode):
+        _check_keys([key for key, _ in node.value if key.tag != MERGE], where)
     counted[id(node)] = total
     return total
+
+
+def _check_keys(keys: list[yaml.Node], where: str) -> None:
+    """Refuses a key that YAML reads as something else than text, or that stands twice."""
+    lines: dict[str, int] = {}
+    for key in [key for key in keys if isinstance(key, yaml.ScalarNode)]:  # PyYAML refuses others by itself
+        line = key.start_mark.line + 1
+        if key.tag != STRING:
+            raise SpecError(f"{where}:{line}: YAML reads the key `{key.value}` as {yaml_type(key)}: put it in quotes")
+        if key.value in lines:
+            first = lines[key.value]
+            raise SpecError(f"{where}:{line}: `{key.value}` stands here a second time; the first is in line {first}")
+        lines[key.value] = line
 
 
 def _line(error: yaml.YAMLError, text: str) -> str:
@@ -126,31 +143,13 @@ def _reason(error: yaml.YAMLError) -> str:
 
 
 def _note_places(document: Document, node: yaml.Node, path: Path) -> None:
-    places: Iterator[tuple[str | int, yaml.Node, yaml.Node]] = iter(())
+    inner: dict[str | int, tuple[yaml.Node, yaml.Node]] = {}
     if isinstance(node, yaml.MappingNode):
-        places = ((name, *entry) for name, entry in _entries(node, document.where).items())
+        _merger.flatten_mapping(node)  # the entries merged in by `<<` come first: its own replace them
+        inner = {key.value: (key, value) for key, value in node.value}
     elif isinstance(node, yaml.SequenceNode):
-        places = ((index, value, value) for index, value in enumerate(node.value))
-    for part, start, value in places:
+        inner = {index: (value, value) for index, value in enumerate(node.value)}
+    for part, (start, value) in inner.items():
         document.lines[*path, part] = start.start_mark.line + 1
         document.nodes[*path, part] = value
         _note_places(document, value, (*path, part))
-
-
-def _entries(node: yaml.MappingNode, where: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """Gives a mapping's nodes by key: those merged in by `<<`, and over them its own."""
-    own: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-    merged: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-    for key, value in node.value:
-        line = key.start_mark.line + 1
-        if key.tag == MERGE:
-            for mapping in reversed(value.value if isinstance(value, yaml.SequenceNode) else [value]):
-                merged |= _entries(mapping, where)
-        elif key.tag != STRING:
-            raise SpecError(f"{where}:{line}: YAML reads the key `{key.value}` as {yaml_type(key)}: put it in quotes")
-        elif key.value in own:
-            first = own[key.value][0].start_mark.line + 1
-            raise SpecError(f"{where}:{line}: `{key.value}` stands here a second time; the first is in line {first}")
-        else:
-            own[key.value] = (key, value)
-    return merged | own

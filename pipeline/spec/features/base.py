@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from pydantic import Field, model_validator
 
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions, Stored
@@ -24,6 +25,8 @@ class Feature(Options):
     """Whether a row may lack it; such a row is a reject otherwise."""
     column_type: ClassVar[ColumnType]
     """The type of the raw column."""
+    contract: ClassVar[type[FeatureOptions]]
+    """The options of the same names as the graph takes them."""
 
     @property
     def analyzed(self) -> bool:
@@ -56,16 +59,16 @@ class Feature(Options):
 
     def options(self, *, is_label: bool = False) -> FeatureOptions:
         """Gives the options that the graph and the workers need."""
-        raise NotImplementedError
+        return self._make(self.contract, is_label=is_label)
 
     def _changed(self) -> set[str]:
         """Names the options whose value is not the default."""
         return {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.get_default()}
 
-    def _make(self, kind: Callable[..., Contract], **more: Any) -> Contract:
-        """Makes the contract's options, or its description, of the options of the same names, and more."""
-        names = {field.name for field in fields(cast(Any, kind))} & (type(self).model_fields.keys() - more.keys())
-        return kind(**{name: getattr(self, name) for name in names}, **more)
+    def _make(self, kind: type[Contract], **more: Any) -> Contract:
+        """Makes the contract's options, or its description, of what has the same names here and in `more`."""
+        values = {**dict(self), **more}
+        return kind(**{each.name: values[each.name] for each in fields(cast(Any, kind)) if each.name in values})
 
     def parts(self) -> tuple[str, ...]:
         """Names what is stored beside the feature itself, as `<feature>_<part>`."""
@@ -127,6 +130,13 @@ class ListFeature(Feature):
     def read_length(self) -> int | str:
         """The number of values of every row, or `varying`."""
         return self.length or "varying"
+
+
+def feature_named(name: str, features: Mapping[str, Feature], *path: str) -> Feature:
+    """Finds a feature that another option names; `path` leads to that option. Raises: WrongValueError."""
+    if name not in features:
+        raise WrongValueError(f"'{name}' is none of the features{did_you_mean(name, features)}", *path)
+    return features[name]
 
 
 def tfds_stored(stored: Stored) -> dict[str, Any]:

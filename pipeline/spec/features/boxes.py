@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from recordmill.pipeline.errors import WrongValueError, did_you_mean
+from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, tfds_sequence, tfds_shape
+from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, feature_named, tfds_sequence, tfds_shape
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 
@@ -16,6 +16,7 @@ from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOp
 class Boxes(ListFeature):
     """Any number of boxes a row, four numbers each."""
 
+    contract = BoxesOptions
     kind: Literal["boxes"]
     image: str = Field(min_length=1)
     """The feature of kind image that they are boxes of."""
@@ -39,19 +40,13 @@ class Boxes(ListFeature):
         Raises:
             WrongValueError: it is no feature, or of another kind.
         """
-        name, image = self.image, features.get(self.image)
-        if image is None:
-            raise WrongValueError(f"'{name}' is none of the features{did_you_mean(name, features)}", "image")
-        if image.kind != "image":
-            raise WrongValueError(f"'{name}' is of kind {image.kind}: boxes are of a feature of kind image", "image")
+        kind = feature_named(self.image, features, "image").kind
+        if kind != "image":
+            raise WrongValueError(f"'{self.image}' is of kind {kind}: boxes are of a feature of kind image", "image")
 
     def raw_column(self) -> Column:
         """Gives a column of lists of numbers, four a box; nested lists are one list."""
         return replace(self.list_column(ColumnType.NUMBER), multiple=4, length=self.length and 4 * self.length)
-
-    def options(self, *, is_label: bool = False) -> BoxesOptions:
-        """Gives what the graph needs."""
-        return self._make(BoxesOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Names the image and the number of boxes."""

@@ -5,9 +5,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from recordmill.pipeline.errors import WrongValueError, did_you_mean
+from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature
+from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, feature_named
 from recordmill.pipeline.spec.features.classes import Classes, read_classes
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import (
@@ -98,6 +98,7 @@ class NamedClasses(Feature):
 class Category(NamedClasses):
     """A name as an id: for the label 0 to n-1 in the order of the classes; for any other feature 0 is unknown."""
 
+    contract = CategoryOptions
     kind: Literal["category"]
     cross: tuple[str, ...] | None = None
     """Features of kind category whose names together are this one's, instead of a column; with `hash_buckets`."""
@@ -121,9 +122,7 @@ class Category(NamedClasses):
             WrongValueError: one of them is not; its path begins at this feature.
         """
         for name in self.cross or ():
-            other = features.get(name)
-            if other is None:
-                raise WrongValueError(f"'{name}' is none of the features{did_you_mean(name, features)}", "cross")
+            other = feature_named(name, features, "cross")
             if not isinstance(other, Category) or other.cross:
                 what = "a cross itself" if isinstance(other, Category) else f"of kind {other.kind}"
                 raise WrongValueError(f"'{name}' is {what}: a cross is of categories with a column each", "cross")
@@ -131,10 +130,6 @@ class Category(NamedClasses):
     def raw_column(self) -> Column | None:
         """Gives a column of names; None for a cross."""
         return None if self.cross else super().raw_column()
-
-    def options(self, *, is_label: bool = False) -> CategoryOptions:
-        """Gives what the graph needs."""
-        return self._make(CategoryOptions, is_label=is_label)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the vocabulary and the ids."""
@@ -153,6 +148,7 @@ class Category(NamedClasses):
 class Categories(ListFeature, NamedClasses):
     """Names as ids: for the label 0 to n-1; for any other feature 0 pads and unknown names are 1."""
 
+    contract = CategoriesOptions
     kind: Literal["categories"]
     oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
     """The number of ids that the unknown names share, by their hash: 1 to n."""
@@ -164,10 +160,6 @@ class Categories(ListFeature, NamedClasses):
     def varies(self) -> bool:
         """Whether it is read as lists of different lengths."""
         return self.read != "multi_hot" and super().varies
-
-    def options(self, *, is_label: bool = False) -> CategoriesOptions:
-        """Gives what the graph needs."""
-        return self._make(CategoriesOptions, is_label=is_label)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the vocabulary, the ids, and the form that they are read in."""

@@ -12,7 +12,7 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, tfds_sequence, tfds_shape, tfds_tensor
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,
     ImageOptions,
@@ -60,6 +60,7 @@ class Image(Feature):
     """An image, scaled to one size or kept at its own."""
 
     column_type = ColumnType.IMAGE
+    contract = ImageOptions
     kind: Literal["image"]
     size: Sides | None = None
     """Height and width in pixels; one number is both. None: the images keep their own sizes."""
@@ -137,9 +138,9 @@ class Image(Feature):
                     message = f"should be a list of {self.channels}, one for each channel, got {list(numbers)}"
                     raise WrongValueError(message, "normalize", name)
 
-    def options(self, *, is_label: bool = False) -> ImageOptions:
+    def options(self, *, is_label: bool = False) -> FeatureOptions:
         """Gives what the graph and the workers need."""
-        return self._make(ImageOptions, measured=self.normalize == "dataset")
+        return self._make(self.contract, measured=self.normalize == "dataset")
 
     def parts(self) -> tuple[str, ...]:
         """Names an original's `orientation`, and `missing` with `optional`."""
@@ -202,6 +203,7 @@ class Image(Feature):
 class ImageSequence(Image, ListFeature):
     """Any number of images a row; each has an image's options."""
 
+    contract = ImageSequenceOptions
     kind: Literal["image_sequence"]  # type: ignore[assignment]
     size: Sides
     """Height and width in pixels of every image; one number is both."""
@@ -220,10 +222,6 @@ class ImageSequence(Image, ListFeature):
     def parts(self) -> tuple[str, ...]:
         """Names none: a list is stored as one part."""
         return ()
-
-    def options(self, *, is_label: bool = False) -> ImageSequenceOptions:
-        """Gives what the graph and the workers need."""
-        return self._make(ImageSequenceOptions, measured=self.normalize == "dataset")
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes every image as an image's, and how many there are."""

@@ -56,6 +56,7 @@ class Scaled(Feature):
     """The steps that numbers go through, in this order: clip, transform, normalize or bucket."""
 
     column_type = ColumnType.NUMBER
+    contract = NumberOptions
     clip: tuple[Float32 | None, Float32 | None] | None = None
     """The lower and the upper limit; values beyond are set to it. null: no limit."""
     transform: Literal["none", "log", "log1p"] = "none"
@@ -101,15 +102,11 @@ class Scaled(Feature):
     @property
     def analyzed(self) -> bool:
         """Whether something is learned from the train split's values."""
-        return self.options().is_learned
-
-    def options(self, *, is_label: bool = False) -> NumberOptions:
-        """Gives what the graph needs."""
-        return self._make(NumberOptions)
+        return self._make(NumberOptions).is_learned
 
     def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Gives the description's fields for the stored values, and the boundaries of buckets."""
-        stored = {"stored": self.options().stored}
+        stored = {"stored": "int64" if self.is_bucket else "float32"}
         if not self.is_bucket:
             return stored
         boundaries = tuple(statistics["boundaries"] if self.boundaries is None else self.boundaries)
@@ -151,11 +148,8 @@ class Number(Scaled):
 class Numbers(ListFeature, Scaled):
     """A list of numbers, of a fixed length or of any."""
 
+    contract = NumbersOptions
     kind: Literal["numbers"]
-
-    def options(self, *, is_label: bool = False) -> NumbersOptions:
-        """Gives what the graph needs."""
-        return self._make(NumbersOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the steps that the stored values went through, and the lists' length."""

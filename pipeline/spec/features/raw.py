@@ -17,6 +17,7 @@ MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 class Raw(ListFeature):
     """A value that is passed through, or a list of them."""
 
+    contract = RawOptions
     kind: Literal["raw"]
     type: Literal["bytes", "int64", "float32"] = "bytes"
     """bytes: a string's UTF-8."""
@@ -44,10 +45,6 @@ class Raw(ListFeature):
         """Gives a column by `type` and `many`."""
         kind = COLUMN_TYPES[self.type]
         return self.list_column(kind) if self.many else Column(kind, optional=self.optional)
-
-    def options(self, *, is_label: bool = False) -> RawOptions:
-        """Gives what the graph needs."""
-        return self._make(RawOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the stored type and the lists' length."""

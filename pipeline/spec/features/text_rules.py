@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from recordmill.pipeline.errors import WrongValueError, did_you_mean
-from recordmill.pipeline.spec.features.base import Feature
+from recordmill.pipeline.errors import WrongValueError
+from recordmill.pipeline.spec.features.base import Feature, feature_named
 from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, WORD_TOKENIZERS, TextOptions
 
 SHARED_ALIKE = (
@@ -98,9 +98,7 @@ def check_shared(text: TextOptions, owner: str, features: Mapping[str, Feature])
         WrongValueError: it is not; its path begins at the text.
     """
     path = ("vocabulary", "shared_with")
-    if owner not in features:
-        raise WrongValueError(f"'{owner}' is none of the features{did_you_mean(owner, features)}", *path)
-    other = features[owner].options()
+    other = feature_named(owner, features, *path).options()
     if not isinstance(other, TextOptions) or other.shared_with is not None:
         raise WrongValueError(f"'{owner}' should be a text with a vocabulary of its own", *path)
     for option in SHARED_ALIKE:
