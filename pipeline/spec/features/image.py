@@ -4,7 +4,7 @@ The reader normalizes them.
 """
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -12,7 +12,7 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, tfds_sequence, tfds_shape, tfds_tensor
-from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,
     ImageOptions,
@@ -60,7 +60,7 @@ class Image(Feature):
     """An image, scaled to one size or kept at its own."""
 
     column_type = ColumnType.IMAGE
-    contract = ImageOptions
+    contract: ClassVar[type[ImageOptions]] = ImageOptions
     kind: Literal["image"]
     size: Sides | None = None
     """Height and width in pixels; one number is both. None: the images keep their own sizes."""
@@ -138,7 +138,7 @@ class Image(Feature):
                     message = f"should be a list of {self.channels}, one for each channel, got {list(numbers)}"
                     raise WrongValueError(message, "normalize", name)
 
-    def options(self, *, is_label: bool = False) -> FeatureOptions:
+    def options(self, *, is_label: bool = False) -> ImageOptions:
         """Gives what the graph and the workers need."""
         return self._make(self.contract, measured=self.normalize == "dataset")
 
