@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.base import Plan, SourceError
+from recordmill.pipeline.sources.batches import even_parts
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import source as csv_source
-from recordmill.pipeline.sources.image_folder.listing import even_parts
 from recordmill.pipeline.sources.image_folder.source import ImageFolder
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.text import whole_files
@@ -422,7 +422,7 @@ def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (4, "malformed_row", None),
         (5, "missing_value", "n"),
     ]
-    assert rejects[1].message == "the .json beside the image is not JSON: Expecting ',' delimiter, character 8"
+    assert rejects[1].message == "the .json beside the image is no JSON object: Expecting ',' delimiter, character 8"
     with pytest.raises(
         SourceError, match="no column 'm' in the first .json files beside its images; .*, o.t, mask, text"
     ):

@@ -228,7 +228,7 @@ REASONS = [
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
     (table_of_images, ["order: ORDER, unit: absolute} # boxes, four numbers each", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
-    (split_folders, ["left out: notes.md", "train 67 % of the rows, validation 33 % of the rows, by the 30 rows"]),
+    (split_folders, ["left out: 1 (notes.md)", "train 67 % of the rows, validation 33 % of the rows, by the 30 rows"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
 ]  # fmt: skip
 
@@ -360,7 +360,7 @@ def test_a_readme_is_no_data(tmp_path: Path) -> None:
     write(tmp_path / "data/rows.csv", "a,b\n1,2\n")
     spec, text = guessed(tmp_path)
     assert spec.source[0].path == "data/rows.csv"
-    assert "# left out: 5 files (0.pdf, 1.pdf, 2.pdf and 2 more)" in text
+    assert "# left out: 5 (0.pdf, 1.pdf, 2.pdf and 2 more)" in text
 
 
 def test_json_texts_are_lines_of_objects(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from recordmill.pipeline.sources.compression import codec
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING
 from recordmill.pipeline.sources.image_folder.metadata import NAMES
-from recordmill.pipeline.sources.paths import is_image, listed
+from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SYNONYMS
 
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
@@ -114,7 +114,8 @@ def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo])
     captions = _beside(images, others)
     used = {file.path for file in (*metadata, *captions)}
     left = [file for file in others if file.path not in used]
-    rows = f"; the rows are those of {_named(folder, metadata)}" if metadata else ", each one a row"
+    names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
+    rows = f"; the rows are those of {names}" if metadata else ", each one a row"
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder]
     tables = [path for path in tops if format_by_name(path) in NAMING and not metadata]
     hints = [f"where the rows of {path} name these images: recordmill init {path}" for path in tables[:1]]
@@ -196,11 +197,5 @@ def counted(count: int, what: str) -> str:
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
-    """A comment on files that are not read; nothing where there are none."""
-    return [f"left out: {_named(folder, files)}"] if files else []
-
-
-def _named(folder: str, files: Sequence[FileInfo]) -> str:
-    """A count and the first few names."""
-    names = listed(sorted(file.path[len(folder) + 1 :] for file in files), SHOWN)
-    return names if len(files) < 2 else f"{len(files):,} files ({names})"
+    """A comment on files that are not read; none where there are none."""
+    return note("left out", sorted(file.path[len(folder) + 1 :] for file in files))

@@ -47,10 +47,9 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
     written = partial(written_path, folder=os.path.abspath(folder), keep=os.path.isabs(path))
     found, sample = open_sample(files, recognize(files, whole))
     draft = make_draft(found, sample)
-    trial = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), sample)
-    first = [f"Guesses by `recordmill init` for {path}; the reasons stand behind them.", *trial.lines()]
-    notes = first if sample.files.is_whole else [*first, BEGINNINGS]
-    return write_draft(draft, name, written, notes, trial.limit())
+    lines, limit = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), sample)
+    notes = [f"Guesses by `recordmill init` for {path}; the reasons stand behind them.", *lines]
+    return write_draft(draft, name, written, notes if sample.files.is_whole else [*notes, BEGINNINGS], limit)
 
 
 def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:

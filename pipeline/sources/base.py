@@ -59,6 +59,13 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class WholeFiles:
+    """The work of a chunk whose rows are whole files."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """The result of planning a source, before its rows are read."""
 
@@ -131,4 +138,6 @@ class Source(Options):
 
         The number is None where the file itself is the row.
         """
+        if isinstance(chunk.work, WholeFiles):
+            return chunk.work.names[position], None
         return chunk.file, position + 1

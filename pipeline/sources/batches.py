@@ -1,7 +1,11 @@
 """Batches of what a source reads: few enough to be in memory together."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
 Item = TypeVar("Item")
@@ -18,3 +22,13 @@ def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> It
             batch, total = [], 0
     if batch:
         yield batch
+
+
+def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
+    """Cuts rows of some sizes, shape [rows], into parts of about equal size: at most `limit`, and one row more."""
+    ends = np.cumsum(sizes)
+    total = int(ends[-1])
+    count = -(-total // limit)
+    bounds = np.searchsorted(ends, [total * part // count for part in range(count + 1)], "right")
+    bounds = np.unique(bounds).tolist()
+    return [slice(start, end) for start, end in itertools.pairwise(bounds)]

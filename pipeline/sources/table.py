@@ -5,9 +5,10 @@ A format gives `cut` and `read`; here files are found and noted, and the folder 
 
 import posixpath
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from pydantic import Field
 
@@ -18,6 +19,9 @@ from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
 
 SHOWN_COLUMNS = 10
+FILES_AT_ONCE = 8
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,12 @@ class Table(Source):
         root = self.image_root(files)
         found = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
         return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in found]
+
+
+def at_once(look: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """Looks at several files at once: of files far away it is the waiting that takes time."""
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        return list(pool.map(look, items))
 
 
 def unused(names: Sequence[str], read: Iterable[str]) -> list[str]:

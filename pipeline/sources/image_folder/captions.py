@@ -4,7 +4,6 @@ A text file is the column `text`, without one line break at its end. A JSON file
 also those inside others (`meta.author`); a list of objects gives a list of their field's values.
 """
 
-import json
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.text.whole_files import read_texts
 from recordmill.pipeline.sources.typing.arrays import in_groups
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
-from recordmill.pipeline.sources.typing.fields import python_field, python_names
+from recordmill.pipeline.sources.typing.fields import json_object, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -101,22 +100,11 @@ def _objects(
     """The objects beside some images, None for one that is absent or bad."""
     rows = list[dict[str, Any] | None]()
     for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
-        value = data if data is None else _object(data)
+        value = data if data is None else json_object(data, f"the {OBJECT_ENDING} beside the image")
         if isinstance(value, Fault):
             faults.setdefault(row, value)
         rows.append(None if isinstance(value, Fault) else value)
     return rows
-
-
-def _object(data: bytes) -> dict[str, Any] | Fault:
-    try:
-        row = json.loads(data.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError) as error:
-        where = f": {error.msg}, character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
-        return Fault("malformed_row", f"the {OBJECT_ENDING} beside the image is not JSON{where}")
-    if isinstance(row, dict):
-        return row
-    return Fault("malformed_row", f"the {OBJECT_ENDING} beside the image is not one JSON object")
 
 
 def _contents(

@@ -4,7 +4,7 @@
 ['cat', None]
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ def path_column(
         faults: where the faults are added, by row.
         reads_split: whether the first folder is read as the split, and is no class then.
     """
-    cells = [path and PARTS[name](path.split("/")[:-1], path, reads_split) for path in paths]
+    cells = [path and _cell(name, path, reads_split) for path in paths]
     if column.type is ColumnType.IMAGE:
         values = pa.array([cell and to_file(cell) for cell in cells], pa.binary())
     else:
@@ -44,14 +44,10 @@ def reads_split(columns: Columns, others: Sequence[str] = ()) -> bool:
     return SPLIT in columns and SPLIT not in others
 
 
-def _label(folders: list[str], _: str, first_is_split: bool) -> str | None:
+def _cell(name: str, path: str, first_is_split: bool) -> str | None:
+    if name not in (LABEL, SPLIT):
+        return path
+    folders = path.split("/")[:-1]
+    if name == SPLIT:
+        return folders[0] if folders else None
     return folders[-1] if len(folders) > first_is_split else None
-
-
-PARTS: Mapping[str, Callable[[list[str], str, bool], str | None]] = {
-    IMAGE: lambda _, path, __: path,
-    FILE_NAME: lambda _, path, __: path,
-    LABEL: _label,
-    SPLIT: lambda folders, *_: folders[0] if folders else None,
-}
-"""Each column by the folders that an image lies in, its path, and whether the first folder is read as the split."""

@@ -1,15 +1,14 @@
 """A folder of images without metadata: an image is a row, and files beside it may be its captions."""
 
-import itertools
 import posixpath
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError, WholeFiles
+from recordmill.pipeline.sources.batches import BLOCK_BYTES, even_parts
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.image_folder.captions import (
     OBJECT_ENDING,
@@ -25,14 +24,12 @@ from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
 
 ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
-BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Listing:
+class Listing(WholeFiles):
     """A chunk: images' paths, and the files that are read beside them."""
 
-    names: tuple[str, ...]
     captions: Captions = Captions()
 
 
@@ -123,16 +120,6 @@ def _chunks(images: list[FileInfo], side: _Beside, endings: list[str], chunk_byt
         Chunk(0, 0, "", int((sizes + beside)[part].sum()), Listing(tuple(names[part]), captions[part]))
         for part in even_parts(ROW_BYTES + beside, chunk_bytes)
     ]
-
-
-def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
-    """Cuts rows of some sizes, shape [rows], into parts of about equal size: at most `limit`, and one row more."""
-    ends = np.cumsum(sizes)
-    total = int(ends[-1])
-    count = -(-total // limit)
-    bounds = np.searchsorted(ends, [total * part // count for part in range(count + 1)], "right")
-    bounds = np.unique(bounds).tolist()
-    return [slice(start, end) for start, end in itertools.pairwise(bounds)]
 
 
 def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:

@@ -85,5 +85,5 @@ class ImageFolder(Source):
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """Gives the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
         if isinstance(chunk.work, Listing):
-            return chunk.work.names[position], None
+            return super().locate(chunk, position)
         return locate_row(chunk, self.path.rstrip("/"), position)

@@ -168,9 +168,8 @@ class JsonLines(Table):
         alike: dict[str | None, list[FileInfo]] = {}
         for file in inputs:
             alike.setdefault(codec(file.path), []).append(file)
-        return sum(
-            estimated_rows(files, join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()
-        )
+        totals = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
+        return sum(estimated_rows(files, path, total) for path, total in totals)
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line.

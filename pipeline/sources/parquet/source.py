@@ -7,7 +7,6 @@ A chunk is a row group, or several small ones, read as record batches. How value
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -21,7 +20,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.table import Cut, Table
+from recordmill.pipeline.sources.table import Cut, Table, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, plain
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
@@ -32,7 +31,6 @@ from recordmill.pipeline.sources.typing.values import misfit, typed_values
 BLOCK_BYTES = 8 << 20  # 8 MiB
 BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
 BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
-FOOTERS_AT_ONCE = 8  # of files far away it is the waiting that takes time
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,7 @@ class Parquet(Table):
         Raises:
             SourceError: a file is no Parquet file, or lacks a column, or holds one of a type that it cannot be read as.
         """
-        paths = [join(root, file.path) for file in inputs]
-        with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-            footers = list(pool.map(lambda path: _footer(files, path, columns), paths))
+        footers = at_once(lambda file: _footer(files, join(root, file.path), columns), inputs)
         chunks = [
             Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.end]), part)
             for file, footer in zip(inputs, footers, strict=True)

@@ -80,7 +80,8 @@ class UserRows(Source):
             SourceError: no row is a dictionary, an asked column is in none of the first rows, or an input is not there.
             UserCodeError: a function is not there, or fails.
         """
-        chunks = [Chunk(0, 0, self._label(part), 0, part) for part in self._list_parts()]
+        labels = [(f"{self.rows} {json.dumps(part)}" if self.parts else self.rows, part) for part in self._list_parts()]
+        chunks = [Chunk(0, 0, label, 0, part) for label, part in labels]
         first = list(islice((row for chunk in chunks for row in self._each(chunk)), PEEKED_ROWS))
         names = dict.fromkeys(name for row in first if isinstance(row, Mapping) for name in python_names(row))
         if not names:
@@ -114,9 +115,6 @@ class UserRows(Source):
             raw = RawRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
             yield make_block(chunk, raw, columns, key)
             first += len(batch)
-
-    def _label(self, part: Any) -> str:
-        return f"{self.rows} {json.dumps(part)}" if self.parts else self.rows
 
     def _list_parts(self) -> list[Any]:
         if self.parts is None:

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.key_hash import content_digest
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files
-from recordmill.pipeline.sources.batches import batches
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, WholeFiles
+from recordmill.pipeline.sources.batches import batches, even_parts
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.compression import CODECS
 from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, Records, Rows, cut_file, read_range
@@ -35,13 +35,6 @@ from recordmill.pipeline.sources.typing.values import typed_values
 TEXT, FILE_NAME, LABEL, LINE = "text", "file_name", "label", "line"
 BATCH_LINES = 16_384
 FILE_BYTES = 2 << 10  # 2 KiB: a file counts as so many bytes at least when a list of them is cut
-
-
-@dataclass(frozen=True)
-class Documents:
-    """A chunk of whole files."""
-
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -158,7 +151,10 @@ class TextFiles(Table):
             cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
             chunks, rows = [chunk for ranges, _ in cuts for chunk in ranges], sum(count for _, count in cuts)
         else:
-            chunks, rows = _listing(inputs, chunk_bytes), len(inputs)
+            sizes, names_of = np.array([file.bytes for file in inputs]), [file.path for file in inputs]
+            parts = even_parts(np.maximum(sizes, FILE_BYTES), chunk_bytes)
+            chunks = [Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(tuple(names_of[part]))) for part in parts]
+            rows = len(inputs)
         mentioned = [name for name in names if name == TEXT or name in columns]
         return Cut(chunks, rows, mentioned, notes=self._left_out(files, root, inputs))
 
@@ -185,29 +181,10 @@ class TextFiles(Table):
             OSError: the file of the lines cannot be read any more.
         """
         root, base = self.root(files), self.image_base(files, chunk)
-        if isinstance(chunk.work, Documents):
+        if isinstance(chunk.work, WholeFiles):
             batches = texts_of_files(chunk, root, files, self.encoding)
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
             raw = rows_of_texts(chunk, texts, columns, base, with_key=key is None)
             yield make_block(chunk, raw, columns, key, self.encoding)
-
-    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """The file, and of a line its 1-based number inside the chunk."""
-        if isinstance(chunk.work, Documents):
-            return chunk.work.names[position], None
-        return chunk.file, position + 1
-
-
-def _listing(inputs: list[FileInfo], chunk_bytes: int) -> list[Chunk]:
-    """Cuts a list of files into chunks of about `chunk_bytes`, or of one file that is longer."""
-    chunks, names, size, counted = list[Chunk](), list[str](), 0, 0
-    for file in inputs:
-        if names and counted + max(file.bytes, FILE_BYTES) > chunk_bytes:
-            chunks.append(Chunk(0, 0, "", size, Documents(tuple(names))))
-            names, size, counted = [], 0, 0
-        names.append(file.path)
-        size += file.bytes
-        counted += max(file.bytes, FILE_BYTES)
-    return [*chunks, Chunk(0, 0, "", size, Documents(tuple(names)))]

@@ -8,6 +8,7 @@ chunk each. An image's bytes are not copied out of a file that is not compressed
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.inflate import Inflated
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Cut
+from recordmill.pipeline.sources.table import Cut, at_once
 from recordmill.pipeline.sources.tfrecord.example_columns import ExampleColumn, Piece
 from recordmill.pipeline.sources.tfrecord.frames import Damage, frames, walk
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
@@ -75,7 +76,7 @@ class TFRecord(Archives):
             SourceError: the first records of the first file hold no example.
             OSError: a file cannot be read.
         """
-        cuts = self.look_at(self._cut_file, files, root, inputs, columns, chunk_bytes)
+        cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
         names = self._names(files, join(root, inputs[0].path))
         return Cut(chunks, sum(rows for _, rows in cuts), names, " in its first records")

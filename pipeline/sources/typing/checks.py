@@ -71,15 +71,6 @@ def _is_utf8(value: bytes | None) -> bool:
     return True
 
 
-def _is_blank(values: pa.Array) -> Mask:
-    return _mask(pc.equal(pc.utf8_trim_whitespace(values), ""))
-
-
-def _has_newline(values: pa.Array) -> Mask:
-    """Marks values with LF or CR: neither survives the lines of a vocabulary file."""
-    return _mask(pc.match_substring_regex(values, "[\r\n]"))
-
-
 def _is_not_float32(values: pa.Array) -> Mask:
     with np.errstate(over="ignore"):
         return ~np.isfinite(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float32))
@@ -100,8 +91,17 @@ IN_LIST = "in the list: "
 """The beginning of messages about one value of a list."""
 ABSENT = Check("missing_value", "the column is absent, null or empty", absent, is_absence=True)
 UTF8 = Check("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
-BLANK = Check("missing_value", "the column is blank", _is_blank, is_absence=True)
-ONE_LINE = Check("wrong_type", "a category is one line, this one holds a line break", _has_newline)
+BLANK = Check(
+    "missing_value",
+    "the column is blank",
+    lambda values: _mask(pc.equal(pc.utf8_trim_whitespace(values), "")),
+    is_absence=True,
+)
+ONE_LINE = Check(  # neither LF nor CR survives the lines of a vocabulary file
+    "wrong_type",
+    "a category is one line, this one holds a line break",
+    lambda values: _mask(pc.match_substring_regex(values, "[\r\n]")),
+)
 FLOAT32 = Check("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 
 CHECKS: Mapping[ColumnType, tuple[Check, ...]] = {

@@ -3,6 +3,7 @@
 A column whose own name holds the dots comes first. Of a list of objects come lists of the field's values.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, is_list, lengths, plain
+from recordmill.pipeline.sources.typing.faults import Fault
 
 
 def lookup(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | None:
@@ -51,6 +53,16 @@ def _inside(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return python_field(value, name)
     return [_inside(item, name) for item in value] if isinstance(value, list | tuple) else None
+
+
+def json_object(data: bytes, what: str) -> dict[str, Any] | Fault:
+    """Parses one JSON object, or says what is wrong with it; bytes that are not UTF-8 come as surrogates."""
+    try:
+        row = json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        where = f": {error.msg}, character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
+        return Fault("malformed_row", f"{what} is no JSON object{where}")
+    return row if isinstance(row, dict) else Fault("malformed_row", f"{what} is no JSON object")
 
 
 def python_names(row: Mapping[Any, Any]) -> list[str]:

@@ -158,10 +158,6 @@ def _is_whole(kind: pa.DataType) -> bool:
     return pt.is_integer(kind) or pt.is_decimal(kind) and kind.scale <= 0
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind)
-
-
 def _is_name(kind: pa.DataType) -> bool:
     return _is_text(kind) or _is_whole(kind) or pt.is_boolean(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
 
@@ -192,10 +188,6 @@ def _moment(values: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(pc.replace_substring_regex(text, r"(\.\d*?)0+(Z?)$", r"\1\2"), r"\.(Z?)$", r"\1")
 
 
-def _number(values: pa.Array) -> pa.Array:
-    return values.cast(pa.float64(), safe=False)
-
-
 def _integer(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.int64())
@@ -217,7 +209,11 @@ class Rule(NamedTuple):
 RULES: Mapping[ColumnType, Rule] = {
     ColumnType.TEXT: Rule("a string", _is_text, _text),
     ColumnType.CATEGORY: Rule("a string, a whole number, a boolean or a date", _is_name, _name),
-    ColumnType.NUMBER: Rule("a number", _is_number, _number),
+    ColumnType.NUMBER: Rule(
+        "a number",
+        lambda kind: pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind),
+        lambda values: values.cast(pa.float64(), safe=False),
+    ),
     ColumnType.INTEGER: Rule("a 64-bit integer", _is_whole, _integer),
     ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
 }

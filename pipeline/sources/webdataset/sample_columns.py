@@ -5,9 +5,8 @@ that holds a JSON object, `json.caption`, `meta.json.author.name`; or `__key__`,
 compared in small letters.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.image_refs import inline, to_piece
 from recordmill.pipeline.sources.typing.arrays import in_groups, lists_of_one, strings
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
-from recordmill.pipeline.sources.typing.fields import python_field
+from recordmill.pipeline.sources.typing.fields import json_object, python_field
 from recordmill.pipeline.sources.typing.image_cells import ImageBase
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -60,23 +59,12 @@ def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
     )
 
 
-def json_object(sample: Sample, extension: str) -> dict[str, Any] | str:
-    """Parses the JSON object that a member holds, once; gives a message, maybe an empty one, where it is no object."""
+def object_in(sample: Sample, extension: str) -> dict[str, Any] | Fault:
+    """Parses the JSON object that a member holds, once."""
     if extension not in sample.objects:
-        sample.objects[extension] = _parsed(sample.members[extension].data or b"")
+        data = sample.members[extension].data or b""
+        sample.objects[extension] = json_object(data, f"the member .{extension}")
     return sample.objects[extension]
-
-
-def _parsed(data: bytes) -> dict[str, Any] | str:
-    try:
-        value = json.loads(data)
-    except json.JSONDecodeError as invalid:
-        return f": {invalid.msg}, character {invalid.pos + 1}"
-    except UnicodeDecodeError:
-        return ": it is not UTF-8"
-    except (ValueError, RecursionError):
-        return ""
-    return value if isinstance(value, dict) else ""
 
 
 class SampleColumn:
@@ -127,10 +115,8 @@ class SampleColumn:
         return None
 
     def _field(self, sample: Sample, extension: str, name: str) -> Any:
-        row = json_object(sample, extension)
-        if isinstance(row, dict):
-            return python_field(row, name)
-        return Fault("malformed_row", f"the member .{extension} is no JSON object{row}", self._name)
+        row = object_in(sample, extension)
+        return replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, name)
 
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:

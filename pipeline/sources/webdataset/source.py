@@ -9,6 +9,7 @@ not copied out of a file that is not compressed: a reference to them is delivere
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import ClassVar, Literal
 
@@ -21,11 +22,11 @@ from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Cut
+from recordmill.pipeline.sources.table import Cut, at_once
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_names
-from recordmill.pipeline.sources.webdataset.sample_columns import KEY, SampleColumn, json_object, parts, wanted
+from recordmill.pipeline.sources.webdataset.sample_columns import KEY, SampleColumn, object_in, parts, wanted
 from recordmill.pipeline.sources.webdataset.tar_samples import DamagedTarError, Sample, Tar, samples
 
 BLOCK_SAMPLES = 4096
@@ -72,7 +73,7 @@ class WebDataset(Archives):
             SourceError: the first file holds no sample.
             OSError: a file cannot be read.
         """
-        looks = self.look_at(_look, files, root, inputs, columns, chunk_bytes)
+        looks = at_once(partial(_look, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [
             Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, Samples(start, end, _size(file)))
             for file, look in zip(inputs, looks, strict=True)
@@ -187,7 +188,7 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
     read = _read(files, join(root, file.path), Samples(size=_size(file)), objects)
     for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, Sample)):
         for extension in sorted(objects & sample.members.keys()):
-            row = json_object(sample, extension)
+            row = object_in(sample, extension)
             if isinstance(row, dict):
                 names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
     return list(names)
