@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.pipeline.build.context.reject_files import write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
-from recordmill.pipeline.build.plan import _build_key
+from recordmill.pipeline.build.plan import _source_key
 from recordmill.pipeline.build.reject_limits import RejectLimits, TooManyRejectsError
 from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.sources.base import Chunk
@@ -158,7 +158,7 @@ def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], rea
 def test_a_limit_is_no_part_of_a_builds_key(tmp_path: Path) -> None:
     files: Any = None
     keys = [
-        _build_key(parse_spec(f"{SPEC}rejects: {rejects}\n"), "inputs", None, files)
+        _source_key(parse_spec(f"{SPEC}rejects: {rejects}\n"), "inputs", None, files)
         for rejects in ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}")
     ]
     assert keys[0] == keys[1] == keys[2]

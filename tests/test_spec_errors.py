@@ -80,7 +80,7 @@ WRONG = [
     ("{kind: category}", "{kind: category, classes: [2026-11-20]}", "10: features.category.classes.0: should be text, "
      "got `2026-11-20`, which YAML reads as a date: put it in quotes"),
     ("  price:", "  on:", "11: YAML reads the key `on` as a boolean: put it in quotes"),
-    ("test: 2", "1: 2", "13: YAML reads the key `1` as a number: put it in quotes"),
+    ("test: 2", "1.5: 2", "13: YAML reads the key `1.5` as a number: put it in quotes"),
     # classes
     ("{kind: category}", "{kind: category, classes: []}", "10: features.category.classes: should not be empty"),
     ("{kind: category}", "{kind: category, classes: [b, a, b]}",

@@ -7,6 +7,7 @@ A build may end at any moment, and the next build of the same spec and inputs co
 import hashlib
 import os
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.beam.graph import run_job
 from recordmill.pipeline.build.beam.pre_passes import install_user_code, run_pre_passes
 from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
+from recordmill.pipeline.build.class_ids import Names, continues, gone, id_changes, keeps_ids, names_to_keep
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.descriptions import describe_features
@@ -29,7 +31,7 @@ from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.publish import SERVING_FOLDER, publish
 from recordmill.pipeline.build.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.manifest import Manifest, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.rejects import Reject
@@ -39,7 +41,8 @@ from recordmill.pipeline.versions.build_folders import building_folder, remove_r
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.prune import sweep
 from recordmill.pipeline.versions.stores.base import OutputError
-from recordmill.pipeline.versions.stores.open_store import open_store
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.tensorflow.serving import export_serving
 
 
@@ -80,7 +83,7 @@ def build(
     runner, beam_options, is_local = make_runner(options.runner, options.processes, options.beam_options)
     use_options(beam_options)
     files = Listings(BeamFiles())
-    plan = make_plan(spec, files, options.chunk_bytes)
+    plan = replace(make_plan(spec, files, options.chunk_bytes), kept=_live_names(spec, output))
     building = building_folder(output, options.work)
     published = _published(output, plan, options)
     if published is None:
@@ -93,9 +96,26 @@ def build(
     return published
 
 
+def _live_names(spec: Spec, output: str) -> Names:
+    """The names of the live version whose ids a build keeps."""
+    live = publishing.live_manifest(output) if any(map(keeps_ids, spec.features.values())) else None
+    return _names(spec, output, live) if live else {}
+
+
+def _names(spec: Spec, output: str, version: Manifest) -> Names:
+    return names_to_keep(spec, version_folder(open_location(output), version.version), version)
+
+
+def _version_of(output: str, plan: BuildPlan) -> Manifest | None:
+    """The newest version of the same spec and inputs in which every name has the id of the live version."""
+    return publishing.find_version(
+        output, plan.source_key, lambda version: continues(_names(plan.spec, output, version), plan.kept)
+    )
+
+
 def _published(output: str, plan: BuildPlan, options: RunOptions) -> Published | None:
     """Makes the version of an equal earlier build live; None if it does not exist or is to be repeated."""
-    version = publishing.find_version(output, plan.build_key)
+    version = _version_of(output, plan)
     if version is None or (options.again and version.rejects.get("files")):
         return None
     if publishing.live_version(output) != version.version:
@@ -188,7 +208,7 @@ class _Attempt:
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""
-        before = publishing.find_version(self.output, self.plan.build_key)
+        before = _version_of(self.output, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file["sha256"] for file in before.rejects["files"]]:
             raise NothingMendedError(
@@ -201,8 +221,23 @@ class _Attempt:
         descriptions = {name: description.to_json() for name, (_, description) in features.items()}
         serving = os.path.join(context.path("version"), SERVING_FOLDER)
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
+        self._note_ids(results, {name: description for name, (_, description) in features.items()})
         self.listener.on_publish()
         return Published(*publish(results, self.output, features, self.lease), is_new=True)
+
+    def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
+        """Notes which ids are new, or have moved. Raises: OutputError if another version gave ids meanwhile."""
+        if _live_names(self.plan.spec, self.output) != self.plan.kept:
+            raise OutputError(
+                f"meanwhile another version of {self.output} became live, with other classes: build again"
+            )
+        notes = list(gone(self.plan.kept, results.statistics))
+        with suppress(UserError):  # a damaged version is no reason to build none
+            if live := publishing.live_manifest(self.output):
+                folder = version_folder(open_location(self.output), live.version)
+                notes += id_changes(live, folder, features, Path(results.export))
+        for note in notes:
+            self.listener.on_note(note)
 
     def _cause(self, error: Exception, run: attempts.Run) -> Exception:
         """The true cause of an error, if it is known, as one line for the user; otherwise the error itself."""

@@ -1,17 +1,18 @@
 """Plans a build: lists the sources, chooses the number of shards, and computes the build's key.
 
 The key is a digest of everything that decides a byte of the result: the spec, our version and the versions of the
-packages that do the work, and the inputs' listing with sizes and times of change.
+packages that do the work, the inputs' listing with sizes and times of change, and the classes whose ids are kept.
 """
 
 import hashlib
 import importlib.metadata
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recordmill.pipeline.build.class_ids import Names
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
@@ -24,6 +25,8 @@ from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.version import VERSION
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from recordmill.transforms.contract.stored import IMAGES
 
@@ -62,13 +65,23 @@ class BuildPlan:
     source_bytes: int
     """The bytes to read, including images."""
     layout: Layout
-    build_key: str
+    source_key: str
+    """The digest of the spec, the packages and the inputs."""
     notes: list[str]
     roots: tuple[str, ...]
     inputs_sha256: str
     pack_bytes: int
     user_code: UserCode | None = None
     """The user's modules that the spec names."""
+    kept: Names = field(default_factory=dict)
+    """The names of classes that keep the ids of an earlier version, by feature."""
+
+    @property
+    def build_key(self) -> str:
+        """The digest of everything that decides a byte: the source key, and the names that are kept."""
+        if not self.kept:
+            return self.source_key
+        return hashlib.sha256(json.dumps([self.source_key, dict(self.kept)]).encode()).hexdigest()
 
 
 def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> BuildPlan:
@@ -94,7 +107,7 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
         expected_bytes=_expected_bytes(spec, plans),
         source_bytes=sum(plan.bytes for plan in plans),
         layout=layout,
-        build_key=_build_key(spec, inputs, code, files),
+        source_key=_source_key(spec, inputs, code, files),
         notes=[note for plan in plans for note in plan.notes],
         roots=tuple(source.image_root(files) for source in spec.source),
         inputs_sha256=inputs,
@@ -132,14 +145,14 @@ def planned_build(
     return PlannedBuild(
         name=spec.name,
         folder=os.path.abspath(folder),
-        features=spec.options(),
+        features=_keep(spec.options(), plan.kept),
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         schema=RowSchema(
             columns=spec.columns(),
             features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
             key=spec.key_columns,
             label=spec.label,
-            classes=getattr(label, "classes", None),
+            classes=getattr(label, "given_classes", None),
             fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
             content_key=spec.content_key,
             split_by=spec.split_by,
@@ -159,6 +172,14 @@ def planned_build(
         duplicates=spec.duplicates,
         isolated=isolated,
     )
+
+
+def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, FeatureOptions]:
+    """Adds the names that are kept to the options of their features."""
+    return {
+        name: replace(options, kept=kept[name]) if name in kept and isinstance(options, NameOptions) else options
+        for name, options in features.items()
+    }
 
 
 def _models(spec: Spec) -> dict[str, str]:
@@ -219,7 +240,7 @@ def _file_digest(path: str, files: Files) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def _build_key(spec: Spec, inputs: str, code: UserCode | None, files: Files) -> str:
+def _source_key(spec: Spec, inputs: str, code: UserCode | None, files: Files) -> str:
     described = spec.model_dump(mode="json", exclude=NO_PART_OF_THE_KEY)
     parts = {"spec": described, "packages": package_versions(), "inputs": inputs}
     parts |= {"code": code.sha256} if code else {}

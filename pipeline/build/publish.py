@@ -12,6 +12,7 @@ from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
 from recordmill.pipeline.build.attempts import clear
+from recordmill.pipeline.build.class_ids import KEPT_NAMES
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.plan import package_versions
 from recordmill.pipeline.build.results import COUNTED, Results, published_path
@@ -19,6 +20,7 @@ from recordmill.pipeline.build.tfds_files import write_tfds_files
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.dataset.vocabulary import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.model import PATHS, Spec
@@ -66,7 +68,7 @@ def publish(
 
 def _vocabularies(results: Results, described: dict[str, Description]) -> dict[str, list[str]]:
     return {
-        name: Path(results.export, description.vocabulary).read_text(encoding="utf-8").split("\n")[:-1]
+        name: list(description.shown or read_words(Path(results.export), description.vocabulary))
         for name, description in described.items()
         if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary
     }
@@ -155,6 +157,8 @@ def _manifest(
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "packages": package_versions(),
+            "source_key": plan.source_key,
+            KEPT_NAMES: {name: len(words) for name, words in plan.kept.items()},
             "inputs_sha256": plan.inputs_sha256,
             "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
             **({"user_code": plan.user_code.to_json()} if plan.user_code else {}),

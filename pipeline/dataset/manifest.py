@@ -129,6 +129,11 @@ class Manifest:
     duplicates: Json = field(default_factory=dict)
     """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
 
+    @property
+    def source_key(self) -> str:
+        """The digest of the spec, the packages and the inputs, without what the build took over from other versions."""
+        return str(self.provenance.get("source_key", self.build_key))
+
     def split(self, name: str) -> Split:
         """Gives a split by its name. Raises: DatasetError for an unknown name."""
         if name not in self.splits:

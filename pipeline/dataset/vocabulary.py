@@ -36,7 +36,8 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
         hashed = "its ids are hashes (hash_buckets)" if description.hash_buckets is not None else None
         raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description.kind}")
     path = folder / description.vocabulary
-    words = _special(description) + _lines(folder, description.vocabulary)
+    shown = None if isinstance(description, TextDescription) else description.shown
+    words = _special(description) + (list(shown) if shown else read_words(folder, description.vocabulary))
     if padding_id(description) == len(words):  # a given model without padding
         words.append(PADDING)
     expected = description.vocabulary_size
@@ -64,7 +65,8 @@ def _special(description: Ids) -> list[str]:
     return [names.get(id_, PADDING) for id_ in range(first)]
 
 
-def _lines(folder: Location, file: str) -> list[str]:
+def read_words(folder: Location, file: str) -> list[str]:
+    """Gives the words of a vocabulary's file, one a line. Raises: DatasetError if it cannot be read."""
     path = folder / file
     try:
         text = read_inner(folder, file).decode("utf-8")

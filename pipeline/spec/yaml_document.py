@@ -5,6 +5,8 @@ r"""YAML with the line of every value, so that messages can point at it.
 (3, '80')
 """
 
+import re
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,8 @@ import yaml
 from recordmill.pipeline.errors import UserError
 
 Path = tuple[str | int, ...]
-STRING, MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+WHOLE_NUMBER = re.compile("0|[1-9][0-9]*")
+STRING, INTEGER, MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "merge"))
 MOST_COPIES = 100_000
 """Values that aliases may add: ten lines of aliases of aliases are a billion."""
 YAML_TYPES = {
@@ -76,7 +79,7 @@ def load_yaml(text: str, where: str) -> Document:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         if node is not None:
             _count(node, where, {})
-        value = yaml.safe_load(text)
+        value = None if node is None else yaml.SafeLoader("").construct_document(deepcopy(node))
         if not isinstance(node, yaml.MappingNode):
             raise SpecError(
                 f"{where}: a spec is a mapping of keys such as `name:` and `source:`, got {yaml_type(node)}"
@@ -101,6 +104,9 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
         inner = [part for entry in node.value for part in entry]
+        for key in inner[::2]:
+            if key.tag == INTEGER and WHOLE_NUMBER.fullmatch(key.value):  # such as the classes 0, 1, 2
+                key.tag = STRING
     total = 1 + sum(_count(part, where, counted) for part in inner)
     if total - len(counted) > MOST_COPIES:
         raise SpecError(f"{where}:{line}: aliases make {total:,} values of this: write out what is meant")

@@ -21,6 +21,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.graph import run_job
 from recordmill.pipeline.build.beam.pre_passes import run_pre_passes
 from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
+from recordmill.pipeline.build.class_ids import names_kept_by
 from recordmill.pipeline.build.input_listing import Listings, check_unchanged
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.dataset.atomic_files import write_atomically
@@ -114,7 +115,7 @@ def _rebuild(
     if spec is None:
         raise RepairError(f"{_shard(manifest, shards[0]).file} is made of its sources: give --spec dataset.yaml")
     files = Listings(BeamFiles())
-    plan = make_plan(spec, files)
+    plan = replace(make_plan(spec, files), kept=names_kept_by(spec, folder, manifest))
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))
     pieces = [(chunk.source, chunk.file, chunk.bytes) for chunk in plan.chunks]

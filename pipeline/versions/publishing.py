@@ -6,6 +6,7 @@ object store by a conditional write. Numbers order the versions; clocks and name
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, count
@@ -107,11 +108,11 @@ def _manifest(store: Store, version: str) -> Manifest | None:
         return None
 
 
-def find_version(output: str, build_key: str) -> Manifest | None:
-    """Finds the newest whole version that a build of this key made; None if it made no version."""
+def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:
+    """Finds the newest whole version of a source key that fits; None if there is none."""
     store = open_store(output)
     for manifest in reversed(published(store)):
-        if manifest.build_key == build_key and _is_whole(store, manifest):
+        if manifest.source_key == source_key and fits(manifest) and _is_whole(store, manifest):
             return manifest
     return None
 
@@ -131,6 +132,17 @@ def live_version(output: str) -> str | None:
     except OutputError:
         return None
     return latest.version if latest else None
+
+
+def live_manifest(output: str) -> Manifest | None:
+    """The manifest of the live version; None if nothing is published.
+
+    Raises:
+        OutputError: `LATEST` is broken.
+        DatasetError: the manifest is missing or broken.
+    """
+    latest = latest_file.read(open_store(output))
+    return read_manifest(version_folder(open_location(output), latest.version)) if latest else None
 
 
 def version_path(output: str, version: str) -> str:

@@ -5,7 +5,7 @@ Plain classes with `add`, `merge` and a result, which `beam.vocabularies` and `b
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
@@ -24,6 +24,21 @@ def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count:
     """
     pairs = ((count, word) for word, count in counts.items() if count >= minimum_count and _is_one_line(word))
     return sorted(pairs, reverse=True) if top_k is None else heapq.nlargest(top_k, pairs)
+
+
+def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | None, order: str) -> list[bytes]:
+    """Gives the names of a category by id: those that are kept stay where they are, new ones follow.
+
+    Args:
+        frequent: the names of the data, the most frequent first.
+        kept: the names of the version before, by id, whether the data still has them or not.
+        most: the number of names that may have an id, where it is limited; new names take what `kept` leaves.
+        order: `alphabetical`, which is that of Unicode's code points, or `frequency`: the order of the new names.
+    """
+    known = set(kept)
+    new = [name for name in frequent if name not in known]
+    new = new if most is None else new[: max(0, most - len(kept))]
+    return [*kept, *(sorted(new) if order == "alphabetical" else new)]
 
 
 def _is_one_line(word: bytes) -> bool:

@@ -5,7 +5,7 @@ Its report counts the rows that it saw, which the driver reconciles with the row
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
-from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, most_frequent
+from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, class_names, most_frequent
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_report
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.transforms.contract.kinds.category import NameOptions
@@ -35,13 +35,30 @@ class VocabularyOptions:
     minimum_count: int = 1
     given: tuple[str, ...] | None = None
     """The words themselves, in their order; then nothing is counted."""
+    kept: tuple[bytes, ...] = ()
+    """Words that stand first, in this order, whether they are counted or not."""
+    order: str = "frequency"
 
     @classmethod
     def of(cls, name: str, options: TextOptions | NameOptions) -> "VocabularyOptions":
         """Gives those of a text, or of a feature whose values are names."""
-        size = options.vocabulary if isinstance(options, TextOptions) else options.max_classes
-        given = options.words if isinstance(options, TextOptions) else options.classes
-        return cls(name, size if isinstance(size, int) else None, options.minimum_count, given)
+        if isinstance(options, TextOptions):
+            size = options.vocabulary if isinstance(options.vocabulary, int) else None
+            return cls(name, size, options.minimum_count, options.words)
+        kept = tuple(name.encode() for name in options.kept)
+        return cls(name, options.max_classes, options.minimum_count, options.classes, kept, options.order)
+
+    def words(self, counts: Mapping[bytes, int]) -> list[bytes]:
+        """Gives the words that get an id, in the order of the ids, from all that may."""
+        if self.given is not None:
+            return [word.encode() for word in self.given]
+        frequent = [word for _, word in most_frequent(counts, self.top_k, self.minimum_count)]
+        return class_names(frequent, self.kept, self.top_k, self.order)
+
+    def candidates(self, counts: Mapping[bytes, int]) -> list[tuple[int, bytes]]:
+        """Gives the (count, word) pairs of a part of the words that can be in the vocabulary of all."""
+        frequent = most_frequent(counts, self.top_k, self.minimum_count)
+        return list(dict.fromkeys([*frequent, *((counts[word], word) for word in self.kept if word in counts)]))
 
 
 class Vocabularies(PTransformAnalyzer):
@@ -120,7 +137,7 @@ class MergedBucket:
     """A bucket's part of every vocabulary, and the total counts."""
 
     rows: int
-    frequent: list[list[tuple[int, bytes]]]
+    candidates: list[list[tuple[int, bytes]]]
     distinct: list[int]
     tokens: list[int]
 
@@ -134,7 +151,7 @@ def merge_bucket(bucket: tuple[int, Iterable[Bucket]], options: list[VocabularyO
             add_counts(total, words, counts)
     return MergedBucket(
         rows,
-        [most_frequent(total, o.top_k, o.minimum_count) for total, o in zip(totals, options, strict=True)],
+        [option.candidates(total) for total, option in zip(totals, options, strict=True)],
         [len(total) for total in totals],
         [sum(total.values()) for total in totals],
     )
@@ -146,12 +163,11 @@ def write_vocabularies(
     """Writes every vocabulary into a folder of this attempt's own; returns the files' paths."""
     folder = os.path.join(folder, attempt_name("vocabularies"))
     tf.io.gfile.makedirs(folder)
-    report, paths = {}, []
+    report: dict[str, dict[str, Any]] = {}
+    paths = []
     for index, option in enumerate(options):
-        pairs = [pair for bucket in buckets for pair in bucket.frequent[index]]
-        best = most_frequent({word: count for count, word in pairs}, option.top_k, option.minimum_count)
-        words = [w.encode() for w in option.given] if option.given is not None else [word for _, word in best]
-        words = words or [NO_WORD]
+        counts = {word: count for bucket in buckets for count, word in bucket.candidates[index]}
+        words = option.words(counts) or [NO_WORD]
         paths.append(os.path.join(folder, vocabulary_name(option.name)))
         with tf.io.gfile.GFile(paths[-1], "wb") as file:
             file.write(b"".join(word + b"\n" for word in words))
@@ -159,8 +175,10 @@ def write_vocabularies(
             "words": len(words),
             "distinct": sum(bucket.distinct[index] for bucket in buckets),
             "tokens": sum(bucket.tokens[index] for bucket in buckets),
-            "known_tokens": sum(count for count, word in best) if option.given is None else None,
+            "known_tokens": sum(counts.get(word, 0) for word in words) if option.given is None else None,
         }
+        if option.kept and option.given is None:
+            report[option.name]["gone"] = [word.decode() for word in option.kept if word not in counts]
     rows = sum(bucket.rows for bucket in buckets)
     write_report(reports, "vocabularies", {"rows": rows, "vocabularies": report})
     return paths

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather
 
-from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, most_frequent
+from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, class_names, most_frequent
 from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowDecisions, Strata
@@ -96,12 +96,14 @@ def find_strata(planned: PlannedBuild, chunks: Sequence[Chunk]) -> Strata:
 
 
 def find_classes(planned: PlannedBuild, chunks: Sequence[Chunk]) -> tuple[str, ...]:
-    """Gives the label's classes in all splits, the most frequent first, from the files of `ClassReader`."""
+    """Gives the label's classes in all splits by id, from the files of `ClassReader`."""
     counts: Counts = {}
     for table in _tables(planned, CLASSES, chunks):
         values = table["class"].value_counts()
         add_counts(counts, values.field("values").to_pylist(), values.field("counts").to_pylist())
-    return tuple(word.decode() for _, word in most_frequent(counts, None, 1))
+    frequent, label = [word for _, word in most_frequent(counts, None, 1)], planned.label_names()
+    kept, order = ([name.encode() for name in label.kept], label.order) if label else ([], "alphabetical")
+    return tuple(word.decode() for word in class_names(frequent, kept, None, order))
 
 
 def train_models(planned: PlannedBuild, chunks: Sequence[Chunk]) -> dict[str, bytes]:

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, feature_named
-from recordmill.pipeline.spec.features.classes import Classes, read_classes
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.pipeline.spec.features.classes import FRESH, GivenClasses, read_classes
+from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 from recordmill.transforms.contract.kinds.category import (
     CategoriesDescription,
     CategoriesOptions,
@@ -23,11 +23,14 @@ class NamedClasses(Feature):
 
     column_type = ColumnType.CATEGORY
 
-    classes: Classes | None = None
-    """The names in the order of their ids. By default those of the data, the most frequent first: of all splits for
-    the label, of the train split for any other feature."""
+    classes: GivenClasses | None = None
+    """The names in the order of their ids, or a mapping from them to the names that people are shown. By default those
+    of the data: of all splits for the label, of the train split for any other feature; names that the output's live
+    version has keep their ids. `fresh`: those of the data, whatever ids the live version gave them."""
     classes_file: str | None = Field(default=None, min_length=1)
     """A file of the names, one a line, instead of `classes`."""
+    order: Literal["alphabetical", "frequency"] = "alphabetical"
+    """The order of names of the data: that of their Unicode code points, or the most frequent first."""
     max_classes: int | None = Field(default=None, ge=1, strict=True)
     """The number of names of the data, the most frequent, that have an id of their own; the others are unknown."""
     minimum_count: int = Field(default=1, ge=1, strict=True)
@@ -41,19 +44,33 @@ class NamedClasses(Feature):
     def _check_classes(self) -> "NamedClasses":
         if self.classes is not None and self.classes_file is not None:
             raise ValueError("`classes` and `classes_file` exclude each other: give the names once")
-        given = self.classes is not None or self.classes_file is not None
-        counted = [name for name in ("max_classes", "minimum_count") if name in self._changed()]
+        given = self.given_classes is not None or self.classes_file is not None
+        counted = [name for name in ("order", "max_classes", "minimum_count") if name in self._changed()]
         if counted and (given or self.hash_buckets is not None):
             other = "hash_buckets" if self.hash_buckets is not None else "classes"
             raise ValueError(f"`{counted[0]}` is of names that are counted: leave it out, or `{other}`")
-        if self.hash_buckets is not None and (given or "oov_buckets" in self._changed()):
+        if self.hash_buckets is not None and (given or self.classes or "oov_buckets" in self._changed()):
             raise ValueError("with `hash_buckets` no name is unknown: leave out `classes` and `oov_buckets`")
         return self
 
     @property
+    def given_classes(self) -> tuple[str, ...] | None:
+        """The names of `classes`, as the data has them; None where they are not given there."""
+        return None if self.classes is None or self.classes == FRESH else tuple(self.classes)
+
+    @property
     def analyzed(self) -> bool:
         """Whether the analysis counts the names: they are neither given nor hashed."""
-        return self.classes is None and self.classes_file is None and self.hash_buckets is None
+        return self.given_classes is None and self.classes_file is None and self.hash_buckets is None
+
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether names of the live version keep their ids."""
+        return self.analyzed and self.classes != FRESH
+
+    def options(self, *, is_label: bool = False) -> FeatureOptions:
+        """Gives the options that the graph and the workers need, with the names as the data has them."""
+        return self._make(self.contract, classes=self.given_classes, is_label=is_label)
 
     def files(self) -> dict[str, str]:
         """Gives the path of the classes' file, if any."""
@@ -89,6 +106,7 @@ class NamedClasses(Feature):
         first = 0 if is_label else 1 + self.oov_buckets
         return {
             "vocabulary": statistics["vocabulary"],
+            "shown": tuple(self.classes.values()) if isinstance(self.classes, dict) else None,
             "vocabulary_size": statistics["words"] + first,
             "unknown_id": None if is_label else min(1, self.oov_buckets),
             "first_id": first,

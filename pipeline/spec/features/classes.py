@@ -2,9 +2,9 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
 
 def _one_line(name: str) -> str:
@@ -20,10 +20,25 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-Classes = Annotated[
-    tuple[Annotated[str, AfterValidator(_one_line)], ...], Field(min_length=1), AfterValidator(_distinct)
-]
+ClassName = Annotated[str, AfterValidator(_one_line)]
+Classes = Annotated[tuple[ClassName, ...], Field(min_length=1), AfterValidator(_distinct)]
 """Names of classes in the order of their ids."""
+
+
+def _distinct_values(names: dict[str, str]) -> dict[str, str]:
+    _distinct(tuple(names.values()))
+    return names
+
+
+DisplayedClasses = Annotated[dict[ClassName, ClassName], Field(min_length=1), AfterValidator(_distinct_values)]
+"""Names of classes as the data has them in the order of their ids, each with the name that people are shown."""
+FRESH = "fresh"
+GivenClasses = Annotated[
+    Annotated[Classes, Tag("names")]
+    | Annotated[DisplayedClasses, Tag("names with those to show")]
+    | Annotated[Literal["fresh"], Tag(FRESH)],
+    Discriminator(lambda value: {dict: "names with those to show", str: FRESH}.get(type(value), "names")),
+]
 
 
 def read_classes(path: str | Path) -> tuple[str, ...]:

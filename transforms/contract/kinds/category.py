@@ -20,6 +20,10 @@ class NameOptions(FeatureOptions):
 
     classes: tuple[str, ...] | None = None
     """The names in the order of their ids; None: those of the data."""
+    kept: tuple[str, ...] = ()
+    """The names of the version before, by id, which keep their ids where the names are those of the data."""
+    order: str = "alphabetical"
+    """The order of new names: `alphabetical` or `frequency`."""
     max_classes: int | None = None
     minimum_count: int = 1
     oov_buckets: int = 0
@@ -47,6 +51,8 @@ class _Ids:
     stored: str = "int64"
     vocabulary: str | None = left_out(None)
     """The path of the names' file inside the version; None where ids are hashes."""
+    shown: tuple[str, ...] | None = left_out(None)
+    """The names that people are shown, by the vocabulary's line; None where they are the vocabulary's own."""
     vocabulary_size: int
     hash_buckets: int | None = left_out(None)
     unknown_id: int | None = None

@@ -1,0 +1,113 @@
+"""Ids of learned classes from one version of a dataset to the next.
+
+A name that the output's live version knows keeps its id, new names follow at the end, and a name that is gone from the
+data keeps its place. Names that are taken over belong to the build key, and the manifest says how many they are.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeGuard
+
+from recordmill.pipeline.dataset.manifest import Location, Manifest
+from recordmill.pipeline.dataset.vocabulary import Ids, read_words
+from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.spec.features.base import Feature
+from recordmill.pipeline.spec.features.category import NamedClasses
+from recordmill.pipeline.spec.model import Spec
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+
+Names = Mapping[str, tuple[str, ...]]
+"""Names of classes by id, by feature."""
+KEPT_NAMES = "kept_names"
+SHOWN = 5
+
+
+def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
+    """Gives the names of a version whose ids a build of the spec keeps, by feature; none for features of other kinds.
+
+    Raises:
+        UserError: a vocabulary of the version cannot be read.
+    """
+    kept = {}
+    for name in (name for name, feature in spec.features.items() if keeps_ids(feature) and name in manifest.features):
+        description = read_description(manifest.features[name])
+        if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary:
+            try:
+                words = read_words(folder, description.vocabulary)
+            except DatasetError as error:
+                raise UserError(
+                    f"the class ids of '{name}' in {manifest.version}, which is live, cannot be kept: {error}; to give "
+                    f"new ids: `classes: fresh` in features.{name}"
+                ) from None
+            kept[name] = tuple(word for word in words if word.strip())  # the file of no word holds a blank one
+    return {name: words for name, words in kept.items() if words}
+
+
+def keeps_ids(feature: Feature) -> bool:
+    """Whether a feature's names keep the ids that the live version gave them."""
+    return isinstance(feature, NamedClasses) and feature.keeps_ids
+
+
+def names_kept_by(spec: Spec, folder: Location, manifest: Manifest) -> Names:
+    """Gives the names that a version's own build took over. Raises: UserError as `names_to_keep`."""
+    kept = manifest.provenance.get(KEPT_NAMES, {})
+    return {name: words[: kept[name]] for name, words in names_to_keep(spec, folder, manifest).items() if name in kept}
+
+
+def continues(names: Names, before: Names) -> bool:
+    """Whether every name has the id that it had before."""
+    return all(names.get(feature, ())[: len(words)] == words for feature, words in before.items())
+
+
+def id_changes(before: Manifest, old: Location, after: Mapping[str, Description], new: Location) -> Iterator[str]:
+    """Gives a line for each feature some of whose words have another id than before, are new, or have none any more.
+
+    Args:
+        before: the earlier version.
+        old: its folder.
+        after: the new version's features.
+        new: the folder with its vocabularies.
+    """
+    for name, description in after.items():
+        earlier = before.features.get(name)
+        if earlier is None or not _has_words(description):
+            continue
+        with suppress(DatasetError):  # a damaged version is no reason to build none
+            if changes := "; ".join(_changes(_ids(old, read_description(earlier)), _ids(new, description))):
+                yield f"{name}: {changes}"
+
+
+def _has_words(description: Description) -> TypeGuard[Ids]:
+    return isinstance(description, Ids) and description.vocabulary is not None
+
+
+def _ids(folder: Location, description: Description) -> dict[str, int]:
+    if not _has_words(description):
+        return {}
+    words = read_words(folder, description.vocabulary or "")
+    return {word: id_ for id_, word in enumerate(words, description.first_id or 0)}
+
+
+def _changes(before: dict[str, int], after: dict[str, int]) -> Iterator[str]:
+    new, lost = ([word for word in a if word not in b] for a, b in ((after, before), (before, after)))
+    moved = sum(after.get(word, id_) != id_ for word, id_ in before.items())
+    if before and new:
+        yield f"{len(new):,} new ({some(new)})"
+    if lost:
+        yield f"{len(lost):,} without an id now ({some(lost)})"
+    if moved:
+        yield f"{moved:,} of {len(before):,} have another id than before, so a model needs training anew"
+
+
+def gone(names: Names, statistics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Gives a line for each feature that keeps ids of names which the data no longer holds."""
+    for name in names:
+        if words := statistics.get(name, {}).get("gone"):
+            yield f"{name}: {len(words):,} not in the data any more, their ids are kept ({some(words)})"
+
+
+def some(words: Sequence[str]) -> str:
+    """Gives the first few words, for a message."""
+    return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")

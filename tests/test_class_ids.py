@@ -1,0 +1,127 @@
+"""Ids of learned classes from version to version: known names keep theirs, new ones follow, gone ones leave a gap."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recordmill import open_dataset
+from recordmill.pipeline.build.analysis.exact_sums import class_names
+from recordmill.pipeline.build.class_ids import continues
+from recordmill.pipeline.build.driver import Published, build
+from recordmill.pipeline.build.run_options import Listener
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions import publishing
+
+SPEC = """
+name: animals
+source: {format: csv, path: rows.csv}
+key: id
+splits: {train: 1}
+label: animal
+features:
+  animal: {kind: category}
+  color: {kind: category, order: frequency, max_classes: 3}
+  text: {kind: text}
+"""
+
+
+class Output:
+    """An output, and what builds into it said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.notes = folder, [""]
+
+    def build(self, rows: str, change: tuple[str, str] = ("", "")) -> Published:
+        """Builds rows of `animal color`, a line each; the text is the animal's name."""
+        cells = (row.split() for row in rows.strip().split(","))
+        lines = [f"{number},{animal},{color},{animal}" for number, (animal, color) in enumerate(cells)]
+        (self.folder / "rows.csv").write_text("\n".join(["id,animal,color,text", *lines]) + "\n")
+        os.utime(self.folder / "rows.csv", (0, len(rows)))  # the same rows are the same inputs
+        self.notes = []
+        spec = parse_spec(SPEC.replace("rows.csv", str(self.folder / "rows.csv")).replace(*change))
+        return build(spec, str(self.folder / "out"), listener=Listener(on_note=self.notes.append))
+
+    def names(self, feature: str = "animal") -> list[str]:
+        """Gives the names by id, and checks that the records' ids are those of their animals."""
+        dataset = open_dataset(self.folder / "out")
+        batch = next(iter(dataset.evaluation_input("train", batch_size=100, pad=False).as_numpy()))
+        texts = [words[0] for words in dataset.to_words("text", batch[0]["text"])]
+        assert [dataset.classes[id_] for id_ in batch[1].tolist()] == texts
+        return dataset.class_names(feature)
+
+
+FIRST = "dog red,cat red,dog green,dog green,emu green"
+SECOND = "ant blue,dog green,zebra blue,cat blue,bee red"
+
+
+@pytest.mark.slow
+def test_a_name_keeps_its_id_from_version_to_version(tmp_path: Path) -> None:
+    output = Output(tmp_path)
+    first = output.build(FIRST)
+    assert output.names() == ["cat", "dog", "emu"]
+    assert output.names("color") == ["[UNK]", "green", "red"]
+    assert not output.build(FIRST).is_new  # its own names decide nothing
+
+    second = output.build(SECOND)
+    assert output.names() == ["cat", "dog", "emu", "ant", "bee", "zebra"]
+    assert output.names("color") == ["[UNK]", "green", "red", "blue"]
+    assert second.manifest.provenance["kept_names"] == {"animal": 3, "color": 2}
+    assert "animal: 1 not in the data any more, their ids are kept (emu)" in output.notes
+    assert "animal: 3 new (ant, bee, zebra)" in output.notes
+    moved = [note for note in output.notes if note.startswith("text: ")]
+    assert "4 of 3 have another id" not in moved[0]
+    assert "1 without an id now (emu)" in moved[0]
+    assert not output.build(SECOND).is_new
+
+    third = output.build(FIRST)  # a build of the first inputs, whose version gives other ids
+    assert third.is_new
+    assert output.names() == ["cat", "dog", "emu", "ant", "bee", "zebra"]
+
+    publishing.make_live(str(tmp_path / "out"), first.manifest.version)
+    again = output.build(SECOND)  # the second version's ids continue the first one's
+    assert (again.is_new, again.manifest.version) == (False, second.manifest.version)
+
+    fresh = output.build(SECOND, ("animal: {kind: category", "animal: {kind: category, classes: fresh"))
+    assert fresh.is_new
+    assert output.names() == ["ant", "bee", "cat", "dog", "zebra"]
+    assert any("have another id than before" in note for note in output.notes if note.startswith("animal: "))
+
+
+@pytest.mark.slow
+def test_names_that_people_are_shown(tmp_path: Path) -> None:
+    output = Output(tmp_path)
+    shown = "animal: {kind: category, classes: {7: Dog, cat: Cat}"
+    output.build("7 red,cat green,7 red", ("animal: {kind: category", shown))
+    dataset = open_dataset(tmp_path / "out")
+    assert dataset.classes == ["Dog", "Cat"]
+    assert sorted(next(iter(dataset.evaluation_input("train", batch_size=3).as_numpy()))[1].tolist()) == [0, 0, 1]
+    assert (Path(dataset.folder) / "animal.labels.txt").read_text() == "Dog\nCat\n"
+    vocabulary = Path(dataset.folder) / "transform_fn/assets/animal.vocabulary.txt"
+    assert vocabulary.read_text() == "7\ncat\n"
+
+
+NAMES = st.lists(st.text("abcdef", min_size=1, max_size=2).map(str.encode), unique=True)
+
+
+@given(NAMES, NAMES, st.none() | st.integers(1, 9), st.sampled_from(["alphabetical", "frequency"]))
+def test_kept_names_stay_and_new_ones_follow(
+    frequent: list[bytes], kept: list[bytes], most: int | None, order: str
+) -> None:
+    names = class_names(frequent, kept, most, order)
+    assert names[: len(kept)] == kept
+    new = names[len(kept) :]
+    assert set(new) <= set(frequent) - set(kept)
+    assert len(set(names)) == len(names)
+    assert new == (sorted(new) if order == "alphabetical" else [name for name in frequent if name in new])
+    left = [name for name in frequent if name not in kept]
+    assert set(new) == set(left if most is None else left[: max(0, most - len(kept))])
+
+
+def test_a_version_continues_another_where_every_name_has_its_id() -> None:
+    assert continues({"a": ("x", "y")}, {"a": ("x",)})
+    assert continues({}, {})
+    assert not continues({"a": ("y", "x")}, {"a": ("x",)})
+    assert not continues({}, {"a": ("x",)})
