@@ -81,9 +81,9 @@ def test_what_the_function_returns_is_stored_and_read(folder: Path) -> None:
 @pytest.mark.slow
 def test_each_class_is_cut_by_the_shares(folder: Path) -> None:
     dataset = open_dataset(folder / "out")
-    assert dataset.classes == ["b", "a"]
+    assert dataset.classes == ["a", "b"]
     found = {split: list(dataset.label_counts(split).values()) for split in dataset.splits}
-    assert found == {"train": [120, 40], "validation": [15, 5], "test": [15, 5]}
+    assert found == {"train": [40, 120], "validation": [5, 15], "test": [5, 15]}
     assert Counter(row["kind"] for row in ROWS) == {"b": 150, "a": 50}
 
 

@@ -109,7 +109,7 @@ def _manifest(store: Store, version: str) -> Manifest | None:
 
 
 def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:
-    """Finds the newest whole version of a source key that fits; None if there is none."""
+    """Finds the newest whole version of a source key that fits; None where no version does."""
     store = open_store(output)
     for manifest in reversed(published(store)):
         if manifest.source_key == source_key and fits(manifest) and _is_whole(store, manifest):
