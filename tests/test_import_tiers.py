@@ -200,3 +200,11 @@ def test_a_quick_command_loads_little(arguments: list[str], said: str, heavy: li
     loaded = done.stderr.split()
     assert "typer" in loaded
     assert sorted(set(heavy) & set(loaded)) == []
+
+
+def test_init_of_local_data_loads_no_framework(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text,label\na b,1\nc d,2\n")
+    done = python(COMMAND, "init", str(tmp_path / "rows.csv"))
+    assert done.returncode == 0, done.stderr
+    assert "kind: text" in done.stdout
+    assert sorted(set(FRAMEWORKS) & set(done.stderr.split())) == []

@@ -8,7 +8,7 @@ from typing import Any
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.compression import codec, open_plain, uncompressed_name
+from recordmill.pipeline.sources.compression import naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.csv.source import SEPARATORS
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image
@@ -75,16 +75,11 @@ def read_head(files: Files, path: str) -> bytes:
     """The first 64 KiB of a file, without a byte order mark, decompressed where its name says that it is compressed.
 
     Raises:
-        UnknownDataError: compressed data is damaged.
+        SourceError: compressed data is damaged.
         OSError: it cannot be read.
     """
-    try:
-        with open_plain(files, path) as file:
-            return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
-    except OSError as error:
-        if codec(path) is None:
-            raise
-        raise UnknownDataError(f"{path} cannot be read as {codec(path)}: {error}; is it cut off or damaged?") from error
+    with naming_damage(path), open_plain(files, path) as file:
+        return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
 
 
 def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]]:

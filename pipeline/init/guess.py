@@ -139,7 +139,7 @@ def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
     is_words = not _is_unspaced(filled)
     lengths = sorted((pc.count_substring_regex(values, WORD) if is_words else pc.utf8_length(values)).to_pylist())
     most = max(1, lengths[min(len(lengths) - 1, int(PERCENTILE * len(lengths)))])
-    length = -(-most // 8) * 8 if most > 8 else most
+    length = -(-most // 8) * 8
     enough = share_of(sum(count <= length for count in lengths), len(lengths), of)
     what = "words" if is_words else "characters"
     options: dict[str, Choice] = {"max_length": (length, f"enough {what} for {enough}")}

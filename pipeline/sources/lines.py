@@ -34,8 +34,8 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
     if start and offset >= end:
         return
     while True:
-        at = offset + len(rest)
-        more = file.read(min(PIECE_BYTES, max(end - at, len(rest))) + TAIL_BYTES)
+        left = end - offset - len(rest)
+        more = file.read(min(PIECE_BYTES, max(left, len(rest))) + TAIL_BYTES)
         rest += more
         stop = rest.find(b"\n", max(0, end - 1 - offset))
         if stop >= 0 or not more:
@@ -137,8 +137,8 @@ class Lines:
 
     def _with_nul(self) -> npt.NDArray[np.bool_]:
         """The lines that hold a NUL: no JSON, and the parser would take it for the end."""
-        found = np.zeros(len(self), bool)
+        result = np.zeros(len(self), bool)
         if b"\0" in self.data:
-            places = np.flatnonzero(np.frombuffer(self.data, np.uint8) == 0)
-            found[np.searchsorted(self._bounds[0], places, side="right") - 1] = True
-        return found
+            offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == 0)
+            result[np.searchsorted(self._bounds[0], offsets, side="right") - 1] = True
+        return result

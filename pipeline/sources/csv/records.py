@@ -111,7 +111,8 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> Records:
     bounds, broken = _quoted_cells(data, buffer, breaks, dialect)
     ending = np.flatnonzero(np.searchsorted(bounds, breaks) % 2 == 0)
     ends, lines, line_count = breaks[ending] + 1, np.append(0, ending + 1), int(ending[-1]) + 1 if len(ending) else 0
-    stops = _without_break(buffer, ends)
+    is_crlf = (buffer[ends - 1] == NEWLINE) & (ends > 1) & (buffer[ends - 2] == CARRIAGE_RETURN)
+    stops = ends - 1 - is_crlf  # the ends of the texts
     if is_last and len(data) > (ends[-1] if len(ends) else 0):
         ends, stops = np.append(ends, len(data)), np.append(stops, len(data))
         line_count = len(breaks) + (not len(breaks) or breaks[-1] < len(data) - 1)
@@ -132,12 +133,6 @@ def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> R
     following = buffer[np.minimum(returns + 1, len(data) - 1)]  # behind the last byte: the CR itself
     alone = (following != NEWLINE) & (is_last | (returns + 1 < len(data)))
     return np.sort(np.concatenate([breaks, returns[alone]]))
-
-
-def _without_break(buffer: npt.NDArray[np.uint8], ends: Rows) -> Rows:
-    """The ends of the texts of records that end with a line break."""
-    is_crlf = (buffer[ends - 1] == NEWLINE) & (ends > 1) & (buffer[ends - 2] == CARRIAGE_RETURN)
-    return ends - 1 - is_crlf
 
 
 def _quoted_cells(data: bytes, buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:

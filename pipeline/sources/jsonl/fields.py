@@ -125,14 +125,14 @@ def arrow_schema(fields: Fields) -> pa.Schema:
         SourceError: one column is wanted as a value, and another as a part of it.
     """
     tree: dict[str, Any] = {}
-    for name, place in fields.items():
-        branch, (*outer, (last, depth)) = tree, place.steps
+    for name, target in fields.items():
+        branch, (*outer, (last, depth)) = tree, target.steps
         for key, lists in outer:
             there = branch.setdefault(key, (lists, {}))
             if there[0] != lists or not isinstance(there[1], dict):
                 raise _in_two_ways(name)
             branch = there[1]
-        if branch.setdefault(last, (depth, place.type)) != (depth, place.type):
+        if branch.setdefault(last, (depth, target.type)) != (depth, target.type):
             raise _in_two_ways(name)
     return pa.schema(_arrow_fields(tree))
 
@@ -142,11 +142,10 @@ def _in_two_ways(name: str) -> SourceError:
 
 
 def _arrow_fields(tree: dict[str, Any]) -> list[pa.Field]:
-    return [pa.field(key, _nested(_arrow_type(value), depth)) for key, (depth, value) in tree.items()]
-
-
-def _arrow_type(value: Any) -> pa.DataType:
-    return pa.struct(_arrow_fields(value)) if isinstance(value, dict) else value
+    types = {
+        key: pa.struct(_arrow_fields(value)) if isinstance(value, dict) else value for key, (_, value) in tree.items()
+    }
+    return [pa.field(key, _nested(types[key], depth)) for key, (depth, _) in tree.items()]
 
 
 def _nested(kind: pa.DataType, depth: int) -> pa.DataType:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
 from recordmill.pipeline.sources.columns import Columns, ColumnType
-from recordmill.pipeline.sources.compression import codec, open_plain
+from recordmill.pipeline.sources.compression import codec, naming_damage, open_plain
 from recordmill.pipeline.sources.jsonl.fields import Fields, Shape
 from recordmill.pipeline.sources.jsonl.parser import Parsed, Parser, peek
 from recordmill.pipeline.sources.lines import Lines, pieces
@@ -74,7 +74,7 @@ def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
         SourceError: the compressed data is damaged.
         OSError: the file cannot be read.
     """
-    with files.open(path) as file, _naming(path):
+    with files.open(path) as file, naming_damage(path):
         if name := codec(path):
             plain = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
             sample, whole = plain.read(COMPRESSED_SAMPLE_BYTES), file.tell()
@@ -110,19 +110,8 @@ def opened(files: Files, path: str) -> Iterator[BinaryIO]:
         SourceError: the compressed data is damaged.
         OSError: the file cannot be read.
     """
-    with open_plain(files, path) as file, _naming(path):
+    with open_plain(files, path) as file, naming_damage(path):
         yield file
-
-
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Makes an error of decompression one that names the file."""
-    try:
-        yield
-    except OSError as error:
-        if codec(path) is None:
-            raise
-        raise SourceError(f"{path} cannot be read as {codec(path)}: {error}; is it cut off or damaged?") from error
 
 
 @dataclass(frozen=True)

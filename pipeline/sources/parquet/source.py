@@ -112,7 +112,7 @@ def _reading(what: str) -> Iterator[None]:
 
 def _footer(files: Files, path: str, columns: Columns) -> Footer:
     with files.open(path) as opened, _reading(f"cannot read {path} as Parquet"), pq.ParquetFile(opened) as file:
-        schema, groups = file.schema_arrow, [file.metadata.row_group(at) for at in range(file.num_row_groups)]
+        schema, groups = file.schema_arrow, [file.metadata.row_group(group) for group in range(file.num_row_groups)]
         _check(path, schema, columns)
         leaves = _leaves(schema, columns)
         sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
@@ -126,8 +126,8 @@ def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
         for other in twice:
             if f"{name}.".startswith(f"{other}."):
                 raise SourceError(f"{path} has two columns {other!r}; rename one")
-        found = lookup(schema.empty_table(), name)
-        wrong = None if found is None else misfit(column, found.type)
+        empty = lookup(schema.empty_table(), name)
+        wrong = None if empty is None else misfit(column, empty.type)
         if wrong:
             raise SourceError(f"{path}: column {name!r}: {wrong}")
 
@@ -155,12 +155,12 @@ def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> It
         missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
         for batch in file.iter_batches(BATCH_ROWS, numbers, leaves, use_threads=False):
             missing -= len(batch)
-            found = {name: lookup(batch, name) for name in columns}
-            values = {name: pa.nulls(len(batch)) if one is None else plain(one) for name, one in found.items()}
-            size = sum(one.nbytes for one in values.values())
+            stored = {name: lookup(batch, name) for name in columns}
+            values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
+            size = sum(array.nbytes for array in values.values())
             step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
             for start in range(0, len(batch), step):
-                piece = {name: one.slice(start, step) for name, one in values.items()}
+                piece = {name: array.slice(start, step) for name, array in values.items()}
                 yield min(step, len(batch) - start), piece
         if missing:
             raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
@@ -174,8 +174,8 @@ def _leaves(schema: pa.Schema, columns: Columns) -> list[int]:
     """
     numbers = count(1)
     numbered = pa.schema([pa.field(field.name, _numbered(field.type, numbers)) for field in schema]).empty_table()
-    found = [lookup(numbered, name) for name in columns]
-    return sorted({number - 1 for one in found if one is not None for number in _numbers(one.type)})
+    arrays = [lookup(numbered, name) for name in columns]
+    return sorted({number - 1 for array in arrays if array is not None for number in _numbers(array.type)})
 
 
 def _numbered(kind: pa.DataType, numbers: Iterator[int]) -> pa.DataType:
@@ -193,8 +193,8 @@ def _numbered(kind: pa.DataType, numbers: Iterator[int]) -> pa.DataType:
 def _numbers(kind: pa.DataType) -> Iterator[int]:
     if pt.is_fixed_size_binary(kind):
         yield kind.byte_width
-    for at in range(kind.num_fields):
-        yield from _numbers(kind.field(at).type)
+    for index in range(kind.num_fields):
+        yield from _numbers(kind.field(index).type)
 
 
 def _names(fields: Iterable[pa.Field]) -> Iterator[str]:

@@ -130,24 +130,25 @@ class UserRows(Source):
 
     def _each(self, chunk: Chunk) -> Iterator[Any]:
         """Yields the rows of the function."""
-        found = _call(self.rows, {**self.options, "part": chunk.work} if self.parts else self.options)
-        if not isinstance(found, Iterable):
-            raise SourceError(f"`{self.rows}` should yield dictionaries, it gave a value of the type {_type(found)}")
+        rows = _call(self.rows, {**self.options, "part": chunk.work} if self.parts else self.options)
+        if not isinstance(rows, Iterable):
+            kind = type(rows).__name__
+            raise SourceError(f"`{self.rows}` should yield dictionaries, it gave a value of the type {kind}")
         try:
-            yield from found
+            yield from rows
         except Exception as error:
             raise blame(error, self.rows, self.options) from None
 
     def _list_inputs(self, files: Files) -> list[FileInfo]:
         root = self.root(files)
-        found: dict[str, FileInfo] = {}
+        inputs: dict[str, FileInfo] = {}
         for pattern in self.inputs:
             matched = files.match(pattern if pattern.startswith("/") or "://" in pattern else join(root, pattern))
             if not matched:
                 raise SourceError(f"`inputs`: no file matches {pattern}")
-            found |= {file.path: file for file in matched}
+            inputs |= {file.path: file for file in matched}
         return [
-            FileInfo(path.removeprefix(f"{root}/"), file.bytes, file.modified) for path, file in sorted(found.items())
+            FileInfo(path.removeprefix(f"{root}/"), file.bytes, file.modified) for path, file in sorted(inputs.items())
         ]
 
     def _notes(self, rows_known: bool) -> list[str]:
@@ -160,7 +161,7 @@ def _values(row: Any, columns: Columns) -> list[Any] | Fault:
     """The asked values of a row, taken at once: a function may yield the same dictionary again."""
     if isinstance(row, Mapping):
         return [python_field(row, name) for name in columns]
-    return Fault("malformed_row", f"the row is no dictionary, but a value of the type {_type(row)}")
+    return Fault("malformed_row", f"the row is no dictionary, but a value of the type {type(row).__name__}")
 
 
 def _call(reference: str, options: Mapping[str, Any]) -> Any:
@@ -177,10 +178,6 @@ def _call(reference: str, options: Mapping[str, Any]) -> Any:
         return function(**options)
     except Exception as error:
         raise blame(error, reference, dict(options)) from None
-
-
-def _type(value: Any) -> str:
-    return type(value).__name__
 
 
 def _bytes(value: Any) -> int:

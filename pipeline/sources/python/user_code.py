@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.abc import SourceLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -55,13 +55,13 @@ def load(reference: str) -> Callable[..., Any]:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
             raise UserCodeError(f"`{reference}`: there is no module {error.name}") from None
         raise blame(error, reference) from None
-    found = getattr(module, function, None)
-    if found is None:
-        near = did_you_mean(function, [one for one in vars(module) if not one.startswith("_")])
+    value = getattr(module, function, None)
+    if value is None:
+        near = did_you_mean(function, [other for other in vars(module) if not other.startswith("_")])
         raise UserCodeError(f"`{reference}`: the module {name} has no function `{function}`{near}")
-    if not callable(found):
-        raise UserCodeError(f"`{reference}` is no function, but a value of the type {type(found).__name__}")
-    return found
+    if not callable(value):
+        raise UserCodeError(f"`{reference}` is no function, but a value of the type {type(value).__name__}")
+    return value
 
 
 def split_reference(reference: str) -> tuple[str, str]:
@@ -102,7 +102,10 @@ def _line(error: BaseException, reference: str) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f" in {os.path.basename(error.filename)}, line {error.lineno}"
     module = sys.modules.get(reference.partition(":")[0])
-    own = {getattr(module, "__file__", None), *(() if _Finder.code is None else _Finder.code.paths())}
+    own = {
+        getattr(module, "__file__", None),
+        *(() if _Finder.code is None else map(_Finder.code.path, _Finder.code.files)),
+    }
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
     return f" in {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
 
@@ -175,22 +178,14 @@ class UserCode:
         """A file's path where it came from; it need not be there."""
         return os.path.join(self.folder, file)
 
-    def paths(self) -> Iterator[str]:
-        """The paths of all files."""
-        return map(self.path, self.files)
 
-
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds the modules of the code that is installed; Python asks it before all others."""
 
     code: UserCode | None = None
 
     @classmethod
-    def invalidate_caches(cls) -> None:  # type: ignore[override]
-        """Does nothing: there is no cache."""
-
-    @classmethod
-    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # type: ignore[override]
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if cls.code is None:
             return None
         file = cls.code.find(name)

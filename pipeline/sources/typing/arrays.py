@@ -61,7 +61,7 @@ def strings(cells: Iterable[str | None]) -> pa.Array:
 
 
 def encoded(text: str) -> bytes:
-    """Encodes a text as UTF-8, or as bytes that are none where it holds a surrogate."""
+    """Encodes a text as UTF-8, or as bytes that are not UTF-8 where it holds a surrogate."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # a surrogate that JSON gives, `"\ud800"`

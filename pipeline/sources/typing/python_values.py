@@ -31,11 +31,9 @@ from recordmill.pipeline.sources.typing.values import RULES, typed_values
 
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 Sorted = tuple[Hashable, Any]
-"""The sort of a value (an Arrow type, `list`, or a NumPy dtype and whether it is an array), and the value for Arrow."""
+"""The sort of a value (an Arrow type, `list`, or a NumPy dtype and whether it is an array), and the value for Arrow.
 
-
-class _RefusedError(Exception):
-    """The value is of no type that is taken; the message names the type."""
+A string names the type of a value that is not taken."""
 
 
 def typed_objects(name: str, column: Column, values: Sequence[object], base: ImageBase, faults: Faults) -> pa.Array:
@@ -44,14 +42,13 @@ def typed_objects(name: str, column: Column, values: Sequence[object], base: Ima
     for row, value in enumerate(values):
         if value is None:
             continue
-        try:
-            sort, ready = _sorted(value)
-        except _RefusedError as refused:
-            faults.setdefault(row, Fault("wrong_type", f"wanted {RULES[column.type].wanted}, found {refused}", name))
-            continue
-        rows, group = sorts.setdefault(sort, ([], []))
-        rows.append(row)
-        group.append(ready)
+        sort, ready = _sorted(value)
+        if isinstance(sort, str):
+            faults.setdefault(row, Fault("wrong_type", f"wanted {RULES[column.type].wanted}, found {sort}", name))
+        else:
+            rows, group = sorts.setdefault(sort, ([], []))
+            rows.append(row)
+            group.append(ready)
     groups = [(rows, partial(_typed, name, column, sort, group, base)) for sort, (rows, group) in sorts.items()]
     return in_groups(len(values), column.arrow, groups, faults)
 
@@ -115,28 +112,25 @@ def _text(value: str) -> Sorted:
 
 def _whole(value: int) -> Sorted:
     whole = int(value)  # a range is searched from its start for anything but an `int` itself
-    if whole in INT64:
-        return pa.int64(), whole
-    raise _RefusedError("an integer that is beyond 64 bits")
+    return (pa.int64() if whole in INT64 else "an integer that is beyond 64 bits"), whole
 
 
 def _dictionary(value: Mapping[Any, Any]) -> Sorted:
     data, path = value.get("bytes"), value.get("path")
-    if value.keys() <= STRUCT_KEYS and isinstance(data, bytes | None) and isinstance(path, str | None):
-        return STRUCT, value
-    raise _RefusedError("a dictionary")
+    is_image = value.keys() <= STRUCT_KEYS and isinstance(data, bytes | None) and isinstance(path, str | None)
+    return (STRUCT if is_image else "a dictionary"), value
 
 
 def _array(value: Any) -> Sorted:
     if not hasattr(value, "__array__"):
-        raise _RefusedError(f"a value of the type {type(value).__name__}")
+        return f"a value of the type {type(value).__name__}", value
     array = np.asarray(value)
     if array.dtype == object:
         return _sorted(array.tolist())
     try:
         pa.from_numpy_dtype(array.dtype)
     except pa.ArrowException:
-        raise _RefusedError(f"an array of the type {array.dtype}") from None
+        return f"an array of the type {array.dtype}", value
     return (array.dtype.newbyteorder("="), array.ndim > 0), array
 
 
