@@ -15,6 +15,7 @@ from recordmill.pipeline.cli import display as module
 from recordmill.pipeline.cli.display import Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from tests.forked import wait_until
 
 # seconds, counters, whether the analysis is done; what is seen: 100 rows are expected, 110 are there
 LIFE = [
@@ -121,7 +122,23 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
 
 def test_before_the_plan_something_is_said() -> None:
     view = Display(Screen(file=io.StringIO()))._look()
-    assert (view.stage, view.share, view.details) == ("loading Apache Beam and TensorFlow", 0.0, "")
+    assert (view.stage, view.share, view.details) == ("looking at the sources", 0.0, "")
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_live_line_says_what_is_loading(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    with Display(Screen(file=screen, force_terminal=True, width=100)) as display:
+        display.stage = "loading Apache Beam and TensorFlow"
+        wait_until(lambda: "loading Apache Beam and TensorFlow" in screen.getvalue())
+
+
+def test_a_note_is_printed_once() -> None:
+    screen = io.StringIO()
+    display = Display(Screen(file=screen))
+    for text in ("waiting", "waiting", "going on"):
+        display.note(text)
+    assert screen.getvalue().splitlines() == ["note: waiting", "note: going on"]
 
 
 def published(rejects: dict[str, int]) -> Manifest:

@@ -125,7 +125,7 @@ def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], t
     (reason,) = report.unrepaired
     assert reason.startswith("the inputs are not those of ")
     assert contents(folder) == damaged
-    assert report.found.unchecked == [
+    assert report.findings.unchecked == [
         "training = serving: the inputs are not those of the build: files came, went or changed"
     ]
 
@@ -154,10 +154,10 @@ def test_a_shard_is_not_built_with_a_damaged_graph(folder: Path, once: tuple[Pat
 @pytest.mark.slow
 def test_raw_rows_are_served_as_their_records_are_read(folder: Path, once: tuple[Path, Path, Spec]) -> None:
     report = with_sources(verify(str(folder)), once[2], rows=1000, mend=False)
-    assert (report.found.problems, report.found.unchecked) == ([], [])
-    assert report.found.checked["rows"] == ROWS - 1  # without the reject
+    assert (report.findings.problems, report.findings.unchecked) == ([], [])
+    assert report.findings.checked["rows"] == ROWS - 1  # without the reject
     again = with_sources(verify(str(folder)), once[2], rows=16, mend=False)
-    assert again.found.checked["rows"] == 16
+    assert again.findings.checked["rows"] == 16
 
 
 def change_price(written: list[bytes]) -> None:
@@ -182,7 +182,7 @@ def test_a_record_that_is_not_its_raw_row_is_found(
     change(written)
     published.replace_shard(folder, "train", 2, written)
     report = with_sources(verify(str(folder)), once[2], rows=1000, mend=False)
-    assert any(re.match(said, str(problem)) for problem in report.found.problems), report.found.problems
+    assert any(re.match(said, str(problem)) for problem in report.findings.problems), report.findings.problems
 
 
 def test_an_index_needs_no_sources(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_nothing_is_repaired_beside_another_process(tmp_path: Path) -> None:
     (folder / "small-test.index-00000-of-00002").unlink()
     manifest = read_manifest(folder)
     with hold(open_store(str(tmp_path)), manifest.version):
-        done = repair(folder, manifest, verify(str(folder)).found, None)
+        done = repair(folder, manifest, verify(str(folder)).findings, None)
     assert not done.files
     assert "works on this version: try again when it is done" in done.reasons[0]
 

@@ -27,7 +27,8 @@ from recordmill.pipeline.build.descriptions import describe_features
 from recordmill.pipeline.build.disk_failures import disk_error
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, planned_build
+from recordmill.pipeline.build.preparation import Prepared, prepare, waiting
 from recordmill.pipeline.build.publish import SERVING_FOLDER, publish
 from recordmill.pipeline.build.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -64,6 +65,7 @@ def build(
     output: str,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     listener: Listener = Listener(),  # noqa: B008 - frozen
+    prepared: Prepared | None = None,
 ) -> Published:
     """Builds a dataset and publishes it; a build that was published already is only made live.
 
@@ -72,22 +74,21 @@ def build(
         output: its folder, or its URL.
         options: where and how the build runs.
         listener: the functions to call as it goes on.
+        prepared: the plan of these sources, if it is made already (`pipeline.build.preparation`).
 
     Raises:
         UserError: one clear line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError,
             InputsChangedError, TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a
             WorkerError. The live version stays live, and the next build continues the finished work.
     """
-    publishing.check_output(output)
-    publishing.check_name(output, spec.name)
     runner, beam_options, is_local = make_runner(options.runner, options.processes, options.beam_options)
     use_options(beam_options)
-    files = Listings(BeamFiles())
-    plan = replace(make_plan(spec, files, options.chunk_bytes), kept=_live_names(spec, output))
+    prepared = prepared or prepare(spec, output, options, BeamFiles())
+    plan, files = replace(prepared.plan, kept=_live_names(spec, output)), prepared.files
     building = building_folder(output, options.work)
     published = _published(output, plan, options)
     if published is None:
-        note_wait = lambda holder: listener.on_note(f"waiting for {holder}, which is at the same build")  # noqa: E731
+        note_wait = lambda holder: listener.on_note(waiting(holder))  # noqa: E731
         with leases.hold(open_store(output), plan.build_key[:16], note_wait) as lease:
             attempt = _Attempt(plan, output, building, files, runner, beam_options, is_local, options, listener, lease)
             published = _published(output, plan, options) or attempt.publish()

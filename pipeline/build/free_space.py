@@ -35,9 +35,10 @@ def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str |
         NoSpaceError: it cannot fit.
     """
     shards, scratch = max(0, plan.expected_bytes - kept), scratch_bytes(plan, planned)
-    free = shutil.disk_usage(planned.folder).free
+    folder = Path(planned.folder)
+    free = shutil.disk_usage(next(at for at in (folder, *folder.parents) if at.exists())).free
     needs = (
-        f"about {size(shards + scratch)} in {Path(planned.folder).parents[2]} ({size(shards)} of shards, "
+        f"about {size(shards + scratch)} in {folder.parents[2]} ({size(shards)} of shards, "
         f"{size(scratch)} of scratch), and {size(free)} are free"
     )
     if free < SURELY * (shards + scratch):

@@ -282,7 +282,7 @@ def verify(
 
             report = with_sources(report, parsed, rows=sample, mend=repair)
     if spec is None:
-        report.found.unchecked.append(NO_PARITY)
+        report.findings.unchecked.append(NO_PARITY)
     print(json.dumps(report.to_json(), indent=2) if as_json else printable(redacted("\n".join(report.lines()))))
     return 0 if report.is_whole else 1
 

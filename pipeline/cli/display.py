@@ -34,6 +34,9 @@ class Display:
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._reader: ProgressReader | None = None
+        self._notes: set[str] = set()
+        self.stage = "looking at the sources"
+        """The stage before the work begins."""
         self.folder: Path | None = None
         """The build's folder, after the work has begun."""
         self._state = State(time.monotonic())
@@ -66,8 +69,10 @@ class Display:
         self._reader = ProgressReader(str(self.folder / "progress"))
 
     def note(self, text: str) -> None:
-        """Prints a note to the user."""
-        self._console.print(f"note: {text}", soft_wrap=True)
+        """Prints a note to the user, once."""
+        if text not in self._notes:
+            self._notes.add(text)
+            self._console.print(f"note: {text}", soft_wrap=True)
 
     def stop(self) -> None:
         """Ends the display and clears its line; may be called twice, and from a signal handler."""
@@ -100,7 +105,7 @@ class Display:
 
     def _look(self) -> "View":
         if self._reader is None or self.folder is None:
-            return View("loading Apache Beam and TensorFlow", 0.0, "")
+            return View(self.stage, 0.0, "")
         try:
             counts = self._reader.read()
         except FileNotFoundError:  # the build is over and its folder gone

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
+from recordmill.pipeline.build.preparation import prepare_locally
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.cli.display import Display, print_published
@@ -79,12 +80,12 @@ class BuildSession:
         with self._watch:
             try:
                 with self._display:
-                    # Beam and TensorFlow: the display is up before they load
+                    prepared = prepare_locally(spec, self._output, options, self._display.note)
+                    self._display.stage = "loading Apache Beam and TensorFlow"
                     from recordmill.pipeline.build.driver import build
 
-                    published = build(
-                        spec, self._output, options, Listener(self._begin, self._display.note, self._publish)
-                    )
+                    listener = Listener(self._begin, self._display.note, self._publish)
+                    published = build(spec, self._output, options, listener, prepared)
             except UserError as error:
                 self._end(1, str(error), *self._kept())
             except Exception as error:

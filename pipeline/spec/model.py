@@ -293,7 +293,7 @@ def load_spec(path: str) -> Spec:
     spec = parse_spec(text, path)
     folder = Path(path).resolve().parent
     sources = tuple(_with_paths(source, folder) for source in spec.source)
-    features = {name: _with_files(one, folder, f"{path}: features.{name}") for name, one in spec.features.items()}
+    features = {name: _with_files(each, folder, f"{path}: features.{name}") for name, each in spec.features.items()}
     spec = spec.model_copy(update={"source": sources, "features": features})
     spec._folder = str(folder)
     return spec

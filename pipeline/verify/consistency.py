@@ -24,16 +24,16 @@ Check: TypeAlias = Callable[[], Iterator[str]]
 
 def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
     """Compares the values that stand in several places."""
-    found = Findings()
+    findings = Findings()
     for path, check in _checks(files, manifest):
         try:
             for message in check():
-                found.add(path, message)
+                findings.add(path, message)
         except DatasetError as error:
-            found.add(path, str(error))
+            findings.add(path, str(error))
         except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
-            found.add(path, f"the file is not what Recordmill writes ({type(error).__name__}: {error})")
-    return found
+            findings.add(path, f"the file is not what Recordmill writes ({type(error).__name__}: {error})")
+    return findings
 
 
 def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Check]]:

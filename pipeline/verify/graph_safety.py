@@ -110,42 +110,42 @@ class UnsafeGraphError(DatasetError):
 
 def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings:
     """Checks the files and the operations of a graph, `transform_fn` or `serving`."""
-    found, folder = Findings(), f"{graph}/"
+    findings, folder = Findings(), f"{graph}/"
     listed = {path: entry for path, entry in manifest.files.items() if path.startswith(folder)}
-    found.merge(*(check_file(files, path, entry["bytes"], entry["sha256"]) for path, entry in listed.items()))
+    findings.merge(*(check_file(files, path, entry["bytes"], entry["sha256"]) for path, entry in listed.items()))
     for path in files.listing():
         if path.startswith(f"{folder}saved_model.") and path != folder + MODEL_FILE:
-            found.add(path, "TensorFlow might load it instead")
+            findings.add(path, "TensorFlow might load it instead")
         elif path.startswith(folder) and manifest.files and path not in listed:
-            found.add(path, "the manifest lists no such file")
-    found.merge(check_operations(files, graph))
-    return found
+            findings.add(path, "the manifest lists no such file")
+    findings.merge(check_operations(files, graph))
+    return findings
 
 
 def check_operations(files: VersionFiles, graph: str) -> Findings:
     """Checks a graph's operations, and that the files it lists for its tables are its own."""
-    found, path = Findings(), f"{graph}/{MODEL_FILE}"
+    findings, path = Findings(), f"{graph}/{MODEL_FILE}"
     try:
         data = files.read(path)
         model = read_saved_model(data)
     except DatasetError as error:
-        found.add(path, str(error))
-        return found
+        findings.add(path, str(error))
+        return findings
     except Malformed:
-        found.add(path, "the file is not a SavedModel")
-        return found
+        findings.add(path, "the file is not a SavedModel")
+        return findings
     savers = {node.function for node in model.nodes if node.op in SAVING and _only_saves(model, data, node.function)}
     refused = [node for node in model.nodes if node.op not in ALLOWED]
     foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
     for op, count in sorted(foreign.items()):
-        found.add(path, f"the operation {op!r}, {count} times, is not one that a published graph may hold")
+        findings.add(path, f"the operation {op!r}, {count} times, is not one that a published graph may hold")
     for asset in model.assets:
         try:
             check_inner(asset)
         except DatasetError as error:
-            found.add(path, f"a table's file: {error}")
-    found.checked.update(operations=len(model.nodes))
-    return found
+            findings.add(path, f"a table's file: {error}")
+    findings.checked.update(operations=len(model.nodes))
+    return findings
 
 
 def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
@@ -160,13 +160,13 @@ def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
     return len(callers) == 1 and callers[0].function is None and callers[0].name not in taken
 
 
-def refuse(found: Findings) -> None:
+def refuse(findings: Findings) -> None:
     """Raises: UnsafeGraphError if there is any problem."""
-    if found.problems:
-        more = found.counts.total() - 1
+    if findings.problems:
+        more = findings.counts.total() - 1
         others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
         raise UnsafeGraphError(
-            f"the graph is not loaded: {found.problems[0]}{others}: copy the version again, or build again"
+            f"the graph is not loaded: {findings.problems[0]}{others}: copy the version again, or build again"
         )
 
 

@@ -89,44 +89,46 @@ def check_parity(folder: Path, manifest: Manifest, plan: BuildPlan, work: Planne
         work: of the plan, `inline`.
         count: the largest number of rows to compare.
     """
-    found = Findings()
+    findings = Findings()
     if plan.inputs_sha256 != manifest.provenance.get("inputs_sha256"):
-        found.unchecked.append(f"{NOT_CHECKED}the inputs are not those of the build: files came, went or changed")
+        findings.unchecked.append(f"{NOT_CHECKED}the inputs are not those of the build: files came, went or changed")
     elif any("packed" in description for description in manifest.features.values()):
-        found.unchecked.append(f"{NOT_CHECKED}records of a packed text hold many rows")
+        findings.unchecked.append(f"{NOT_CHECKED}records of a packed text hold many rows")
     elif check_graph(VersionFiles(folder), manifest, "serving").problems:
-        found.unchecked.append(f"{NOT_CHECKED}the serving model is damaged, and is not loaded")
+        findings.unchecked.append(f"{NOT_CHECKED}the serving model is damaged, and is not loaded")
     elif (batch := sample_rows(plan, work, count)) is None:
-        found.unchecked.append(f"{NOT_CHECKED}no row could be read")
+        findings.unchecked.append(f"{NOT_CHECKED}no row could be read")
     else:
-        _compare(found, folder, manifest, work, batch)
-    return found
+        _compare(findings, folder, manifest, work, batch)
+    return findings
 
 
-def _compare(found: Findings, folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> None:
+def _compare(findings: Findings, folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows) -> None:
     try:
-        stored = _stored(found, folder, manifest, batch.keys)
+        stored = _stored(findings, folder, manifest, batch.keys)
     except (DatasetError, ValueError, AttributeError):  # the check of the file names it
-        found.unchecked.append(f"{NOT_CHECKED}the file of rejects is damaged")
+        findings.unchecked.append(f"{NOT_CHECKED}the file of rejects is damaged")
         return
     if not stored:
-        found.unchecked.append(f"{NOT_CHECKED}none of the sample's rows has a record")
+        findings.unchecked.append(f"{NOT_CHECKED}none of the sample's rows has a record")
         return
     served = _served(folder, manifest, work, batch.keep([*stored]))
     if served is None:
-        found.unchecked.append(f"{NOT_CHECKED}the spec's features are not those of the version")
+        findings.unchecked.append(f"{NOT_CHECKED}the spec's features are not those of the version")
         return
     rows = [*stored.values()]
-    found.checked.update(rows=len(rows))
+    findings.checked.update(rows=len(rows))
     for engine, read in _read(manifest, [row.data for row in rows]):
         for name, values in served.items():
             same = _same(values, read[name], _tolerance(manifest, name) if engine == "NumPy" else 0.0)
             values_differ = f"the serving model gives another '{name}' of its raw row"
             for row in (rows[number] for number in np.flatnonzero(~same).tolist()):
-                found.add(row.file, f"{values_differ} than the reader ({engine}) of the record", row.record, row.offset)
+                findings.add(
+                    row.file, f"{values_differ} than the reader ({engine}) of the record", row.record, row.offset
+                )
 
 
-def _stored(found: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> dict[int, StoredRow]:
+def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> dict[int, StoredRow]:
     """The record of each row, by the row's number; leaves out rows with none or several, or a reject of their key."""
     ids = [key.decode("utf-8", "replace") for key in keys]
     rejected, stored = _rejected(folder, manifest, set(ids)), {}
@@ -140,7 +142,7 @@ def _stored(found: Findings, folder: Path, manifest: Manifest, keys: Sequence[by
         if len(records) == 1:
             stored[number] = records[0]
         if not records and not manifest.rows.get("duplicates"):
-            found.add(MANIFEST_FILE, f"the row {shown(key)} of the sources is neither stored nor rejected")
+            findings.add(MANIFEST_FILE, f"the row {shown(key)} of the sources is neither stored nor rejected")
     return stored
 
 

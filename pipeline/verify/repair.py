@@ -52,23 +52,23 @@ class Repaired(NamedTuple):
     """A line for each that was not, with the reason."""
 
 
-def repair(folder: Path, manifest: Manifest, found: Findings, spec: Spec | None) -> Repaired:
+def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | None) -> Repaired:
     """Repairs the damage that a verification found.
 
     Args:
         folder: the version's, in its dataset's folder on this machine.
         manifest: its manifest.
-        found: its problems.
+        findings: its problems.
         spec: the dataset's; None if only indexes are to be repaired, which needs no source.
 
     Returns:
         the files that were replaced, and why others were not.
     """
     files = {path: number for number in shard_numbers(manifest) for path in _files(manifest, number)}
-    others = sorted(file for file in found.counts if file not in files and file in manifest.files)
+    others = sorted(file for file in findings.counts if file not in files and file in manifest.files)
     reasons = [f"{file}: only a build makes it: build again, or copy it from elsewhere" for file in others]
-    damaged = sorted({files[file] for file in found.counts if file in files})
-    shards = [number for number in damaged if _shard(manifest, number).file in found.counts]
+    damaged = sorted({files[file] for file in findings.counts if file in files})
+    shards = [number for number in damaged if _shard(manifest, number).file in findings.counts]
     repaired: list[str] = []
     try:
         if damaged:
@@ -158,11 +158,11 @@ def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: 
 
 def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -> None:
     for shard in (_shard(manifest, number) for number in shards):
-        found = check_file(VersionFiles(made), shard.file, shard.bytes, shard.sha256)
-        if found.problems:
+        findings = check_file(VersionFiles(made), shard.file, shard.bytes, shard.sha256)
+        if findings.problems:
             raise RepairError(
-                f"{shard.file} was built again and is another ({found.problems[0].message}): nothing was replaced; an "
-                "image may have changed without its time, or another machine gives other bits; build anew"
+                f"{shard.file} was built again and is another ({findings.problems[0].message}): nothing was replaced; "
+                "an image may have changed without its time, or another machine gives other bits; build anew"
             )
 
 

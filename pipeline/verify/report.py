@@ -46,10 +46,6 @@ class Problem:
             place += f"{',' if self.record is None else ''} at byte {self.offset:,}"
         return f"{place}: {self.message}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Leaves out the parts of the place that are unknown."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
 
 @dataclass
 class Findings:
@@ -90,7 +86,7 @@ class Report:
 
     manifest: Manifest
     folder: str
-    found: Findings
+    findings: Findings
     seconds: float
     repaired: tuple[str, ...] = ()
     """The files that `--repair` replaced."""
@@ -100,31 +96,27 @@ class Report:
     @property
     def is_whole(self) -> bool:
         """Whether nothing is wrong."""
-        return not self.found.counts
-
-    @property
-    def megabytes_per_second(self) -> float:
-        """The bytes that were read and checked, by the time."""
-        return self.found.checked["bytes"] / 1e6 / max(self.seconds, 1e-9)
+        return not self.findings.counts
 
     def lines(self) -> Iterator[str]:
         """Formats the report for people: problems, counts, what was left out, and last the verdict."""
-        found = self.found
-        yield from map(str, found.problems)
-        yield from (f"{printable(file)}: and {count:,} more" for file, count in found.unnamed.items())
-        checked = ", ".join(f"{found.checked[key]:,} {name}" for key, name in _COUNTED.items() if found.checked[key])
-        megabytes, speed = found.checked["bytes"] / 1e6, self.megabytes_per_second
+        findings = self.findings
+        yield from map(str, findings.problems)
+        yield from (f"{printable(file)}: and {count:,} more" for file, count in findings.unnamed.items())
+        checked = ", ".join(
+            f"{findings.checked[key]:,} {name}" for key, name in _COUNTED.items() if findings.checked[key]
+        )
+        megabytes = findings.checked["bytes"] / 1e6
+        speed = megabytes / max(self.seconds, 1e-9)
         yield f"checked {checked}; {megabytes:,.1f} MB in {self.seconds:.1f} s, {speed:,.0f} MB/s"
-        yield from (f"not checked: {check}" for check in found.unchecked)
+        yield from (f"not checked: {check}" for check in findings.unchecked)
         yield from (f"repaired: {file}" for file in self.repaired)
         yield from (f"not repaired: {reason}" for reason in self.unrepaired)
-        yield printable(f"{self.manifest.name} {self.manifest.version}: {self._verdict()}")
-
-    def _verdict(self) -> str:
-        problems, files = self.found.counts.total(), len(self.found.counts)
-        if not problems:
-            return "all is as the manifest says"
-        return f"{problems:,} problem{'s' * (problems > 1)} in {files:,} file{'s' * (files > 1)}"
+        problems, files = findings.counts.total(), len(findings.counts)
+        verdict = f"{problems:,} problem{'s' * (problems > 1)} in {files:,} file{'s' * (files > 1)}"
+        if self.is_whole:
+            verdict = "all is as the manifest says"
+        yield printable(f"{self.manifest.name} {self.manifest.version}: {verdict}")
 
     def to_json(self) -> dict[str, Any]:
         """Formats the report for programs."""
@@ -133,14 +125,17 @@ class Report:
             "version": self.manifest.version,
             "folder": self.folder,
             "is_whole": self.is_whole,
-            "problems": [problem.to_json() for problem in self.found.problems],
-            "unnamed": self.found.unnamed,
-            "checked": dict(sorted(self.found.checked.items())),
-            "not_checked": self.found.unchecked,
+            "problems": [
+                {name: value for name, value in asdict(problem).items() if value is not None}
+                for problem in self.findings.problems
+            ],
+            "unnamed": self.findings.unnamed,
+            "checked": dict(sorted(self.findings.checked.items())),
+            "not_checked": self.findings.unchecked,
             "repaired": list(self.repaired),
             "not_repaired": list(self.unrepaired),
             "seconds": round(self.seconds, 3),
-            "megabytes_per_second": round(self.megabytes_per_second, 1),
+            "megabytes_per_second": round(self.findings.checked["bytes"] / 1e6 / max(self.seconds, 1e-9), 1),
         }
 
 

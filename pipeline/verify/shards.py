@@ -35,26 +35,26 @@ def check_shards(files: VersionFiles, manifest: Manifest, shards: Sequence[Shard
 def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int) -> Checked:
     """Checks one shard."""
     shard = manifest.splits[split].shards[number]
-    found = Findings()
+    findings = Findings()
 
     def report(record: int, offset: int, message: str) -> None:
-        found.add(shard.file, message, record, offset)
+        findings.add(shard.file, message, record, offset)
 
     checks = RecordChecks(manifest, split, number, report)
-    index = _read_index(files, manifest, shard, found)
+    index = _read_index(files, manifest, shard, findings)
     try:
         with files.open(shard.file) as (file, size):
             walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, report)
             for batch in walk.batches():
                 checks.check(batch)
     except DatasetError as error:
-        found.add(shard.file, str(error))
+        findings.add(shard.file, str(error))
     else:
-        _compare(found, shard, walk, size)
-        _compare_index(found, shard, walk, index)
-        found.checked.update(files=1, shards=1, bytes=size, records=len(walk.offsets) - 1)
-    found.problems.sort(key=lambda problem: -1 if problem.record is None else problem.record)
-    return found, Counter(dict(enumerate(checks.label_counts.tolist())))
+        _compare(findings, shard, walk, size)
+        _compare_index(findings, shard, walk, index)
+        findings.checked.update(files=1, shards=1, bytes=size, records=len(walk.offsets) - 1)
+    findings.problems.sort(key=lambda problem: -1 if problem.record is None else problem.record)
+    return findings, Counter(dict(enumerate(checks.label_counts.tolist())))
 
 
 def _can_lead(index: Offsets | None, shard: Shard) -> bool:
@@ -64,7 +64,7 @@ def _can_lead(index: Offsets | None, shard: Shard) -> bool:
     return bool((index[1:] > index[:-1]).all())
 
 
-def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, found: Findings) -> Offsets | None:
+def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings: Findings) -> Offsets | None:
     """Reads the index; None if it is missing or of another number of records."""
     try:
         data = files.read(shard.index)
@@ -74,20 +74,20 @@ def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, found: Fi
     except DatasetError as error:
         message = str(error)
     if shard.index not in manifest.files:  # else the comparison with its entry reports it
-        found.add(shard.index, message)
+        findings.add(shard.index, message)
     return None
 
 
-def _compare(found: Findings, shard: Shard, walk: FrameWalk, size: int) -> None:
+def _compare(findings: Findings, shard: Shard, walk: FrameWalk, size: int) -> None:
     if size != shard.bytes:
-        found.add(shard.file, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
-    check_digest(found, shard.file, walk.sha256, shard.sha256)
+        findings.add(shard.file, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
+    check_digest(findings, shard.file, walk.sha256, shard.sha256)
     records = len(walk.offsets) - 1
     if records != shard.records and walk.is_whole:
-        found.add(shard.file, f"the file holds {records:,} records, expected {shard.records:,}")
+        findings.add(shard.file, f"the file holds {records:,} records, expected {shard.records:,}")
 
 
-def _compare_index(found: Findings, shard: Shard, walk: FrameWalk, index: Offsets | None) -> None:
+def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Offsets | None) -> None:
     """Compares the index with the offsets of the records, if they are all known."""
     if index is None or not walk.is_whole:
         return
@@ -96,7 +96,7 @@ def _compare_index(found: Findings, shard: Shard, walk: FrameWalk, index: Offset
     for record in np.flatnonzero(offsets[:shorter] != index[:shorter]).tolist():
         subject = "the file ends" if record == len(offsets) - 1 else f"record {record} begins"
         message = f"{subject} at byte {offsets[record]:,}, the index says {index[record]:,}"
-        found.add(shard.index, message, record, 8 * record)
+        findings.add(shard.index, message, record, 8 * record)
 
 
 def index_of(files: VersionFiles, shard: Shard) -> bytes:

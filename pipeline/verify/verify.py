@@ -23,7 +23,7 @@ from recordmill.pipeline.verify.records import split_layout
 from recordmill.pipeline.verify.report import Findings, Report
 from recordmill.pipeline.verify.shards import Checked, check_shards, shard_numbers
 from recordmill.pipeline.verify.version_files import VersionFiles, check_file, listed_files, stray_files
-from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds import read_descriptions
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, and processes take that to start
 TURNS = 4  # portions of shards per process, so that none waits long for the last
@@ -50,38 +50,31 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> R
 def verify_opened(dataset: Dataset, *, quick: bool = False) -> Report:
     """Checks an open version. Raises: DatasetError as `verify`."""
     started = time.monotonic()
-    files, manifest, found = VersionFiles(dataset.folder), dataset.manifest, Findings()
+    files, manifest, findings = VersionFiles(dataset.folder), dataset.manifest, Findings()
     _check_described(manifest)
     if not quick:
-        _check_shards(files, manifest, found)
+        _check_shards(files, manifest, findings)
     with ThreadPoolExecutor(os.cpu_count()) as threads:  # reading and SHA-256 release Python's lock
         expected = listed_files(manifest)
         if quick:
             shards = [shard for split in manifest.splits.values() for shard in split.shards]
             expected = {shard.file: (shard.bytes, shard.sha256) for shard in shards} | expected
-            found.unchecked.append(QUICK)
-            found.checked.update(shards=len(shards))
-        found.merge(*threads.map(lambda path: check_file(files, path, *expected[path]), expected))
-        found.merge(*threads.map(partial(check_operations, files), GRAPHS))
+            findings.unchecked.append(QUICK)
+            findings.checked.update(shards=len(shards))
+        findings.merge(*threads.map(lambda path: check_file(files, path, *expected[path]), expected))
+        findings.merge(*threads.map(partial(check_operations, files), GRAPHS))
     for path in stray_files(files, manifest):
-        found.add(path, "the manifest lists no such file")
+        findings.add(path, "the manifest lists no such file")
     if not manifest.files:
-        found.unchecked.append(OLD)
+        findings.unchecked.append(OLD)
     if not quick:
-        found.merge(check_agreement(files, manifest))
-    return Report(manifest, str(dataset.folder), found, time.monotonic() - started)
+        findings.merge(check_agreement(files, manifest))
+    return Report(manifest, str(dataset.folder), findings, time.monotonic() - started)
 
 
 def _check_described(manifest: Manifest) -> None:
     """Checks that the manifest describes the records, because all checks depend on that. Raises: DatasetError."""
-    for name, description in manifest.features.items():
-        try:
-            read_description(description)
-        except DatasetError:
-            raise DatasetError(
-                f"the feature '{name}' is of kind {description['kind']!r:.50}, which this Recordmill does not know, or "
-                "its description is broken: upgrade, or restore dataset.json from a copy"
-            ) from None
+    read_descriptions(manifest.features)
     try:
         layout = split_layout(manifest)
         if layout is not None:
@@ -90,19 +83,19 @@ def _check_described(manifest: Manifest) -> None:
         raise DatasetError(f"the spec in dataset.json is broken ({error}): restore it from a copy") from None
 
 
-def _check_shards(files: VersionFiles, manifest: Manifest, found: Findings) -> None:
+def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -> None:
     """Checks all shards, and that their labels add up to the manifest's."""
     labels: dict[str, Counter[int]] = {name: Counter() for name in manifest.splits}
     for (split_name, _), (of_shard, counts) in zip(shard_numbers(manifest), _each_shard(files, manifest), strict=True):
-        found.merge(of_shard)
+        findings.merge(of_shard)
         labels[split_name].update(counts)
     for name, split in manifest.splits.items():
-        if any(shard.file in found.counts for shard in split.shards):
+        if any(shard.file in findings.counts for shard in split.shards):
             continue
         for label, expected in enumerate(split.label_counts or ()):
             if labels[name][label] != expected:
                 counted = f"{labels[name][label]:,} records of '{name}'"
-                found.add(MANIFEST_FILE, f"the label {label} is that of {counted}, expected {expected:,}")
+                findings.add(MANIFEST_FILE, f"the label {label} is that of {counted}, expected {expected:,}")
                 break
 
 

@@ -81,23 +81,23 @@ class VersionFiles:
 
 def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str) -> Findings:
     """Reads a file and compares its size and digest."""
-    found = Findings()
+    findings = Findings()
     try:
         with files.open(path) as (file, size):
             if size != bytes_:
-                found.add(path, f"the file holds {size:,} bytes, expected {bytes_:,}")
+                findings.add(path, f"the file holds {size:,} bytes, expected {bytes_:,}")
             else:
-                check_digest(found, path, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
-            found.checked.update(files=1, bytes=size)
+                check_digest(findings, path, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
+            findings.checked.update(files=1, bytes=size)
     except DatasetError as error:
-        found.add(path, str(error))
-    return found
+        findings.add(path, str(error))
+    return findings
 
 
-def check_digest(found: Findings, path: str, digest: str, expected: str) -> None:
+def check_digest(findings: Findings, path: str, digest: str, expected: str) -> None:
     """Compares two digests in hex."""
     if digest != expected:
-        found.add(path, f"the SHA-256 is {digest}, expected {expected}")
+        findings.add(path, f"the SHA-256 is {digest}, expected {expected}")
 
 
 def listed_files(manifest: Manifest) -> dict[str, tuple[int, str]]:

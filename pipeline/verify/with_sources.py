@@ -32,11 +32,11 @@ def with_sources(report: Report, spec: Spec | None, *, rows: int, mend: bool) ->
     """
     folder = Path(report.folder)
     if mend and not report.is_whole:
-        done = repair(folder, report.manifest, report.found, spec)
+        done = repair(folder, report.manifest, report.findings, spec)
         report = replace(verify(report.folder), repaired=done.files, unrepaired=done.reasons)
     if spec is None or not rows:
         return report
-    report.found.merge(_parity(folder, report.manifest, spec, rows))
+    report.findings.merge(_parity(folder, report.manifest, spec, rows))
     return report
 
 

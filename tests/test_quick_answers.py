@@ -1,0 +1,76 @@
+"""Mistakes that a command reports before TensorFlow and Beam load: both fail here as soon as something imports them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recordmill.pipeline.versions.leases import hold
+from recordmill.pipeline.versions.stores.open_store import open_store
+from tests.test_import_tiers import ROOT
+
+SPEC = "name: quick\nsource: {format: jsonl, path: rows.jsonl}\nkey: id\nfeatures: {price: {kind: number}}\n"
+ROWS = "".join(json.dumps({"id": f"k{row}", "price": row}) + "\n" for row in range(10))
+FULL_DISK = "import shutil\nshutil.disk_usage = lambda folder: shutil._ntuple_diskusage(1 << 40, 1 << 40, 0)\n"
+COMMAND = "import sys\nfrom recordmill.pipeline.cli.commands import main\nmain()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("tensorflow", "apache_beam"):
+        (tmp_path / "blocked" / name).mkdir(parents=True)
+        (tmp_path / "blocked" / name / "__init__.py").write_text(f"raise ImportError('{name} is loaded')")
+    (tmp_path / "dataset.yaml").write_text(SPEC)
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/a.jpg").write_bytes(b"")
+    return tmp_path
+
+
+def build(folder: Path, output: str = "out", before: str = "") -> tuple[int, str]:
+    """Runs the command where TensorFlow and Beam cannot be imported; gives its status and what it printed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "blocked"), str(ROOT)])}
+    command = [sys.executable, "-c", before + COMMAND, "build", "dataset.yaml", "--output", output]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd=folder)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("output", "change", "message"),
+    [
+        ("out", ("kind: number", "kind: nmber"), "dataset.yaml:4: features.price: kind 'nmber' is unknown"),
+        ("file/out", ("", ""), "the output file/out cannot be written: Not a directory: "),
+        ("photos", ("", ""), "the output photos holds no dataset but a.jpg: give a new folder or an empty one"),
+        ("out", ("rows.jsonl", "gone.jsonl"), "/gone.jsonl: no such file, or no *.jsonl or *.ndjson in it"),
+        ("out", ("key: id", "key: [id, prize]"), "has no column 'prize' in its first lines; it has id, price"),
+    ],
+    ids=["spec", "not writable", "something else", "no file", "no column"],
+)
+def test_a_mistake_is_reported(folder: Path, output: str, change: tuple[str, str], message: str) -> None:
+    (folder / "dataset.yaml").write_text(SPEC.replace(*change))
+    status, printed = build(folder, output)
+    assert (status, message in printed, "is loaded" in printed) == (1, True, False), printed
+    assert not (folder / "out").exists()
+
+
+def test_too_little_space_is_reported(folder: Path) -> None:
+    status, printed = build(folder, before=FULL_DISK)
+    assert (status, "the build needs about " in printed, "0.0 MiB are free" in printed) == (1, True, True), printed
+
+
+def test_who_is_at_the_same_build_is_named(folder: Path) -> None:
+    keys = "from recordmill.pipeline.build import preparation as p\nplan = p.make_plan\n"
+    key = f"{keys}p.make_plan = lambda *all: __import__('dataclasses').replace(plan(*all), build_key='ab' * 32)\n"
+    with hold(open_store(str(folder / "out")), "ab" * 8):
+        status, printed = build(folder, before=key)
+    assert f"note: waiting for process {os.getpid()} on " in printed
+    assert (status, "ImportError: apache_beam is loaded" in printed) == (1, True), printed
+
+
+def test_where_nothing_is_wrong_the_frameworks_load(folder: Path) -> None:
+    status, printed = build(folder)
+    assert (status, "ImportError: apache_beam is loaded" in printed) == (1, True), printed
