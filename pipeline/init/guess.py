@@ -100,7 +100,7 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
     names, has_words = sample.read(name, ColumnType.CATEGORY), _has_words(filled)
     if _is_category(name, names) and not (has_words and plain_name(name).lower() in TEXTS):
-        return _constant(name, names) or feature(name, "category", distinct(names), names)
+        return _category(name, names)
     if has_words or _is_unspaced(filled):
         return _text(name, texts, filled)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
@@ -172,6 +172,10 @@ def _constant(name: str, values: Reading) -> Guess | None:
     return left_out(name, f"always {next(iter(values.distinct))!s:.40} in {values.of}", values)
 
 
+def _category(name: str, names: Reading) -> Guess:
+    return _constant(name, names) or feature(name, "category", distinct(names), names)
+
+
 def is_label(name: str) -> bool:
     """Whether a column is called as labels are."""
     return plain_name(name).lower() in LABELS
@@ -188,8 +192,7 @@ def _numbers(sample: Sample, name: str) -> Guess | None:
         return None
     what, is_whole = f"numbers, {_range(numbers)} in {numbers.of}", whole.fit >= FITS
     if is_whole and is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
-        names = sample.read(name, ColumnType.CATEGORY)
-        return feature(name, "category", distinct(names), names)
+        return _category(name, sample.read(name, ColumnType.CATEGORY))
     if is_whole and ID.fullmatch(plain_name(name)):
         what = "whole numbers that identify something, by the column's name"
         return feature(name, "raw", what, whole, type=("int64", ""))
@@ -209,7 +212,7 @@ def _names(sample: Sample, name: str) -> Guess | None:
     if names.fit < FITS:
         return None
     if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
-        return _constant(name, names) or feature(name, "category", distinct(names), names)
+        return _category(name, names)
     return left_out(name, f"{distinct(names)}: as a category each would be a class of its own", names)
 
 

@@ -41,18 +41,18 @@ class SampledFiles:
         """Reads the first rows, about 1,000 of all files; `source` says how they are written."""
         self._files = files
         self._shown = {file.path: file for file in listed}
-        self._parts: dict[str, bytes] = {}
+        self._held: dict[str, bytes] = {}
         rows = math.ceil(ROWS / max(1, len(listed)))
         for file in listed:
-            part = _first_rows(files, source, file.path, rows)
+            form = _format_of_rows(source, file.path)
+            part = _first_rows(files, source, file.path, form, rows) if form in LINES else None
             if part is not None:
-                self._parts[file.path], self._shown[file.path] = part, replace(file, bytes=len(part))
-        self.is_whole: bool = not self._parts
+                self._held[file.path], self._shown[file.path] = part, replace(file, bytes=len(part))
+            elif form and "://" in file.path and file.bytes <= CHUNK_BYTES:
+                with files.open(file.path) as opened:
+                    self._held[file.path] = opened.read()  # it is read many times
+        self.is_whole: bool = list(self._shown.values()) == list(listed)
         """Whether no row is left out of these files."""
-        for file in listed:
-            if "://" in file.path and source.format != IMAGES and self._shown[file.path].bytes <= CHUNK_BYTES:
-                with self.open(file.path) as opened:
-                    self._parts[file.path] = opened.read()  # it is read many times
 
     def match(self, pattern: str) -> list[FileInfo]:
         """Lists the files that a glob matches."""
@@ -65,17 +65,20 @@ class SampledFiles:
 
     def open(self, path: str) -> BinaryIO:
         """Opens a file, or its part. Raises: OSError when it is missing or unreadable."""
-        part = self._parts.get(path)
-        return self._files.open(path) if part is None else io.BytesIO(part)
+        held = self._held.get(path)
+        return self._files.open(path) if held is None else io.BytesIO(held)
 
 
-def _first_rows(files: Files, source: Source, path: str, rows: int) -> bytes | None:
-    """The first rows of a file of text, compressed as it is; None where it has no more, or is no such file."""
-    name, form = posixpath.basename(path), source.format
-    if form == IMAGES and name in NAMES:
-        form = posixpath.splitext(name)[1][1:]
-    if form not in LINES or getattr(source, "document", "line") == "file":
-        return None
+def _format_of_rows(source: Source, path: str) -> str:
+    """The format of a file that holds rows; empty for one that is a row, or a part of one."""
+    name = posixpath.basename(path)
+    if source.format == IMAGES:
+        return posixpath.splitext(name)[1][1:] if name in NAMES else ""
+    return "" if getattr(source, "document", "line") == "file" else source.format
+
+
+def _first_rows(files: Files, source: Source, path: str, form: str, rows: int) -> bytes | None:
+    """The first rows of a file of text, compressed as it is; None where it has no more."""
     with open_plain(files, path) as opened:
         part = _cut(opened, Dialect(getattr(source, "separator", ","), '"' if form in CELLS else None), rows)
     if part is None or not codec(path):

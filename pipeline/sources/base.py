@@ -71,10 +71,10 @@ class Plan:
 
     chunks: list[Chunk]
     rows: int
-    """The number of rows, exact where a listing tells it, otherwise estimated from the inputs' bytes."""
-    bytes: int
+    """The number of rows: exact where a column is an image, otherwise maybe estimated from the inputs' bytes."""
+    bytes: int = 0
     """The bytes that will be read, images included."""
-    inputs: list[FileInfo]
+    inputs: list[FileInfo] = field(default_factory=list)
     """Every file that was found and is used, with paths relative to the root: the build key is made of them."""
     notes: list[str] = field(default_factory=list)
     """Notes for the user: files that were ignored, and why."""

@@ -7,7 +7,7 @@ import posixpath
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import ClassVar, TypeVar
 
 from pydantic import Field
@@ -24,23 +24,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The files of a source, cut into chunks."""
-
-    chunks: list[Chunk]
-    rows: int
-    """The number of rows: exact where a column is an image, otherwise maybe estimated, but never by which of the files
-    comes first."""
-    names: list[str]
-    """The columns that were found, also those inside others (`objects.bbox`)."""
-    where: str = ""
-    """The end of a message about a missing column: ` in its first lines`."""
-    notes: list[str] = field(default_factory=list)
-    is_exact: bool = False
-    """Whether `rows` is known to be exact."""
-
-
 class Table(Source):
     """Files of rows."""
 
@@ -50,6 +33,8 @@ class Table(Source):
     """True where the endings may be followed by that of a compression."""
     of_path: ClassVar[tuple[str, ...]] = ()
     """The columns that come from a file's path."""
+    looks_at: ClassVar[str] = ""
+    """The end of a message about a missing column: ` in its first lines`."""
 
     path: str = Field(min_length=1)
     """A file, a folder (the files in it of this format) or a glob, where `**` is any number of folders."""
@@ -69,8 +54,11 @@ class Table(Source):
         return self.image_root(files), posixpath.dirname(chunk.file) if self.images is None else ""
 
     @abstractmethod
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Looks at the inputs, none of them empty, with paths relative to the root, and cuts them into chunks.
+
+        Returns:
+            A plan without `bytes` and `inputs`; its `names` are also those inside others (`objects.bbox`).
 
         Raises:
             SourceError: they are not of this format.
@@ -85,25 +73,25 @@ class Table(Source):
         """
         with planning(self.path):
             root = self.root(files)
-            found = {file.path: file for pattern in self._patterns(files) for file in files.match(pattern)}
+            matched = {file.path: file for pattern in self._patterns(files) for file in files.match(pattern)}
             relative = [
                 FileInfo(path[len(root) + 1 :] if root else path, file.bytes, file.modified)
-                for path, file in sorted(found.items())
+                for path, file in sorted(matched.items())
             ]
             inputs = [file for file in relative if file.bytes]
             if not inputs:
                 endings = " or ".join(f"*{ending}" for ending in self.endings)
                 nothing = f"no such file, or no {endings} in it"
-                raise SourceError(f"{self.path}: {'every file is empty' if found else nothing}")
+                raise SourceError(f"{self.path}: {'every file is empty' if matched else nothing}")
             cut = self.cut(files, root, inputs, columns, chunk_bytes)
-            check_names(join(root, inputs[0].path), required(columns), cut.names, cut.where)
+            check_names(join(root, inputs[0].path), required(columns), cut.names, self.looks_at)
             empty = [file.path for file in relative if not file.bytes]
             for path in empty:
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
             notes = cut.notes + note("left out, because empty", empty) + unused(cut.names, columns)
             total, used = sum(file.bytes for file in inputs), inputs + self._image_files(files, columns)
             names = list(dict.fromkeys([*cut.names, *self.of_path]))
-            return Plan(cut.chunks, cut.rows, total, used, notes, cut.is_exact, names, self.of_path)
+            return replace(cut, bytes=total, inputs=used, notes=notes, names=names, of_path=self.of_path)
 
     def _patterns(self, files: Files) -> list[str]:
         """The patterns of all files; a local path that holds wildcards and is there is meant as it stands."""
@@ -119,8 +107,8 @@ class Table(Source):
         if all(column.type is not ColumnType.IMAGE for column in columns.values()):
             return []
         root = self.image_root(files)
-        found = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
-        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in found]
+        images = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
+        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in images]
 
 
 def at_once(look: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -13,13 +13,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.csv.cells import CellReader, Cells, read_header
 from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, cut_file, read_range
 from recordmill.pipeline.sources.encoded import Encoding
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.table import Cut, Table
+from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -66,7 +66,7 @@ class Delimited(Table):
             raise ValueError(f"`header` has a name twice: {', '.join(self.header)}")
         return self
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact.
 
         Raises:
@@ -80,7 +80,7 @@ class Delimited(Table):
             chunks += ranges
             rows += count
             names |= dict.fromkeys(whole.names)
-        return Cut(chunks, rows, list(names), is_exact=True)
+        return Plan(chunks, rows, names=list(names), is_exact=True)
 
     def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
         """All records of a file, whose columns are checked."""

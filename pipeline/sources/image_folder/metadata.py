@@ -128,11 +128,10 @@ def metadata_names(metadata: list[FileInfo], root: str, files: Files) -> dict[st
         SourceError: one cannot be read.
         OSError: the same.
     """
-    cuts = {
-        file.path: _table(root, file.path).cut(files, root, [file], {}, file.bytes) if file.bytes else None
+    return {
+        file.path: list(_table(root, file.path).cut(files, root, [file], {}, file.bytes).names) if file.bytes else []
         for file in metadata
     }
-    return {path: cut.names if cut else [] for path, cut in cuts.items()}
 
 
 def _cut(

@@ -50,19 +50,19 @@ class ImageFolder(Source):
             SourceError: there is no such folder, no image or no row in it, or an asked column is nowhere.
         """
         with planning(self.path):
-            root, found = self.root(files), self._found(files)
-            metadata = metadata_files(found, root)
+            root, listed = self.root(files), self._listed(files)
+            metadata = metadata_files(listed, root)
             if metadata:
-                return plan_metadata(self.path, root, found, metadata, files, columns, chunk_bytes)
-            return plan_listing(self.path, root, found, files, columns, chunk_bytes)
+                return plan_metadata(self.path, root, listed, metadata, files, columns, chunk_bytes)
+            return plan_listing(self.path, root, listed, files, columns, chunk_bytes)
 
-    def _found(self, files: Files) -> list[FileInfo]:
+    def _listed(self, files: Files) -> list[FileInfo]:
         """All files, with paths relative to the folder."""
         if not files.is_folder(self.path):
             raise SourceError(self._no_folder(files))
         root = self.root(files)
-        found = files.match(f"{escape(root)}/**")
-        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in found]
+        below = files.match(f"{escape(root)}/**")
+        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in below]
 
     def _no_folder(self, files: Files) -> str:
         if not files.match(escape(self.path)):

@@ -18,17 +18,16 @@ from typing import BinaryIO, ClassVar, Literal
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.key_hash import content_digest
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, naming_damage, open_plain
 from recordmill.pipeline.sources.jsonl.fields import Fields, Shape
-from recordmill.pipeline.sources.jsonl.parser import Parsed, Parser, peek
+from recordmill.pipeline.sources.jsonl.parser import Parser, peek
 from recordmill.pipeline.sources.lines import Lines, pieces
 from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Cut, Table
+from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
-from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import lookup
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -128,9 +127,10 @@ class JsonLines(Table):
     """Files of JSON objects, one a line."""
 
     endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
+    looks_at: ClassVar[str] = " in its first lines"
     format: Literal["jsonl"]
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines.
 
         `rows` is estimated from the bytes of all files and the first lines of the first file of each compression; where
@@ -144,7 +144,7 @@ class JsonLines(Table):
         fields = {name: shape.field(name, column) for name, column in columns.items()}
         Parser(fields)  # checks that they do not lie one inside the other
         chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes)]
-        return Cut(chunks, self._count(files, columns, root, inputs), shape.names(), " in its first lines")
+        return Plan(chunks, self._count(files, columns, root, inputs), names=shape.names())
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: list[FileInfo]) -> int:
         """Counts the rows exactly where they name images, and estimates them elsewhere.
@@ -179,10 +179,18 @@ class JsonLines(Table):
                     for name, column in columns.items()
                 }
                 keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
-                unparsed = _unparsed(chunk, first, lines, parsed, with_key=key is None)
+                unparsed = [
+                    as_reject(chunk, first + line, fault, None if key is not None else _digest(lines[line], fault))
+                    for line, fault in parsed.faults.items()
+                ]
                 raw = RawRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
                 yield make_block(chunk, raw, columns, key)
                 first += len(lines)
+
+
+def _digest(line: bytes, fault: Fault) -> str | None:
+    """The default key of a line that is no row; None of one that is too long, since its end may not be there."""
+    return None if fault.reason == "too_large" else content_digest(line).decode()
 
 
 def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int) -> list[Chunk]:
@@ -194,17 +202,4 @@ def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int) -> list[Chunk]:
     return [
         Chunk(0, 0, file.path, end - start, JsonRange(start, end, fields))
         for start, end in zip(bounds, bounds[1:], strict=False)
-    ]
-
-
-def _unparsed(chunk: Chunk, first: int, lines: Lines, parsed: Parsed, *, with_key: bool) -> list[Reject]:
-    """The lines that are no rows, with their digests unless they may be cut; `first` is the first line's position."""
-    return [
-        as_reject(
-            chunk,
-            first + line,
-            fault,
-            content_digest(lines[line]).decode() if with_key and line not in lines.too_long else None,
-        )
-        for line, fault in parsed.faults.items()
     ]

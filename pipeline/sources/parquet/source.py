@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.table import Cut, Table, at_once
+from recordmill.pipeline.sources.table import Table, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, plain
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
@@ -64,7 +64,7 @@ class Parquet(Table):
     compressed: ClassVar[bool] = False
     format: Literal["parquet"]
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact.
 
         Raises:
@@ -79,7 +79,7 @@ class Parquet(Table):
         if not chunks:
             raise SourceError(f"{self.path}: no file holds a row")
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
-        return Cut(chunks, sum(sum(footer.rows) for footer in footers), list(names), is_exact=True)
+        return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads row groups; a row's default key is the digest of its asked columns (`typing.row_digests`).

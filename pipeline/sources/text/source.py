@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.key_hash import content_digest
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, WholeFiles
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, WholeFiles
 from recordmill.pipeline.sources.batches import batches, even_parts
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.compression import CODECS
@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, Record
 from recordmill.pipeline.sources.encoded import Encoding
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import check_names, join, note, path_key
-from recordmill.pipeline.sources.table import Cut, Table
+from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.sources.text.whole_files import read_texts
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
@@ -137,7 +137,7 @@ class TextFiles(Table):
     encoding: Encoding = "utf-8"
     """The files' encoding, by any name that Python knows."""
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files.
 
         Raises:
@@ -156,7 +156,7 @@ class TextFiles(Table):
             chunks = [Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(tuple(names_of[part]))) for part in parts]
             rows = len(inputs)
         mentioned = [name for name in names if name == TEXT or name in columns]
-        return Cut(chunks, rows, mentioned, notes=self._left_out(files, root, inputs))
+        return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root, inputs))
 
     def _left_out(self, files: Files, root: str, inputs: list[FileInfo]) -> list[str]:
         """Lists what else lies in a folder."""

@@ -55,10 +55,10 @@ class ExampleColumn:
 
     def add(self, row: int, example: Example, piece: Piece | None) -> None:
         """Adds the values of a row; `piece` is its record, where images can stay there."""
-        found = example.values(self._name)
-        if found is None:
+        kind_and_values = example.values(self._name)
+        if kind_and_values is None:
             return
-        kind, values = found
+        kind, values = kind_and_values
         if piece and kind == BYTES and self._is_image:
             kind, values = PIECES, [_reference(value, piece) for value in values]
         if not self._many and len(values) != 1:

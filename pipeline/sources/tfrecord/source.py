@@ -18,13 +18,13 @@ from recordmill.pipeline.dataset.examples import parse
 from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
 from recordmill.pipeline.sources.archives import Archives
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.inflate import Inflated
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Cut, at_once
+from recordmill.pipeline.sources.table import at_once
 from recordmill.pipeline.sources.tfrecord.example_columns import ExampleColumn, Piece
 from recordmill.pipeline.sources.tfrecord.frames import Damage, frames, walk
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
@@ -65,11 +65,12 @@ class TFRecord(Archives):
     """Files of TFRecord."""
 
     endings: ClassVar[tuple[str, ...]] = (".tfrecord*", ".tfrec")
+    looks_at: ClassVar[str] = " in its first records"
     format: Literal["tfrecord"]
     compression: Literal["auto", "gzip", "zlib", "none"] = "auto"
     """The compression of the files; `auto` looks at their first bytes."""
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files where records begin, so that `rows` is exact; of others it is estimated by all their heads.
 
         Raises:
@@ -79,7 +80,7 @@ class TFRecord(Archives):
         cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
         names = self._names(files, join(root, inputs[0].path))
-        return Cut(chunks, sum(rows for _, rows in cuts), names, " in its first records")
+        return Plan(chunks, sum(rows for _, rows in cuts), names=names)
 
     def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
         """One file's chunks, and its number of rows."""

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.archives import Archives
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Cut, at_once
+from recordmill.pipeline.sources.table import at_once
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_names
@@ -66,7 +66,7 @@ class WebDataset(Archives):
     endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
     format: Literal["webdataset"]
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Cut:
+    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files where samples begin, so that `rows` is exact; of others it is estimated by all their heads.
 
         Raises:
@@ -84,7 +84,7 @@ class WebDataset(Archives):
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
             raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
         names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
-        return Cut(chunks, sum(look.rows for look in looks), names, "", _notes(inputs, looks))
+        return Plan(chunks, sum(look.rows for look in looks), names=names, notes=_notes(inputs, looks))
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the samples that start in the chunk's bytes; a row's default key is its sample's.
