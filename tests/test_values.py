@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.typing.cells import flat_values
+from recordmill.pipeline.sources.typing.arrays import flat_values
 from recordmill.pipeline.sources.typing.faults import Faults
 from recordmill.pipeline.sources.typing.fields import lookup, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects

@@ -64,6 +64,7 @@ def _next_line(file: BinaryIO, offset: int) -> tuple[int, bytes]:
 
 
 def _beginning(file: BinaryIO) -> tuple[int, bytes]:
+    """Reads the file's first bytes: where its first line starts behind a byte order mark, and what was read of it."""
     head = file.read(len(BYTE_ORDER_MARK))
     return (len(head), b"") if head == BYTE_ORDER_MARK else (0, head)
 
@@ -82,7 +83,7 @@ class Lines:
         self.data = data
         self.too_long: Rows = np.flatnonzero(ends - starts > MAX_LINE_BYTES)
         ends = ends - ((buffer[ends - 1] == CARRIAGE_RETURN) & (ends > starts))
-        self._bounds = starts, ends
+        self._starts, self._ends = starts, ends
         objects = (buffer[starts] == OPEN) & (buffer[ends - 1] == CLOSE) & (ends > starts)
         self._strip(objects)
         self._objects = objects & ~self._with_nul()
@@ -90,29 +91,26 @@ class Lines:
 
     def __len__(self) -> int:
         """The number of lines, blank ones included."""
-        return len(self._bounds[0])
+        return len(self._starts)
 
     def __getitem__(self, line: int) -> bytes:
         """The bytes of a line."""
-        starts, ends = self._bounds
-        return self.data[starts[line] : ends[line]]
+        return self.data[self._starts[line] : self._ends[line]]
 
     def each(self, lines: Rows) -> Iterator[bytes]:
         """The bytes of some lines, one after another."""
-        starts, ends = self._bounds
-        return (self.data[start:end] for start, end in zip(starts[lines].tolist(), ends[lines].tolist(), strict=True))
+        bounds = zip(self._starts[lines].tolist(), self._ends[lines].tolist(), strict=True)
+        return (self.data[start:end] for start, end in bounds)
 
     @property
     def filled(self) -> Rows:
         """The lines that are not blank."""
-        starts, ends = self._bounds
-        return np.flatnonzero(ends > starts)
+        return np.flatnonzero(self._ends > self._starts)
 
     @property
     def others(self) -> Rows:
         """The lines that are neither blank nor `objects`."""
-        starts, ends = self._bounds
-        return np.flatnonzero((ends > starts) & ~self._objects)
+        return np.flatnonzero((self._ends > self._starts) & ~self._objects)
 
     @property
     def objects(self) -> Rows:
@@ -127,7 +125,7 @@ class Lines:
 
     def _strip(self, objects: npt.NDArray[np.bool_]) -> None:
         """Takes off whitespace where a line does not begin or end as an object; few lines have any."""
-        starts, ends = self._bounds
+        starts, ends = self._starts, self._ends
         for line in np.flatnonzero(~objects).tolist():
             stripped = self[line].lstrip(SPACES)
             starts[line] = ends[line] - len(stripped)
@@ -140,5 +138,5 @@ class Lines:
         result = np.zeros(len(self), bool)
         if b"\0" in self.data:
             offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == 0)
-            result[np.searchsorted(self._bounds[0], offsets, side="right") - 1] = True
+            result[np.searchsorted(self._starts, offsets, side="right") - 1] = True
         return result

@@ -40,7 +40,9 @@ def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, colu
         SourceError: there is no image, or an asked column is nowhere.
         OSError: the machine, the disk or the network failed.
     """
-    images, others = _images(found)
+    images, others = list[FileInfo](), list[FileInfo]()
+    for file in found:
+        (images if is_image(file.path) else others).append(file)
     if not images:
         raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
     side = _Beside(images, others)
@@ -52,14 +54,6 @@ def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, colu
     total = sum(file.bytes for file in inputs)
     chunks = _chunks(images, side, endings, chunk_bytes)
     return Plan(chunks, len(images), total, inputs, _notes(others, side, endings), True, names, OF_PATH)
-
-
-def _images(found: list[FileInfo]) -> tuple[list[FileInfo], list[FileInfo]]:
-    """The images, and the other files."""
-    images, others = list[FileInfo](), list[FileInfo]()
-    for file in found:
-        (images if is_image(file.path) else others).append(file)
-    return images, others
 
 
 class _Beside:

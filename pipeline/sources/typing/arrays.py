@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,19 @@ def lists_of_one(values: pa.Array) -> pa.Array:
     """Puts each value into a list of its own; a null is no list."""
     missing = absent(values)
     return as_lists((~missing).astype(np.int64), values.drop_null(), missing)
+
+
+def flat_values(values: Iterable[Any]) -> list[Any]:
+    """Gives the values of nested lists, tuples and NumPy arrays, one after another."""
+    flat: list[Any] = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            flat += flat_values(value)
+        elif isinstance(value, np.ndarray) and value.ndim:
+            flat += value.ravel().tolist()
+        else:
+            flat.append(value)
+    return flat
 
 
 def strings(cells: Iterable[str | None]) -> pa.Array:

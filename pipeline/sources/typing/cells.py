@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.columns import ARROW_TYPES, INT64, ColumnType
-from recordmill.pipeline.sources.typing.arrays import absent, as_lists, strings
+from recordmill.pipeline.sources.typing.arrays import absent, as_lists, flat_values, strings
 from recordmill.pipeline.sources.typing.faults import Mask
 
 
@@ -69,13 +69,6 @@ def split_cell(cell: str, separator: str) -> list[str]:
         except (ValueError, RecursionError):
             pass
     return [value.strip() for value in text.split(separator)] if text else []
-
-
-def flat_values(value: object) -> list[object]:
-    """Gives the values of nested lists, one after another."""
-    if not isinstance(value, list):
-        return [value]
-    return [inner for item in value for inner in flat_values(item)]
 
 
 def decoded(cells: pa.Array) -> list[str | None]:

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.columns import INT64, Column
-from recordmill.pipeline.sources.typing.arrays import as_lists, encoded, in_groups
+from recordmill.pipeline.sources.typing.arrays import as_lists, encoded, flat_values, in_groups
 from recordmill.pipeline.sources.typing.checks import IN_LIST
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing.image_cells import ImageBase
@@ -77,26 +77,15 @@ def _of_arrays(arrays: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
 def _lists(name: str, column: Column, lists: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
     flat, ends = list[Any](), [0]
     for values in lists:
-        _flatten(values, flat)
+        flat += flat_values(values)
         ends.append(len(flat))
-    counts, inner, one = np.diff(ends), Faults(), replace(column, many=False)
+    counts, inner, single = np.diff(ends), Faults(), replace(column, many=False)
     if set(map(type, flat)) <= {float, NoneType}:  # lists are mostly many numbers, which are not looked at one by one
-        typed = typed_values(name, one, pa.array(flat, pa.float64()), base, inner)
+        typed = typed_values(name, single, pa.array(flat, pa.float64()), base, inner)
     else:
-        typed = typed_objects(name, one, flat, base, inner)
+        typed = typed_objects(name, single, flat, base, inner)
     add_inner(faults, inner, np.repeat(np.arange(len(lists)), counts) if inner else (), IN_LIST)
     return as_lists(counts, typed, np.zeros(len(lists), bool))
-
-
-def _flatten(values: Any, flat: list[Any]) -> None:
-    """Adds the values of nested lists, one after another."""
-    for value in values:
-        if isinstance(value, list | tuple):
-            _flatten(value, flat)
-        elif isinstance(value, np.ndarray) and value.ndim:
-            flat += value.ravel().tolist()
-        else:
-            flat.append(value)
 
 
 def _sorted(value: Any) -> Sorted:
