@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.build.driver import Published, build
+    from recordmill.pipeline.build.driver import build
     from recordmill.pipeline.build.images.transcode import decodable
+    from recordmill.pipeline.build.preparation import Published
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.batches.rows import DamagedRecordError
@@ -54,8 +55,9 @@ __all__ = [
 ]
 
 _MODULES = {
-    "pipeline.build.driver": ("Published", "build"),
+    "pipeline.build.driver": ("build",),
     "pipeline.build.images.transcode": ("decodable",),
+    "pipeline.build.preparation": ("Published",),
     "pipeline.build.run_options": ("RunOptions",),
     "pipeline.errors": ("DatasetError", "UserError"),
     "pipeline.reader.batches.rows": ("DamagedRecordError",),

@@ -18,11 +18,16 @@ FULL_DISK = "import shutil\nshutil.disk_usage = lambda folder: shutil._ntuple_di
 COMMAND = "import sys\nfrom recordmill.pipeline.cli.commands import main\nmain()\n"
 
 
+def without_frameworks(folder: Path) -> dict[str, str]:
+    """Gives the environment of a process in which TensorFlow and Beam cannot be imported; writes into a folder."""
+    for name in ("tensorflow", "apache_beam"):
+        (folder / "blocked" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "blocked" / name / "__init__.py").write_text(f"raise ImportError('{name} is loaded')")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "blocked"), str(ROOT)])}
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("tensorflow", "apache_beam"):
-        (tmp_path / "blocked" / name).mkdir(parents=True)
-        (tmp_path / "blocked" / name / "__init__.py").write_text(f"raise ImportError('{name} is loaded')")
     (tmp_path / "dataset.yaml").write_text(SPEC)
     (tmp_path / "rows.jsonl").write_text(ROWS)
     (tmp_path / "file").write_text("no folder")
@@ -33,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 def build(folder: Path, output: str = "out", before: str = "") -> tuple[int, str]:
     """Runs the command where TensorFlow and Beam cannot be imported; gives its status and what it printed."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder / "blocked"), str(ROOT)])}
+    environment = without_frameworks(folder)
     command = [sys.executable, "-c", before + COMMAND, "build", "dataset.yaml", "--output", output]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, cwd=folder)
     return done.returncode, done.stderr
@@ -64,7 +69,7 @@ def test_too_little_space_is_reported(folder: Path) -> None:
 
 def test_who_is_at_the_same_build_is_named(folder: Path) -> None:
     keys = "from recordmill.pipeline.build import preparation as p\nplan = p.make_plan\n"
-    key = f"{keys}p.make_plan = lambda *all: __import__('dataclasses').replace(plan(*all), build_key='ab' * 32)\n"
+    key = f"{keys}p.make_plan = lambda *all: __import__('dataclasses').replace(plan(*all), source_key='ab' * 32)\n"
     with hold(open_store(str(folder / "out")), "ab" * 8):
         status, printed = build(folder, before=key)
     assert f"note: waiting for process {os.getpid()} on " in printed

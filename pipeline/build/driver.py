@@ -20,7 +20,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.beam.graph import run_job
 from recordmill.pipeline.build.beam.pre_passes import install_user_code, run_pre_passes
 from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
-from recordmill.pipeline.build.class_ids import Names, continues, gone, id_changes, keeps_ids, names_to_keep
+from recordmill.pipeline.build.class_ids import gone, id_changes
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.descriptions import describe_features
@@ -28,11 +28,19 @@ from recordmill.pipeline.build.disk_failures import disk_error
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
 from recordmill.pipeline.build.plan import BuildPlan, planned_build
-from recordmill.pipeline.build.preparation import Prepared, prepare, waiting
+from recordmill.pipeline.build.preparation import (
+    Prepared,
+    Published,
+    live_names,
+    prepare,
+    published_before,
+    version_of,
+    waiting,
+)
 from recordmill.pipeline.build.publish import SERVING_FOLDER, publish
 from recordmill.pipeline.build.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.dataset.manifest import Manifest, version_folder
+from recordmill.pipeline.dataset.manifest import version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.rejects import Reject
@@ -49,15 +57,6 @@ from recordmill.transforms.tensorflow.serving import export_serving
 
 class NothingMendedError(UserError):
     """A repeated build rejects the same rows as the version that it repeats."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """The folder and the manifest of a build's version, and whether this build made it."""
-
-    folder: str
-    manifest: Manifest
-    is_new: bool
 
 
 def build(
@@ -84,44 +83,17 @@ def build(
     runner, beam_options, is_local = make_runner(options.runner, options.processes, options.beam_options)
     use_options(beam_options)
     prepared = prepared or prepare(spec, output, options, BeamFiles())
-    plan, files = replace(prepared.plan, kept=_live_names(spec, output)), prepared.files
+    plan, files = prepared.plan, prepared.files
     building = building_folder(output, options.work)
-    published = _published(output, plan, options)
+    published = published_before(output, plan, options)
     if published is None:
         note_wait = lambda holder: listener.on_note(waiting(holder))  # noqa: E731
         with leases.hold(open_store(output), plan.build_key[:16], note_wait) as lease:
             attempt = _Attempt(plan, output, building, files, runner, beam_options, is_local, options, listener, lease)
-            published = _published(output, plan, options) or attempt.publish()
+            published = published_before(output, plan, options) or attempt.publish()
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
         sweep(output, building)
     return published
-
-
-def _live_names(spec: Spec, output: str) -> Names:
-    """The names of the live version whose ids a build keeps."""
-    live = publishing.live_manifest(output) if any(map(keeps_ids, spec.features.values())) else None
-    return _names(spec, output, live) if live else {}
-
-
-def _names(spec: Spec, output: str, version: Manifest) -> Names:
-    return names_to_keep(spec, version_folder(open_location(output), version.version), version)
-
-
-def _version_of(output: str, plan: BuildPlan) -> Manifest | None:
-    """The newest version of the same spec and inputs in which every name has the id of the live version."""
-    return publishing.find_version(
-        output, plan.source_key, lambda version: continues(_names(plan.spec, output, version), plan.kept)
-    )
-
-
-def _published(output: str, plan: BuildPlan, options: RunOptions) -> Published | None:
-    """Makes the version of an equal earlier build live; None if it does not exist or is to be repeated."""
-    version = _version_of(output, plan)
-    if version is None or (options.again and version.rejects.get("files")):
-        return None
-    if publishing.live_version(output) != version.version:
-        publishing.make_live(output, version.version)
-    return Published(publishing.version_path(output, version.version), version, is_new=False)
 
 
 @dataclass(frozen=True)
@@ -209,7 +181,7 @@ class _Attempt:
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""
-        before = _version_of(self.output, self.plan)
+        before = version_of(self.output, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file["sha256"] for file in before.rejects["files"]]:
             raise NothingMendedError(
@@ -228,7 +200,7 @@ class _Attempt:
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
         """Notes which ids are new, or have moved. Raises: OutputError if another version gave ids meanwhile."""
-        if _live_names(self.plan.spec, self.output) != self.plan.kept:
+        if live_names(self.plan.spec, self.output) != self.plan.kept:
             raise OutputError(
                 f"meanwhile another version of {self.output} became live, with other classes: build again"
             )

@@ -81,11 +81,13 @@ class BuildSession:
             try:
                 with self._display:
                     prepared = prepare_locally(spec, self._output, options, self._display.note)
-                    self._display.stage = "loading Apache Beam and TensorFlow"
-                    from recordmill.pipeline.build.driver import build
+                    published = prepared.published if prepared else None
+                    if published is None:
+                        self._display.stage = "loading Apache Beam and TensorFlow"
+                        from recordmill.pipeline.build.driver import build
 
-                    listener = Listener(self._begin, self._display.note, self._publish)
-                    published = build(spec, self._output, options, listener, prepared)
+                        listener = Listener(self._begin, self._display.note, self._publish)
+                        published = build(spec, self._output, options, listener, prepared)
             except UserError as error:
                 self._end(1, str(error), *self._kept())
             except Exception as error:
