@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.examples import SEVERAL, parse
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
-from recordmill.pipeline.sources import archives
+from recordmill.pipeline.sources import table
 from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.image_refs import parse as parse_reference
 from recordmill.pipeline.sources.tfrecord import source as tfrecord_files
@@ -220,7 +220,7 @@ def test_pictures_stay_where_they_lie(tmp_path: Path, pack: Callable[[bytes], by
 
 
 def test_chunks_of_images_are_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "IMAGES_CHUNK_BYTES", 1000)
+    monkeypatch.setattr(table, "IMAGES_CHUNK_BYTES", 1000)
     path = write(tmp_path / "a.tfrecord", [example(image=bytes(100))] * 100)
     plan = source(path).plan(FILES, {"image": IMAGE}, 1)
     assert [1000 <= chunk.bytes < 1200 for chunk in plan.chunks[:-1]] == [True] * (len(plan.chunks) - 1)

@@ -20,6 +20,7 @@ from recordmill.pipeline.sources.paths import check_names, is_image, join, liste
 
 SHOWN_COLUMNS = 10
 FILES_AT_ONCE = 8
+IMAGES_CHUNK_BYTES = 64 << 20  # 64 MiB: of records that hold images, 8 MiB would be a handful
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -109,6 +110,22 @@ class Table(Source):
         root = self.image_root(files)
         images = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
         return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in images]
+
+
+class Archives(Table):
+    """Files of records that hold the images' bytes themselves, such as TFRecord and tar files."""
+
+    compressed: ClassVar[bool] = False  # their own names say how they are compressed
+    images: None = None
+    """None: images lie in the records."""
+
+    def chunk_bytes(self, columns: Columns, wanted: int) -> int:
+        """Gives the bytes of a chunk: those wanted, or more where it has images."""
+        has_images = any(column.type is ColumnType.IMAGE for column in columns.values())
+        return max(wanted, IMAGES_CHUNK_BYTES) if has_images else wanted
+
+    def _image_files(self, files: Files, columns: Columns) -> list[FileInfo]:
+        return []
 
 
 def at_once(look: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -55,11 +55,7 @@ class CellReader:
         """Reads some records, none blank, that follow one another; each comes out as it would alone."""
         is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
         columns = None if is_broken else self._by_arrow(records, batch)
-        return self._by_python(records, batch) if columns is None else self._cells(batch, columns, {})
-
-    def _cells(
-        self, good: Rows, columns: Mapping[int, pa.Array], faults: Mapping[int, tuple[str, str | None]]
-    ) -> Cells:
+        good, columns, faults = self._by_python(records, batch) if columns is None else (batch, columns, {})
         keys = digests(list(columns.values())) if self.with_keys else None
         return Cells(good, columns, keys, faults)
 
@@ -95,7 +91,10 @@ class CellReader:
             return None
         return {column: table[name].combine_chunks() for column, name in zip(self._needed, names, strict=True)}
 
-    def _by_python(self, records: Records, batch: Rows) -> Cells:
+    def _by_python(
+        self, records: Records, batch: Rows
+    ) -> tuple[Rows, dict[int, pa.Array], dict[int, tuple[str, str | None]]]:
+        """The records that are rows, their columns, and what is wrong with the others."""
         good, parsed, faults = list[int](), list[list[str]](), dict[int, tuple[str, str | None]]()
         readable = [record for record in batch.tolist() if record not in records.faults]
         rows = cells_of(map(records.text, readable), self.dialect)
@@ -111,7 +110,7 @@ class CellReader:
                 key = _digest(cells) if self.with_keys and len(cells) <= KEYED_CELLS else None
                 faults[record] = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {self.width}", key
         columns = {column: strings([cells[column] for cells in parsed]) for column in self._needed}
-        return self._cells(np.array(good, np.int64), columns, faults)
+        return np.array(good, np.int64), columns, faults
 
 
 def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str]]:

@@ -75,10 +75,10 @@ class Shape:
 
     def names(self, levels: int = 16) -> list[str]:
         """Lists the columns, those inside others behind them, down to so many levels."""
-        found = dict[str, None]()
+        names = dict[str, None]()
         for key, shape in self.fields.items() if levels else ():
-            found |= dict.fromkeys([key, *(f"{key}.{name}" for name in shape.names(levels - 1))])
-        return list(found)
+            names |= dict.fromkeys([key, *(f"{key}.{name}" for name in shape.names(levels - 1))])
+        return list(names)
 
     def field(self, name: str, column: Column) -> Field:
         """Gives the place of a column; one that no object holds lies where its name says."""
@@ -107,8 +107,8 @@ class Shape:
         """The keys of objects that a dotted name may begin with, the longest first: key, rest, lists around it."""
         parts = name.split(".")
         cuts = [(".".join(parts[:end]), ".".join(parts[end:])) for end in range(len(parts) - 1, 0, -1)]
-        found = [(key, rest, self.fields[key].inner) for key, rest in cuts if key in self.fields]
-        return [(key, rest, lists) for key, rest, lists in found if lists is not None]
+        known = [(key, rest, self.fields[key].inner) for key, rest in cuts if key in self.fields]
+        return [(key, rest, lists) for key, rest, lists in known if lists is not None]
 
 
 def _type(column: Column, steps: Steps, leaf: str) -> pa.DataType:

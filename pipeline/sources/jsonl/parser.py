@@ -178,7 +178,9 @@ def _filled(values: Iterable[Any]) -> list[Any]:
 
 
 def _wrong(wanted: str, value: object, name: str) -> Fault:
-    return Fault("wrong_type", f"wanted {wanted}, found {_found(value, wanted)}", name)
+    is_other = _is_number(value) and wanted in (WANTED[pa.int64()], WANTED[pa.float64()])
+    kind = "another number" if is_other else JSON_NAMES[type(value)]
+    return Fault("wrong_type", f"wanted {wanted}, found {kind}", name)
 
 
 def _parser_fault(result: pa.Table | str) -> Fault:
@@ -192,11 +194,6 @@ def _parser_fault(result: pa.Table | str) -> Fault:
 def _loads(line: bytes) -> Any:
     """Parses a line; bytes that are not UTF-8 come as surrogates."""
     return json.loads(line.decode("utf-8", "surrogateescape"), parse_int=lambda digits: int(digits[:DIGITS]))
-
-
-def _found(value: object, wanted: str) -> str:
-    a_number = _is_number(value) and wanted in (WANTED[pa.int64()], WANTED[pa.float64()])
-    return "a number that is none" if a_number else JSON_NAMES[type(value)]
 
 
 def _is_number(value: object) -> bool:

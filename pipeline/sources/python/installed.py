@@ -20,8 +20,8 @@ from pathlib import Path
 def is_installed(name: str) -> bool:
     """Whether the module that an import of `name` gives is of an installed package."""
     top = name.partition(".")[0]
-    found = _places(_imported(top))
-    return bool(found) and found <= _places(_installed(top))
+    imported = _places(_imported(top))
+    return bool(imported) and imported <= _places(_installed(top))
 
 
 def where_from(name: str) -> str | None:
@@ -40,9 +40,9 @@ def _installed(top: str) -> ModuleSpec | None:
     """The module as it is found where Python's own finder looks in the folders of installed packages alone."""
     folders = list(dict.fromkeys(_folders()))
     for finder in sys.meta_path:
-        found = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)
-        if found is not None:
-            return found
+        spec = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)
+        if spec is not None:
+            return spec
     return None
 
 

@@ -271,10 +271,10 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 def _check_place(reference: str, name: str) -> bool:
     """Whether Python finds a module's package elsewhere than in the folder; refuses what is not installed."""
-    found = where_from(name)
-    if found is None or _is_taken(name) or is_installed(name):
-        return found is not None
+    place = where_from(name)
+    if place is None or _is_taken(name) or is_installed(name):
+        return place is not None
     raise UserCodeError(
-        f"`{reference}`: {name} would come from {found}, which is neither in the spec's folder nor of an installed "
+        f"`{reference}`: {name} would come from {place}, which is neither in the spec's folder nor of an installed "
         "package: put it beside the spec, or install it"
     )

@@ -17,14 +17,13 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.examples import parse
 from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
-from recordmill.pipeline.sources.archives import Archives
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.inflate import Inflated
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import at_once
+from recordmill.pipeline.sources.table import Archives, at_once
 from recordmill.pipeline.sources.tfrecord.example_columns import ExampleColumn, Piece
 from recordmill.pipeline.sources.tfrecord.frames import Damage, frames, walk
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block

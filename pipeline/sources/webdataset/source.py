@@ -16,13 +16,12 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.sources.archives import Archives
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import at_once
+from recordmill.pipeline.sources.table import Archives, at_once
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_names
