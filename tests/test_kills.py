@@ -6,23 +6,22 @@ product knows of these tests: a child replaces a function by one that kills it.
 
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recordmill import open_dataset
-from recordmill.pipeline.dataset.manifest import Manifest, read_latest, read_manifest, version_folder
+from recordmill.pipeline.dataset.manifest import read_latest, read_manifest, version_folder
 from tests.forked import CHILDREN
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -57,6 +56,7 @@ class Step:
     """What is in one of the arguments, for a call to be counted."""
 
 
+LOCAL = "recordmill.pipeline.versions.stores.local"
 STEPS = {
     "reading": Step("recordmill.pipeline.build.worker.read_chunk", "write_report"),
     "first pass": Step("recordmill.pipeline.build.beam.pre_passes", "train_models"),
@@ -68,41 +68,60 @@ STEPS = {
     "shard: renamed": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2),
     "shard: reported": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2, "after"),
     "publishing: serving": Step("recordmill.pipeline.build.driver", "export_serving", when="after"),
-    "publishing: assembling": Step("recordmill.pipeline.build.publish", "_list_shards", when="after"),
+    "publishing: assembling": Step("recordmill.pipeline.build.publish", "clear", when="after"),
     "publishing: export copied": Step("recordmill.pipeline.build.publish", "shutil.copytree", when="after"),
-    "publishing: manifest written": Step(
-        "recordmill.pipeline.versions.stores.local", "_replace", when="after", argument="dataset.json"
-    ),
-    "publishing: version renamed": Step(
-        "recordmill.pipeline.versions.stores.local", "os.rename", when="after", argument="/versions/"
-    ),
-    "publishing: before LATEST": Step("recordmill.pipeline.versions.stores.local", "_replace", argument="LATEST"),
-    "publishing: after LATEST": Step(
-        "recordmill.pipeline.versions.stores.local", "_replace", when="after", argument="LATEST"
-    ),
+    "publishing: manifest written": Step(LOCAL, "write_atomically", when="after", argument="dataset.json"),
+    "publishing: version renamed": Step(LOCAL, "os.rename", when="after", argument="/versions/"),
+    "publishing: before LATEST": Step(LOCAL, "write_atomically", argument="LATEST"),
+    "publishing: after LATEST": Step(LOCAL, "write_atomically", when="after", argument="LATEST"),
     "publishing: before the sweep": Step("recordmill.pipeline.build.driver", "remove_run"),
 }
+JOB = "a job begins"
 RANDOM = [f"random moment {number}" for number in range(10)]
-PUBLISHED = list(STEPS)[-4:]
+FIRST_SHARD = ["shard: half written", "shard: index renamed", "shard: renamed", "shard: reported"]
+"""Steps of a shard that the next run, too, does first: in turn they are those of the first that is left."""
+IN_TURN = [name for name in STEPS if not name.startswith("publishing")] + [
+    "publishing: serving",
+    "publishing: assembling",
+    "publishing: export copied",
+    "publishing: manifest written",
+    "publishing: before the sweep",
+]
+AFTER_RENAMING = ["publishing: version renamed", "publishing: before LATEST", "publishing: after LATEST"]
+PUBLISHED = [*AFTER_RENAMING, "publishing: before the sweep"]
 """Steps after which the new version is there, and nothing has to be built."""
+KEPT = {
+    "analysis reported": 0,
+    "shard: opened": 1,
+    "shard: half written": 1,
+    "shard: index renamed": 1,
+    "shard: renamed": 1,
+    "shard: reported": 2,
+} | dict.fromkeys(IN_TURN[-5:-1], SHARDS)
+"""Finished shards that the run after a step keeps, with the analysis, where builds die in turn."""
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a build that was killed, and of the next."""
+class Run:
+    """What a process did that built, maybe until it was killed."""
 
-    exit_codes: tuple[int | None, int | None]
+    exit_code: int | None
     looks: int
-    """How often the live version was opened and a batch of it read while the builds ran."""
+    """How often the live version was opened and a batch of it read meanwhile."""
     notes: list[str]
-    """What the second build said."""
     jobs: int
-    """How many jobs it ran."""
+    """How many jobs it began."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What lies in the output."""
+
     files: dict[str, str]
     """The files of the version that was built, with digests of those that are stable."""
-    manifest: Manifest
+    description: dict[str, Any]
+    """What the manifest says of the dataset, and not of its publishing and the folder of its inputs."""
     entries: list[str]
-    """What lies in the output."""
 
 
 def write_rows(folder: Path, rows: int) -> None:
@@ -113,32 +132,31 @@ def write_rows(folder: Path, rows: int) -> None:
 
 
 def build_in_child(folder: Path, step: Step | None) -> None:
-    """Builds; leaves what was said in `told.json`. With a step, the process dies there."""
+    """Builds; writes at once what it is told into `told.txt`, a line each. With a step, the process dies there."""
     log = os.open(folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
     build = importlib.import_module("recordmill.pipeline.build.driver")
     spec = importlib.import_module("recordmill.pipeline.spec.model").parse_spec(SPEC.replace("FOLDER", str(folder)))
-    notes: list[str] = []
-    jobs = count_calls(build, "run_job")
+    told = (folder / "told.txt").open("w", buffering=1)
+    before_each_call(build, "run_job", lambda: told.write(f"{JOB}\n"))
     if step is not None:
         arm(step)
     (folder / "begun").touch()
-    build.build(spec, str(folder / "out"), build.RunOptions(chunk_bytes=4096), build.Listener(on_note=notes.append))
-    (folder / "told.json").write_text(json.dumps([notes, len(jobs)]))
+    listener = build.Listener(on_note=lambda note: told.write(f"{note}\n"))
+    build.build(spec, str(folder / "out"), build.RunOptions(chunk_bytes=4096), listener)
     print("CPU seconds:", time.process_time())
     os._exit(0)
 
 
-def count_calls(module: Any, name: str) -> list[None]:
-    calls, real = list[None](), getattr(module, name)
+def before_each_call(module: Any, name: str, act: Callable[[], object]) -> None:
+    real = getattr(module, name)
 
-    def counted(*arguments: Any) -> Any:
-        calls.append(None)
+    def called(*arguments: Any) -> Any:
+        act()
         return real(*arguments)
 
-    setattr(module, name, counted)
-    return calls
+    setattr(module, name, called)
 
 
 def arm(step: Step) -> None:
@@ -158,15 +176,14 @@ def arm(step: Step) -> None:
             real(*arguments, **named)
         if step.when == "half":
             writer, records = arguments
-            writer._file.write(b"".join(records)[:100])
-            writer._file.flush()
+            real(writer, records * 1000)  # of which a file's buffer keeps the last
         return os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(owner, name, deadly)
 
 
-def run_child(folder: Path, step: Step | None = None, seconds: float | None = None) -> tuple[int | None, int]:
-    """Runs a build, reads what is live meanwhile, kills it after so many seconds; gives its exit code and the looks."""
+def run_child(folder: Path, step: Step | None = None, seconds: float | None = None) -> Run:
+    """Runs a build that dies at a step, or is killed after so many seconds; reads what is live meanwhile."""
     (folder / "begun").unlink(missing_ok=True)
     is_live = (folder / "out/LATEST").exists()
     child = CHILDREN.Process(target=build_in_child, args=(folder, step))
@@ -181,7 +198,8 @@ def run_child(folder: Path, step: Step | None = None, seconds: float | None = No
             read_live(folder / "out")
             looks, looked = looks + 1, time.monotonic()
         child.join(0.03)
-    return child.exitcode, looks
+    told = (folder / "told.txt").read_text().splitlines()
+    return Run(child.exitcode, looks, [line for line in told if line != JOB], told.count(JOB))
 
 
 def read_live(output: Path) -> str:
@@ -191,20 +209,14 @@ def read_live(output: Path) -> str:
     return dataset.version
 
 
-def outcome(folder: Path, exit_codes: tuple[int | None, int | None], looks: int) -> Outcome:
-    notes, jobs = json.loads((folder / "told.json").read_text())
+def dataset_of(folder: Path) -> Dataset:
     manifest = read_manifest(version_folder(folder / "out", read_latest(folder / "out").version))
     version = folder / "out" / "versions" / manifest.version
     files = {str(path.relative_to(version)): digest(path) for path in version.rglob("*") if path.is_file()}
-    entries = sorted(path.name for path in (folder / "out").iterdir())
-    return Outcome(exit_codes, looks, notes, jobs, files, manifest, entries)
-
-
-def described(manifest: Manifest) -> dict[str, Any]:
-    """What a manifest says of the dataset, and not of its publishing and the folder of its inputs."""
     said = json.loads(manifest.to_text())
     of_this_one = {"version", "build_key", "sequence", "files", "provenance"}
-    return {name: said[name] for name in said.keys() - of_this_one}
+    described = {name: said[name] for name in said.keys() - of_this_one}
+    return Dataset(files, described, sorted(path.name for path in (folder / "out").iterdir()))
 
 
 def digest(path: Path) -> str:
@@ -216,80 +228,99 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Inputs, and a dataset of one row less that was built before."""
     folder = tmp_path_factory.mktemp("old")
     write_rows(folder, ROWS - 1)
-    exit_code = run_child(folder)[0]
-    assert exit_code == 0, (folder / "log.txt").read_text()
+    assert run_child(folder).exit_code == 0, (folder / "log.txt").read_text()
     write_rows(folder, ROWS)
     return folder
 
 
 @pytest.fixture(scope="module")
-def undisturbed(old: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, float]:
-    """The build that nobody kills, and how many seconds it took."""
-    folder = shutil.copytree(old, tmp_path_factory.mktemp("undisturbed") / "run")
-    started = time.monotonic()
-    exit_code, looks = run_child(folder)
-    return outcome(folder, (None, exit_code), looks), time.monotonic() - started
+def copy(old: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    return lambda: Path(shutil.copytree(old, tmp_path_factory.mktemp("kill") / "run"))
 
 
 @pytest.fixture(scope="module")
-def outcome_of(
-    old: Path, undisturbed: tuple[Outcome, float], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Outcome]:
-    """Kills a build at a step, or at a random moment, and runs it again: in a copy of the old dataset, once each."""
-
-    def killed(name: str, seconds: float | None) -> Outcome:
-        folder = shutil.copytree(old, tmp_path_factory.mktemp("kill") / "run")
-        first, looks = run_child(folder, STEPS.get(name), seconds)
-        if first == 0 and seconds is not None:  # it was quicker than the undisturbed one, so it ended before
-            return killed(name, seconds / 2)
-        second, more_looks = run_child(folder)
-        return outcome(folder, (first, second), looks + more_looks)
-
-    @cache
-    def outcome_of_kill(name: str) -> Outcome:
-        moment = random.Random(name).uniform(0, 0.9) * undisturbed[1]
-        return killed(name, moment if name in RANDOM else None)
-
-    return outcome_of_kill
+def undisturbed(copy: Callable[[], Path]) -> tuple[Run, Dataset, float]:
+    """The build that nobody kills, and how many seconds it took."""
+    folder, started = copy(), time.monotonic()
+    run = run_child(folder)
+    return run, dataset_of(folder), time.monotonic() - started
 
 
-@pytest.mark.parametrize(
-    "name", [*STEPS, *RANDOM[:3], *(pytest.param(name, marks=pytest.mark.nightly) for name in RANDOM[3:])]
-)
-def test_the_same_build_again_gives_the_same_bytes(
-    name: str, outcome_of: Callable[[str], Outcome], undisturbed: tuple[Outcome, float]
+@pytest.fixture(scope="module")
+def in_turn(copy: Callable[[], Path]) -> tuple[dict[str, tuple[Run, Run]], list[Dataset]]:
+    """Two builds that die at one step after another, each run going on with what the killed ones left: by the step, the
+    run that died there and the next; and the datasets at the end."""
+    runs, datasets = dict[str, tuple[Run, Run]](), list[Dataset]()
+    for names in (IN_TURN, AFTER_RENAMING):
+        folder = copy()
+        steps = [replace(STEPS[name], call=1) if name in FIRST_SHARD else STEPS[name] for name in names]
+        done = [run_child(folder, step) for step in (*steps, None)]
+        runs |= dict(zip(names, itertools.pairwise(done), strict=True))
+        datasets.append(dataset_of(folder))
+    return runs, datasets
+
+
+InTurn = tuple[dict[str, tuple[Run, Run]], list[Dataset]]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_build_that_was_killed_goes_on(name: str, in_turn: InTurn) -> None:
+    died, following = in_turn[0][name]
+    assert died.exit_code == -signal.SIGKILL
+    assert died.looks
+    assert following.looks
+    if name in KEPT:
+        assert following.notes == [
+            f"going on with an earlier build: the analysis and {KEPT[name]} of {SHARDS} shards are kept"
+        ]
+        assert following.jobs == (0 if KEPT[name] == SHARDS else 1)
+    if name in PUBLISHED:
+        assert (following.notes, following.jobs) == ([], 0)
+
+
+def test_a_build_that_is_killed_at_every_step_gives_the_same_bytes(
+    in_turn: InTurn, undisturbed: tuple[Run, Dataset, float]
 ) -> None:
-    found, expected = outcome_of(name), undisturbed[0]
-    assert found.exit_codes == (-signal.SIGKILL, 0)
-    assert found.files == expected.files
-    assert described(found.manifest) == described(expected.manifest)
-    assert found.manifest.rows["read"] == ROWS + 2
-    assert found.entries == ["LATEST", "versions"]
-    assert found.looks > 1
+    runs, datasets = in_turn
+    assert [runs[names[-1]][1].exit_code for names in (IN_TURN, AFTER_RENAMING)] == [0, 0]
+    assert datasets == [undisturbed[1]] * 2
+    assert datasets[0].entries == ["LATEST", "versions"]
+    assert datasets[0].description["rows"]["read"] == ROWS + 2
 
 
-@pytest.mark.parametrize("name", list(STEPS)[4:-4])
-def test_the_analysis_and_at_least_a_shard_are_kept(name: str, outcome_of: Callable[[str], Outcome]) -> None:
-    found = outcome_of(name)
-    (note,) = found.notes
-    kept = re.fullmatch(rf"going on with an earlier build: the analysis and (\d) of {SHARDS} shards are kept", note)
-    assert kept
-    finished = {"shard: reported": 2}.get(name, 1) if name.startswith("shard") else SHARDS
-    assert int(kept[1]) == finished
-    assert found.jobs == (0 if finished == SHARDS else 1)
+def kill_after(seconds: float, copy: Callable[[], Path]) -> Path:
+    """Kills a build after so many seconds, or sooner if it was quicker; gives its folder."""
+    folder = copy()
+    return folder if run_child(folder, seconds=seconds).exit_code else kill_after(seconds / 2, copy)
 
 
-def test_the_analysis_is_kept_before_the_first_shard(outcome_of: Callable[[str], Outcome]) -> None:
-    (note,) = outcome_of("analysis reported").notes
-    assert "the analysis and 0 of 5 shards" in note
+def test_three_kills_at_random_moments_in_turn(
+    copy: Callable[[], Path], undisturbed: tuple[Run, Dataset, float]
+) -> None:
+    moments = [random.Random(name).uniform(0, 0.9) * undisturbed[2] for name in RANDOM[:3]]
+    folder = kill_after(moments[0], copy)
+    for seconds in moments[1:]:
+        assert run_child(folder, seconds=seconds).exit_code in (-signal.SIGKILL, 0)  # less is left each time
+    assert run_child(folder).exit_code == 0
+    assert dataset_of(folder) == undisturbed[1]
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_what_was_published_is_not_built_again(name: str, outcome_of: Callable[[str], Outcome]) -> None:
-    found = outcome_of(name)
-    assert (found.notes, found.jobs) == ([], 0)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*STEPS, *RANDOM])
+def test_a_build_that_is_killed_once_gives_the_same_bytes(
+    name: str, copy: Callable[[], Path], undisturbed: tuple[Run, Dataset, float]
+) -> None:
+    if name in STEPS:
+        folder = copy()
+        assert run_child(folder, STEPS[name]).exit_code == -signal.SIGKILL
+    else:
+        folder = kill_after(random.Random(name).uniform(0, 0.9) * undisturbed[2], copy)
+    run = run_child(folder)
+    assert (run.exit_code, run.looks > 0) == (0, True)
+    assert dataset_of(folder) == undisturbed[1]
 
 
-def test_an_undisturbed_build_says_nothing_of_earlier_ones(undisturbed: tuple[Outcome, float]) -> None:
-    assert (undisturbed[0].notes, undisturbed[0].jobs) == ([], 1)
-    assert undisturbed[0].manifest.rejects["by_reason"] == {"duplicate_key": 1, "wrong_type": 1}
+def test_an_undisturbed_build_says_nothing_of_earlier_ones(undisturbed: tuple[Run, Dataset, float]) -> None:
+    run, dataset, _ = undisturbed
+    assert (run.exit_code, run.notes, run.jobs) == (0, [], 1)
+    assert dataset.description["rejects"]["by_reason"] == {"duplicate_key": 1, "wrong_type": 1}
