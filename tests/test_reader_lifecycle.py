@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,20 @@ def given(dataset: Dataset, **options: Any) -> Input:
     return dataset.training_input(batch_size=3, seed=5, epochs=-1, with_key=True, **options)
 
 
-def held(dataset: Dataset) -> tuple[int, int, int]:
-    """The shards that are open or mapped, the reader's threads, and child processes."""
+def shards(dataset: Dataset) -> int:
+    """How many shards of the dataset are open or mapped."""
     gc.collect()
-    folder = str(dataset.folder)
-    files = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if fd.isdigit() and _is_there(fd)]
-    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if folder in line]
+    folder, files = str(dataset.folder), list[str]()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # it was that of this listing, or of another thread
+            files.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return sum(folder in file for file in [*files, *Path("/proc/self/maps").read_text().splitlines()])
+
+
+def helpers() -> set[object]:
+    """The threads of pools, and the child processes' numbers: others than the reader may begin and end some."""
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return sum(folder in file for file in files) + len(mapped), len(threads), len(children)
-
-
-def _is_there(fd: str) -> bool:
-    return Path(f"/proc/self/fd/{fd}").exists()
+    return {*threads, *Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
 
 
 ENDS: dict[str, Callable[[Any], None]] = {
@@ -52,14 +54,16 @@ ENDS: dict[str, Callable[[Any], None]] = {
 @pytest.mark.parametrize("options", [{"threads": 3}, {"workers": 2}], ids=["threads", "workers"])
 @pytest.mark.parametrize("end", ENDS)
 def test_an_iteration_lets_go_of_everything(end: str, options: dict[str, int], dataset: Dataset) -> None:
-    before = held(dataset)
+    opened, others = shards(dataset), helpers()
     batches = given(dataset, **options).as_numpy()
     kept = next(batches)
     next(batches)
-    assert held(dataset) > before
+    mine = helpers() - others
+    assert mine
     ENDS[end](batches)
     del batches
-    assert held(dataset) == before
+    assert shards(dataset) == opened
+    assert not mine & helpers()
     first = next(given(dataset).as_numpy())
     np.testing.assert_array_equal(kept[0]["image"], first[0]["image"])  # a batch outlives its iteration
 
@@ -73,11 +77,13 @@ def test_a_batch_that_is_held_is_not_written_to_again(dataset: Dataset) -> None:
 
 
 def test_a_dropped_tf_data_iterator_lets_go_too(dataset: Dataset) -> None:
-    before = held(dataset)
+    opened, others = shards(dataset), helpers()
     iterator = iter(given(dataset, threads=2).as_tf_data())
     next(iterator)
+    mine = helpers() - others
     del iterator
-    assert held(dataset)[:2] == before[:2]
+    assert shards(dataset) == opened
+    assert not mine & helpers()
 
 
 def _keys(dataset: Dataset, into: Any) -> None:

@@ -9,13 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from recordmill import open_dataset
@@ -26,6 +26,7 @@ from recordmill.pipeline.reader.workers.shared_memory import SharedMemory, new_f
 from recordmill.pipeline.reader.workers.worker import Maker
 from recordmill.transforms.contract.ragged import Ragged
 from tests import hand_made
+from tests.forked import wait_until_ended
 from tests.worker_batches import LARGE, Damaged, Each, ManyThings
 
 ROOT = Path(__file__).parents[1]
@@ -144,11 +145,6 @@ def children() -> set[str]:
     return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
-def shared_memory() -> set[str]:
-    """What lies in shared memory, but for the semaphores, which other processes of the tests make and remove."""
-    return {name for name in os.listdir("/dev/shm") if not name.startswith("sem.")}
-
-
 def channels() -> set[str]:
     """The sockets and pieces of shared memory that this process has open: what leads to a worker."""
     opened = set()
@@ -161,19 +157,19 @@ def channels() -> set[str]:
 @pytest.mark.parametrize("end", [lambda batches: batches.close(), lambda batches: None, lambda batches: list(batches)])
 def test_nothing_is_left_when_the_iterator_ends(end: Callable[[Any], Any]) -> None:
     gc.collect()
-    before, opened_before = (children(), shared_memory()), channels()
+    before = children() | channels()
     batches = in_processes(Each("large"), iter(range(3)), 1)
     _, array = next(batches)
-    assert len(children()) == len(before[0]) + 1
-    opened = channels() - opened_before
-    assert opened
+    (worker,) = children() - before
+    mine = channels() - before
+    assert mine
     end(batches)
     del batches
     assert array[-1] == 0
     del array
     gc.collect()
-    assert (children(), shared_memory()) == before
-    assert not opened & channels()
+    assert worker not in children()
+    assert not mine & channels()
 
 
 SCRIPT = """
@@ -200,7 +196,7 @@ def test_a_script_needs_no_guard_and_ends_in_mid_iteration() -> None:
     with script("Each('process')") as done:
         said, errors = done.communicate(timeout=60)
     assert (done.returncode, errors) == (0, "")
-    assert is_over(int(said))
+    wait_until_ended(processes(int(said)))
 
 
 def test_a_class_of_a_script_is_refused() -> None:
@@ -217,19 +213,14 @@ def test_a_worker_ends_when_its_parent_is_killed(when: str) -> None:
         worker = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        assert is_over(worker)
+        wait_until_ended(processes(worker))
 
 
-def is_over(process: int) -> bool:
-    """Whether a process ends soon; one that nobody waits for any more stays as a zombie."""
-    for _ in range(200):
-        try:
-            if ") Z " in Path(f"/proc/{process}/stat").read_text():
-                return True
-        except OSError:
-            return True
-        time.sleep(0.05)
-    return False
+def processes(number: int) -> list[psutil.Process]:
+    """The process of a number, unless it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return [psutil.Process(number)]
+    return []
 
 
 def test_blocks_are_apart_and_used_again_for_their_size() -> None:
