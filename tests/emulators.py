@@ -79,7 +79,7 @@ def gcs(*, conditions: bool) -> Iterator[str]:
     """Gives the URL of an empty folder, and sets the environment to the server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", _start_gcs())
-        patch.setattr(_Conditions, "are_known", conditions)
+        _Conditions.are_known = conditions
         fsspec.get_filesystem_class("gs").clear_instance_cache()
         client = storage.Client(project="test", credentials=AnonymousCredentials())
         if not client.lookup_bucket(BUCKET):

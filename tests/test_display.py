@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.progress import Progress
-from recordmill.pipeline.cli import display as module
 from recordmill.pipeline.cli.display import Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
@@ -63,22 +62,16 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert rates == ["0/s", "1,000/s", "1,000/s", "667/s", "333/s", "0/s", "0/s"]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def watch(folder: Path, console: Screen, until: threading.Event) -> None:
     """Looks every hundredth of a second, while the clock goes on by 0.3 s at each look."""
     ticks = itertools.count()
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks) * 0.3))
-
-
-def watch(folder: Path, console: Screen, until: threading.Event) -> None:
     for name in ("progress", "reports"):
         (folder / name).mkdir()
     step = Progress(str(folder / "progress"), "chunk")
     step.add(read=30)
-    with Display(console) as display:
+    with Display(console, lambda: next(ticks) * 0.3, look_seconds=0.01) as display:
         display.start(SimpleNamespace(rows=100, chunks=[1], notes=["2 files are [no] image"]), str(folder))
-        until.wait(10)
+        until.wait(240)
 
 
 class Seen(io.StringIO):
@@ -95,7 +88,6 @@ class Seen(io.StringIO):
         return written
 
 
-@pytest.mark.usefixtures("quick")
 def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
     screen = Seen("reading: 15%, 30 records, ")
     watch(tmp_path, Screen(file=screen, width=40), screen.seen)
@@ -104,7 +96,6 @@ def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
     assert "\x1b" not in screen.getvalue()
 
 
-@pytest.mark.usefixtures("quick")
 def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
     screen = Seen("30 records")
     watch(tmp_path, Screen(file=screen, force_terminal=True, width=120), screen.seen)
@@ -112,7 +103,6 @@ def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
     assert screen.getvalue().endswith("\x1b[2K")
 
 
-@pytest.mark.usefixtures("quick")
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
     screen, waited = io.StringIO(), threading.Event()
     threading.Timer(0.2, waited.set).start()

@@ -8,7 +8,7 @@ import pytest
 
 from recordmill.pipeline.build import plan as module
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.spec.model import Spec, parse_spec
 
@@ -54,27 +54,24 @@ def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "shards"),
     [
-        ("", {"train": 4, "validation": 1, "test": 1}),  # 3.8 kB in train
+        ("", {"train": 4, "validation": 1, "test": 1}),  # 3.8 times the size of a shard in train
         ("shards: 8", {"train": 8, "validation": 8, "test": 8}),
         ("shards: {test: 2}", {"train": 4, "validation": 1, "test": 2}),
         ("splits: {test: 1, train: 1}", {"test": 4, "train": 4}),
         ("splits: {train: 1, test: 0}", {"train": 8, "test": 1}),
     ],
 )
-def test_shards(rows: Path, monkeypatch: pytest.MonkeyPatch, more: str, shards: dict[str, int]) -> None:
-    monkeypatch.setattr(module, "SHARD_BYTES", 1000)
-    assert sum(path.stat().st_size for path in rows.iterdir()) == 4780
+def test_shards(rows: Path, more: str, shards: dict[str, int]) -> None:
+    for file in rows.iterdir():
+        os.truncate(file, int(2.39 * module.SHARD_BYTES))  # a hole, which is not read
     layout = planned(rows, more=more).layout
     assert dict(layout.shards) == shards
     assert list(layout.weights) == list(shards)
 
 
 @pytest.mark.parametrize(("store", "shards"), [("raw", 64), ("png", 64), ("auto", 32), ("jpeg", 32)])
-def test_shards_of_images_are_by_their_pixels(
-    rows: Path, monkeypatch: pytest.MonkeyPatch, store: str, shards: int
-) -> None:
-    monkeypatch.setattr(module, "SHARD_BYTES", 10_000)
-    images = f"i: {{kind: image, size: [50, 20], store: {store}}}"  # 200 images of 3 kB
+def test_shards_of_images_are_by_their_pixels(rows: Path, store: str, shards: int) -> None:
+    images = f"i: {{kind: image, size: [5000, 2684], store: {store}}}"  # 200 images of 40 MB, 60 shards
     assert planned(rows, features=images, more="splits: {train: 1}").layout.shards == {"train": shards}
 
 
@@ -83,11 +80,14 @@ def test_rows_are_packed_when_a_batch_of_each_shard_is_worth_it(rows: Path) -> N
     assert sizes == [module.CHUNK_BYTES, 3 * 256 * module.BATCH_BYTES, module.MAX_PACK_BYTES]
 
 
-def test_a_sample_of_the_images_is_measured(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = planned(rows, more="splits: {train: 1, test: 1}")
-    assert module._sample_share(plan) == 1.0
-    monkeypatch.setattr(module, "SAMPLE_IMAGES", 10)
-    assert module._sample_share(plan) == pytest.approx(0.1, rel=0.05)
+def test_a_sample_of_the_images_is_measured(rows: Path) -> None:
+    def share() -> float:
+        plan = planned(rows, more="splits: {train: 1, test: 1}")
+        return planned_build(plan, str(rows), BeamFiles(), inline=False, threads=1).sample_share
+
+    assert share() == 1.0
+    (rows / "a.jsonl").write_text(LINES * 2000)  # as many rows in train as ten samples have
+    assert share() == pytest.approx(0.1, rel=0.05)
 
 
 def test_the_same_inputs_have_the_same_key(rows: Path) -> None:

@@ -4,20 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.context import progress as module
-from recordmill.pipeline.build.context.progress import Progress, ProgressReader
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """A clock that shows what stands in it."""
-    now = [100.0]
-
-    class Clock:
-        monotonic = staticmethod(lambda: now[0])
-
-    monkeypatch.setattr(module, "time", Clock)
-    return now
+from recordmill.pipeline.build.context.progress import SECONDS, Progress, ProgressReader
 
 
 def test_counters_of_all_steps_add_up(tmp_path: Path) -> None:
@@ -30,13 +17,14 @@ def test_counters_of_all_steps_add_up(tmp_path: Path) -> None:
     assert dict(ProgressReader(str(tmp_path)).read()) == {"read": 7, "chunks": 1, "written": 3}
 
 
-def test_a_file_is_written_at_most_every_third_of_a_second(tmp_path: Path, clock: list[float]) -> None:
-    step, reader = Progress(str(tmp_path), "chunk"), ProgressReader(str(tmp_path))
+def test_a_file_is_written_at_most_every_third_of_a_second(tmp_path: Path) -> None:
+    now = 100.0
+    step, reader = Progress(str(tmp_path), "chunk", lambda: now), ProgressReader(str(tmp_path))
     seen = []
     for _ in range(5):
         step.add(read=1)
         seen.append(reader.read()["read"])
-        clock[0] += module.SECONDS / 2 + 0.01
+        now += SECONDS / 2 + 0.01
     assert seen == [1, 1, 3, 3, 5]
 
 

@@ -1,7 +1,6 @@
 """Quantiles: NumPy's own while there are few values, within the stated bound else, and never of another order's."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,8 @@ FLOATS = st.lists(FLOAT | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5]), min_size
 LIMIT = 16  # a histogram of so many values is coarse
 
 
-def histogram(values: list[float], size: int = 60) -> Histogram:
-    seen = Histogram()
+def histogram(values: list[float], size: int = 60, limit: int = 1 << 17) -> Histogram:
+    seen = Histogram(limit=limit)
     for start in range(0, len(values), size):
         seen.add(np.array(values[start : start + size], np.float32))
     return seen
@@ -42,13 +41,11 @@ def test_buckets_of_different_values_differ_by_one_value_at_most(values: set[flo
 def test_coarse_quantiles_keep_the_bound_and_do_not_depend_on_order_batches_or_workers(
     values: list[float], buckets: int, random, size: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quantiles, "LIMIT", LIMIT)
-        seen, parts = histogram(values), [Histogram(), Histogram()]
-        shuffled = random.sample(values, len(values))
-        for place, start in enumerate(range(0, len(values), size)):
-            parts[place % 2].merge(histogram(shuffled[start : start + size], 3))
-        parts[0].merge(parts[1])
+    seen, parts = histogram(values, limit=LIMIT), [Histogram(limit=LIMIT), Histogram(limit=LIMIT)]
+    shuffled = random.sample(values, len(values))
+    for place, start in enumerate(range(0, len(values), size)):
+        parts[place % 2].merge(histogram(shuffled[start : start + size], 3, LIMIT))
+    parts[0].merge(parts[1])
     assert parts[0] == seen
     assert len(seen.counts) <= LIMIT
     exact = np.sort(np.float32(values).astype(np.float64))
@@ -59,11 +56,10 @@ def test_coarse_quantiles_keep_the_bound_and_do_not_depend_on_order_batches_or_w
     assert seen.boundaries(buckets) == sorted({*seen.boundaries(buckets)})
 
 
-def test_a_histogram_loses_no_more_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_histogram_loses_no_more_than_it_must() -> None:
     values = [1 + place / 1024 for place in range(256)]
     for limit, lost in ((256, 0), (255, 14), (64, 15), (1, 21)):
-        monkeypatch.setattr(quantiles, "LIMIT", limit)
-        assert histogram(values, 7).lost == lost
+        assert histogram(values, 7, limit).lost == lost
 
 
 def test_all_floats_there_are_fit() -> None:

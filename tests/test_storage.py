@@ -185,7 +185,6 @@ def test_who_came_between_is_seen(output: str, tmp_path: Path, monkeypatch: pyte
         return number
 
     monkeypatch.setattr(publishing, "next_sequence", interrupted)
-    monkeypatch.setattr(pointer, "PAUSE_SECONDS", 0)
     mine = publish(output, tmp_path, "mine")
     assert mine.sequence == 2
     assert [(one.version, one.sequence) for one in publishing.published(open_store(output))] == [
@@ -416,16 +415,15 @@ def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
     assert publishing.live_version(str(tmp_path)) is None
 
 
-def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pointer_that_never_rests(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
-    monkeypatch.setattr(pointer, "PAUSE_SECONDS", 0)
 
     def busy(latest: Latest | None) -> Latest:
         (tmp_path / "LATEST").write_text(Latest("v", time.time_ns()).to_text())
         return Latest("mine", 1)
 
     with pytest.raises(OutputError, match="other processes keep changing .*LATEST: run the same command again"):
-        pointer.compare_and_swap(store, busy)
+        pointer.compare_and_swap(store, busy, pause_seconds=0)
 
 
 def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:

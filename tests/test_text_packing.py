@@ -18,7 +18,7 @@ from recordmill.pipeline.build.reconcile import ReconcileError, check_shards
 from recordmill.pipeline.build.results import NothingToPublishError
 from recordmill.pipeline.build.worker import text_packing
 from recordmill.pipeline.build.worker.packed_records import PackedRecords
-from recordmill.pipeline.build.worker.text_packing import RowPacker
+from recordmill.pipeline.build.worker.text_packing import Row, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
@@ -39,10 +39,10 @@ PACKED = {"kind": "text", "max_length": None, "padding_id": 0, "packed": 4}
 PACKED |= {"vocabulary_size": 12, "padding_id": 0, "unknown_id": None, "first_id": 1} | PACKED
 
 
-def pack(lengths: list[int], width: int) -> list[text_packing.Row]:
+def pack(lengths: list[int], width: int, open_rows: int = 64) -> list[Row]:
     """Packs documents whose ids are numbered through; a document's key is its first id."""
     ends = np.cumsum([0, *lengths])
-    packer = RowPacker(width)
+    packer = RowPacker(width, open_rows)
     documents = [np.arange(end - length, end) for length, end in zip(lengths, ends[1:], strict=True)]
     closed = [row for ids in documents for row in packer.add(b"%d" % ids.min(initial=10**6), ids)]
     return closed + packer.rest()
@@ -67,9 +67,7 @@ def test_rows(lengths: list[int], rows: list[list[int]]) -> None:
 
 @given(st.lists(st.integers(0, 20), max_size=60), st.integers(1, 9), st.integers(1, 5))
 def test_no_id_is_lost_and_no_document_is_mixed(lengths: list[int], width: int, open_rows: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_packing, "OPEN_ROWS", open_rows)
-        rows = pack(lengths, width)
+    rows = pack(lengths, width, open_rows)
     pieces = sorted((piece.tolist() for row in rows for piece in row.pieces), key=lambda piece: piece[0])
     assert [id_ for piece in pieces for id_ in piece] == list(range(sum(lengths)))
     ends = np.cumsum([0, *lengths])
@@ -84,11 +82,8 @@ CLOSED = [(1, [[7], [6], [5, 3]]), (2, [[7], [6, 3], [5]]), (3, [[7, 3], [6], [5
 
 
 @pytest.mark.parametrize(("open_rows", "rows"), CLOSED)
-def test_the_fullest_of_too_many_open_rows_is_closed(
-    monkeypatch: pytest.MonkeyPatch, open_rows: int, rows: list[list[int]]
-) -> None:
-    monkeypatch.setattr(text_packing, "OPEN_ROWS", open_rows)
-    assert [row.lengths for row in pack([7, 6, 5, 3], 10)] == rows
+def test_the_fullest_of_too_many_open_rows_is_closed(open_rows: int, rows: list[list[int]]) -> None:
+    assert [row.lengths for row in pack([7, 6, 5, 3], 10, open_rows)] == rows
 
 
 def records(batches: list[list[list[int]]], width: int = 4) -> tuple[list[bytes], dict[str, int]]:

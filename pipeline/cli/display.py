@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,8 +29,10 @@ class Display:
     ...     display.start(plan, folder)
     """
 
-    def __init__(self, console: Screen) -> None:
-        self._console = console
+    def __init__(
+        self, console: Screen, clock: Callable[[], float] = time.monotonic, look_seconds: float = LOOK_SECONDS
+    ) -> None:
+        self._console, self._clock, self._look_seconds = console, clock, look_seconds
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._reader: ProgressReader | None = None
@@ -39,7 +41,7 @@ class Display:
         """The stage before the work begins."""
         self.folder: Path | None = None
         """The build's folder, after the work has begun."""
-        self._state = State(time.monotonic())
+        self._state = State(self._clock())
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -64,7 +66,7 @@ class Display:
         """Starts to show a build, from its plan and its folder; prints the plan's notes."""
         for note in plan.notes:
             self.note(note)
-        self._state = State(time.monotonic(), plan.rows, len(plan.chunks))
+        self._state = State(self._clock(), plan.rows, len(plan.chunks))
         self.folder = Path(folder)
         self._reader = ProgressReader(str(self.folder / "progress"))
 
@@ -88,16 +90,16 @@ class Display:
             return
         with self._bar:
             task = self._bar.add_task("", total=1.0, details="")
-            while not self._done.wait(LOOK_SECONDS):
+            while not self._done.wait(self._look_seconds):
                 view = self._look()
                 self._bar.update(task, completed=view.share, description=view.stage, details=view.details)
                 self._bar.refresh()
 
     def _print_lines(self) -> None:
         """Prints a line every second of the first minute, then ever more rarely: an hour's log has a few hundred."""
-        started = printed = time.monotonic()
-        while not self._done.wait(LOOK_SECONDS):
-            now = time.monotonic()
+        started = printed = self._clock()
+        while not self._done.wait(self._look_seconds):
+            now = self._clock()
             if self._reader is not None and now - printed >= max(1.0, (now - started) / 60):
                 printed = now
                 view = self._look()
@@ -110,7 +112,7 @@ class Display:
             counts = self._reader.read()
         except FileNotFoundError:  # the build is over and its folder gone
             counts = {}
-        return self._state.view(counts, (self.folder / "reports" / "analysis.json").exists(), time.monotonic())
+        return self._state.view(counts, (self.folder / "reports" / "analysis.json").exists(), self._clock())
 
 
 class View(NamedTuple):

@@ -13,7 +13,6 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Late
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 TRIES = 50
-PAUSE_SECONDS = 0.2
 
 
 def read(store: Store) -> Latest | None:
@@ -25,7 +24,9 @@ def read(store: Store) -> Latest | None:
     return _parse(store, store.read(LATEST_FILE), mend=False)
 
 
-def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False) -> Latest:
+def compare_and_swap(
+    store: Store, edit: Callable[[Latest | None], Latest], *, mend: bool = False, pause_seconds: float = 0.2
+) -> Latest:
     """Replaces `LATEST` atomically by what `edit` makes of it.
 
     Args:
@@ -33,6 +34,7 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
         edit: takes the pointer, None if nothing is published, and returns the new one. It is called again if another
             process wrote first.
         mend: treats a broken `LATEST` as missing.
+        pause_seconds: how long it waits after another process wrote first.
 
     Raises:
         OutputError: it is broken, cannot be written, or others replace it again and again.
@@ -47,7 +49,7 @@ def compare_and_swap(store: Store, edit: Callable[[Latest | None], Latest], *, m
             try:
                 store.write_if(LATEST_FILE, changed.to_text().encode(), content.tag if content else None)
             except Conflict:
-                time.sleep(PAUSE_SECONDS)
+                time.sleep(pause_seconds)
             else:
                 return changed
     raise OutputError(f"other processes keep changing {store.location / LATEST_FILE}: run the same command again")

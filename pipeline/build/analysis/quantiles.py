@@ -24,12 +24,13 @@ MANTISSA_BITS = 23
 
 @dataclass
 class Histogram:
-    """Counts of each value that was seen, as fine as `LIMIT` different ones allow."""
+    """Counts of each value that was seen, as fine as `limit` different ones allow."""
 
     lost: int = 0
     """The number of low bits of the mantissa that are cut off, towards 0."""
     counts: dict[int, int] = field(default_factory=dict)
     """By the value's magnitude as an integer, with the value's sign: an order-preserving integer for each float32."""
+    limit: int = LIMIT
 
     def add(self, values: npt.NDArray[np.float32]) -> None:
         """Adds finite values of any shape."""
@@ -48,7 +49,7 @@ class Histogram:
 
     def _count(self, keys: Iterable[int], counts: Iterable[int]) -> None:
         add_counts(self.counts, keys, counts)
-        while len(self.counts) > LIMIT:
+        while len(self.counts) > self.limit:
             self._coarsen(1)
 
     def _coarsen(self, bits: int) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name
@@ -18,20 +18,20 @@ SECONDS = 0.3  # between two writes of a counter's file
 class Progress:
     """The counters of one step at work, such as one chunk or one shard; a repeated step overwrites its own file."""
 
-    def __init__(self, folder: str, step: str) -> None:
-        self._path = os.path.join(folder, f"{step}.json")
+    def __init__(self, folder: str, step: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._clock = os.path.join(folder, f"{step}.json"), clock
         self._counts: Counter[str] = Counter()
         self._written = 0.0
 
     def add(self, **counts: int) -> None:
         """Adds to the counters, and writes them if the last time was long enough ago."""
         self._counts.update(counts)
-        if time.monotonic() - self._written > SECONDS:
+        if self._clock() - self._written > SECONDS:
             self.write()
 
     def write(self) -> None:
         """Replaces the file; without fsync, since it is no more than a display."""
-        self._written = time.monotonic()
+        self._written = self._clock()
         temporary = attempt_name(self._path)
         Path(temporary).write_text(json.dumps(self._counts))
         os.replace(temporary, self._path)

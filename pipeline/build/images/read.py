@@ -174,13 +174,21 @@ def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence
     return references[: options.max_length]
 
 
+Graph = Callable[[tf.Tensor], Any]
+
+
+def pixel_graph(options: ImageOptions) -> Graph:
+    """Traces the function of encoded images, shape [rows], that gives their `pixel_sums`."""
+    graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
+    return graph.get_concrete_function(tf.TensorSpec([None], tf.string))
+
+
 class PixelMeter:
     """Measures images after resizing: the number of pixels, their sums and sums of squares by channel."""
 
-    def __init__(self, reader: ImageReader, options: ImageOptions, threads: int) -> None:
+    def __init__(self, reader: ImageReader, options: ImageOptions, threads: int, graph: Graph | None = None) -> None:
         self._reader, self._options, self._threads = reader, options, threads
-        graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
-        self._graph = graph.get_concrete_function(tf.TensorSpec([None], tf.string))  # traced here, not in the threads
+        self._graph = graph or pixel_graph(options)  # traced here, not in the threads
 
     def measure(self, sources: Sequence[int], references: Sequence[References]) -> PixelColumns:
         """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].

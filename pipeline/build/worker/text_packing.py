@@ -36,11 +36,11 @@ class Row:
 
 
 class RowPacker:
-    """Packs one shard's documents; holds the ids of at most `OPEN_ROWS` rows."""
+    """Packs one shard's documents; holds the ids of at most `open_rows` rows."""
 
-    def __init__(self, width: int) -> None:
-        """Takes the number of ids that a row holds, at least 1."""
-        self._width = width
+    def __init__(self, width: int, open_rows: int = OPEN_ROWS) -> None:
+        """Takes the number of ids that a row holds, at least 1, and how many rows may be open."""
+        self._width, self._open_rows = width, open_rows
         self._open: dict[int, Row] = {}
         self._spaces: list[tuple[int, int]] = []
         """The free places and the number of each open row, ascending: the fullest, then the oldest, stands first."""
@@ -52,7 +52,7 @@ class RowPacker:
         for start in range(0, len(ids), self._width):
             row = self._place(key, ids[start : start + self._width])
             row.documents += int(start == 0)
-            if self._spaces[0][0] == 0 or len(self._spaces) > OPEN_ROWS:
+            if self._spaces[0][0] == 0 or len(self._spaces) > self._open_rows:
                 closed.append(self._open.pop(self._spaces.pop(0)[1]))
         return closed
 
