@@ -260,7 +260,7 @@ def test_the_column_is_four_numbers_a_box() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("imag", "'imag' is none of the features; did you mean `image`?"),
+        ("imag", "there is no feature 'imag'; did you mean `image`?"),
         ("label", "'label' is of kind category: boxes are of a feature of kind image"),
     ],
 )

@@ -145,7 +145,7 @@ def test_every_class_of_a_label_has_an_id(given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("other", "message"),
-    [("dau", "'dau' is none of the features; did you mean"), ("note", "'note' is of kind raw"), ("x", "'x' is a cross"),
+    [("dau", "there is no feature 'dau'; did you mean"), ("note", "'note' is of kind raw"), ("x", "'x' is a cross"),
      ("day", None)],
 )  # fmt: skip
 def test_a_cross_is_of_categories(other: str, message: str | None) -> None:

@@ -150,7 +150,7 @@ def change(**changes: Any) -> Callable[[Any], Any]:
         (change(splits={"train": {"shards": [], "records": 2}}), "hold 0 records, not 2"),
         (change(splits={"train": {"shards": [{"file": "../x"}], "records": 0}}), "'../x' leaves the version's folder"),
         (change(splits={"train": {"shards": [{"file": "/x"}], "records": 0}}), "'/x' leaves the version's folder"),
-        (change(label="none"), "the label 'none' is none of the features zebra, kind"),
+        (change(label="none"), "there is no feature for the label 'none' among zebra, kind"),
         (change(features={"kind": {}}), "'kind' should be a string"),
         (change(features={"kind": {"kind": "category", "vocabulary": "../v.txt"}}), "leaves the version's folder"),
         (lambda manifest: [manifest], "where 'format' should be a key there is"),

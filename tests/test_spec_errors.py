@@ -90,14 +90,14 @@ WRONG = [
     ("{kind: category}", '{kind: category, classes: ["a\\nb"]}',
      r"10: features.category.classes.0: a class is one line and not blank, got 'a\nb'"),
     # one part against another
-    ("label: category", "label: categry", "12: label: 'categry' is none of the features image, text, category, price; "
-     "did you mean `category`?"),
+    ("label: category", "label: categry", "12: label: there is no feature 'categry' among image, text, category, "
+     "price; did you mean `category`?"),
     ("label: category", "label: price\nsplit_by: {stratify: price}", "13: split_by.stratify: 'price' is no feature of "
      "kind category"),
     ("label: category", "label: category\nsplit_by: {group: a, time: b}", "13: split_by: needs exactly one of column, "
      "group, time and stratify, got group, time"),
-    ("label: category", "label: category\nsplit_by: {column: s, values: {tran: a}}", "13: split_by: 'tran' is none of "
-     "the splits train, test; did you mean `train`?"),
+    ("label: category", "label: category\nsplit_by: {column: s, values: {tran: a}}", "13: split_by: there is no split "
+     "'tran' among train, test; did you mean `train`?"),
     ("label: category", "label: category\npreprocessing: own.py", "13: preprocessing: should be a function, written "
      "`module:function`, got `own.py`"),
     ("{kind: number}", "{kind: number, optional: true, indicator: true}\n  price_missing: {kind: raw}",
@@ -118,7 +118,7 @@ WRONG = [
     ("splits:", "shards: 3\nsplits:", "13: shards: should be a power of two, such as 2, got 3"),
     ("splits:", "shards: 0\nsplits:", "13: shards: should be 1 or more, got `0`"),
     ("splits:", "shards: {train: 131072}\nsplits:", "13: shards.train: should be 65536 or less, got `131072`"),
-    ("splits:", "shards: {tran: 4}\nsplits:", "13: shards.tran: 'tran' is none of the splits train, test; "
+    ("splits:", "shards: {tran: 4}\nsplits:", "13: shards.tran: there is no split 'tran' among train, test; "
      "did you mean `train`?"),
     # YAML itself
     ("label: category", "label: category\nlabel: price",

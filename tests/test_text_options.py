@@ -53,7 +53,7 @@ def test_what_does_not_go_together(given: dict[str, Any], option: str | None, me
 
 SHARES = {"kind": "text", "vocabulary": {"shared_with": "a"}}
 NOT_SHARED = [
-    ({"a": Text(kind="text", vocabulary={"shared_with": "aa"})}, "'aa' is none of the features; did you mean `a`"),
+    ({"a": Text(kind="text", vocabulary={"shared_with": "aa"})}, "there is no feature 'aa'; did you mean `a`"),
     ({"a": Category(kind="category"), "b": Text(**SHARES)}, "'a' should be a text with a vocabulary of its own"),
     ({"a": Text(**SHARES)}, "'a' should be a text with a vocabulary of its own"),
     ({"a": Text(kind="text", vocabulary={"shared_with": "b"}), "b": Text(**SHARES)}, "a vocabulary of its own"),

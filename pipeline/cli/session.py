@@ -117,7 +117,9 @@ class BuildSession:
         return time.monotonic() - self._started
 
     def _fail(self, error: Exception) -> NoReturn:
-        cause = find_cause(error)
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # Beam wraps errors
+            cause = cause.__cause__
         if isinstance(cause, UserError):
             self._end(1, str(cause), *self._kept())
         if self._processes > 1 and (dead := self._watch.dead_worker(DEATH_SECONDS)) is not None:
@@ -150,7 +152,8 @@ class BuildSession:
 
     def _end(self, status: int, *lines: str) -> NoReturn:
         if threading.current_thread() is threading.main_thread():
-            ignore_signals()  # one message is enough
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_IGN)  # one message is enough
         self._ending.acquire()  # held for good: the watch may be ending the process too
         self._display.stop()
         kill_children()
@@ -158,19 +161,6 @@ class BuildSession:
             say(message, self._screen)
         self._screen.flush()
         os._exit(status)
-
-
-def ignore_signals() -> None:
-    """Ignores Ctrl-C and SIGTERM from now on."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def find_cause(error: BaseException) -> BaseException:
-    """The first error of a chain, which Beam wraps."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return error
 
 
 def kill_children() -> None:

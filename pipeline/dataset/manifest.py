@@ -324,7 +324,7 @@ def _check_format(written: int) -> None:
 
 def _check_features(manifest: Manifest) -> None:
     if manifest.label is not None and manifest.label not in manifest.features:
-        raise DatasetError(f"the label '{manifest.label}' is none of the features {', '.join(manifest.features)}")
+        raise DatasetError(f"there is no feature for the label '{manifest.label}' among {', '.join(manifest.features)}")
     for description in manifest.features.values():
         _take(description, "kind", str)
         if "vocabulary" in description:

@@ -186,7 +186,7 @@ class Spec(Options):
         for split, path in named:
             if split not in self.splits:
                 near = did_you_mean(split, self.splits)
-                raise WrongValueError(f"'{split}' is none of the splits {', '.join(self.splits)}{near}", *path)
+                raise WrongValueError(f"there is no split '{split}' among {', '.join(self.splits)}{near}", *path)
 
     def _check_split_by(self) -> None:
         if self.split_by is None:
@@ -210,7 +210,7 @@ class Spec(Options):
             return
         if self.label not in self.features:
             near = did_you_mean(self.label, self.features)
-            raise WrongValueError(f"'{self.label}' is none of the features {', '.join(self.features)}{near}", "label")
+            raise WrongValueError(f"there is no feature '{self.label}' among {', '.join(self.features)}{near}", "label")
         if self.features[self.label].optional:
             raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
         check_not_crossed(self.label, self.features)

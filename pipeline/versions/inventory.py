@@ -21,10 +21,9 @@ def inventory(folder: str, shards: Collection[str]) -> dict[str, dict[str, Any]]
     """
     root, others = Path(folder), {MANIFEST_FILE, *shards}
     paths = sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
-    return {path: _entry(root / path) for path in paths if path not in others}
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return {"bytes": file.tell(), "sha256": digest}
+    entries = {}
+    for path in [path for path in paths if path not in others]:
+        with open(root / path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            entries[path] = {"bytes": file.tell(), "sha256": digest}
+    return entries

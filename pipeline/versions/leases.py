@@ -170,18 +170,16 @@ def hold(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda hol
 
 def take(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda holder: None) -> Lease:
     """Takes a lease until its `release` or the process's end; arguments and errors are those of `hold`."""
-    watch, token = _Watch(), ""
+    watch, waited_for = _Watch(), ""
     while True:
         holder = _holder(store.read(_path(name)))
-        if holder is None or watch.is_dead(holder):
-            lease = take_over(store, name, holder)
-            if lease is not None:
-                return lease
-            continue
-        if holder.token != token:
-            token = holder.token
-            on_wait(holder)
-        time.sleep(POLL_SECONDS)
+        if holder is not None and not watch.is_dead(holder):
+            if holder.token != waited_for:
+                on_wait(holder)
+            waited_for = holder.token
+            time.sleep(POLL_SECONDS)
+        elif lease := take_over(store, name, holder):
+            return lease
 
 
 def take_over(store: Store, name: str, dead: Holder | None = None) -> Lease | None:

@@ -175,7 +175,9 @@ def publish(output: str, assembled: str, manifest: Manifest, lease: Lease | None
             continue
         break
     with suppress(OutputError):  # the version is published; the next build removes what this leaves
-        _end_own_uploads(store, manifest.build_key)
+        for upload, holder in uploads(store).items():  # of this process and its dead predecessors: it holds the lease
+            if holder == manifest.build_key[:16]:
+                end_upload(store, upload)
     return version_path(output, manifest.version), manifest
 
 
@@ -242,10 +244,3 @@ def end_upload(store: Store, version: str) -> None:
         store.delete(f"{folder}/{CLAIM_FILE}")
     else:
         store.remove(folder, MANIFEST_FILE)
-
-
-def _end_own_uploads(store: Store, build_key: str) -> None:
-    """Ends the uploads of this build and of its earlier attempts, which are dead: this process holds the lease."""
-    for version, lease in uploads(store).items():
-        if lease == build_key[:16]:
-            end_upload(store, version)

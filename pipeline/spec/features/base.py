@@ -135,7 +135,7 @@ class ListFeature(Feature):
 def feature_named(name: str, features: Mapping[str, Feature], *path: str) -> Feature:
     """Finds a feature that another option names; `path` leads to that option. Raises: WrongValueError."""
     if name not in features:
-        raise WrongValueError(f"'{name}' is none of the features{did_you_mean(name, features)}", *path)
+        raise WrongValueError(f"there is no feature '{name}'{did_you_mean(name, features)}", *path)
     return features[name]
 
 
