@@ -14,13 +14,20 @@ from tests.every_kind import make
 
 ROWS = 1_100
 LONGEST = [
-    "test_same_bytes",
+    "test_golden",  # builds what several others look at
     "test_kills",
-    "test_dead_workers",
+    "test_same_bytes",
     "test_examples",
-    "test_command_line",
-    "test_isolation",
     "test_build",
+    "test_image",
+    "test_repair",
+    "test_object_stores",
+    "test_duplicates_build",
+    "test_training_equals_serving",
+    "test_reader_native",
+    "test_isolation",
+    "test_command_line",
+    "test_dead_workers",
 ]
 
 # A loaded machine is no failure; and CI tries the same examples each time, people new ones.

@@ -15,6 +15,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runners import RunnerError
 from recordmill.pipeline.build.driver import Published, RunOptions, build
+from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.build.reconcile import ReconcileError
 from recordmill.pipeline.build.results import NothingToPublishError
 from recordmill.pipeline.dataset.key_hash import hash_keys
@@ -134,7 +135,23 @@ def test_classes_come_from_all_splits(folder: Path) -> None:
     assert dataset.splits["train"] < GOOD
 
 
-def test_the_same_build_again_changes_nothing_and_another_moves_the_pointer(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with rows and what is built of them; not to be changed."""
+    folder = tmp_path_factory.mktemp("built")
+    _write(folder, [*_good(), "broken"])
+    _build(folder)
+    return folder
+
+
+@pytest.fixture
+def live(built: Path, folder: Path) -> Path:
+    """A folder with images, rows and a dataset that was built before."""
+    shutil.copytree(built, folder, dirs_exist_ok=True)
+    return folder
+
+
+def test_the_same_build_again_changes_nothing_and_another_or_a_damaged_one_moves_the_pointer(folder: Path) -> None:
     _write(folder, _good())
     first = _build(folder)
     again = _build(folder)
@@ -146,17 +163,22 @@ def test_the_same_build_again_changes_nothing_and_another_moves_the_pointer(fold
     old = open_dataset(folder / "out", version=first.manifest.version)
     assert sum(old.splits.values()) == GOOD
     assert json.loads((folder / "out/LATEST").read_text())["sequence"] == 2
+    shard = Path(second.folder, second.manifest.splits["train"].shards[0].file)
+    shard.write_bytes(shard.read_bytes()[:-1])
+    time.sleep(1.1)  # a version's name holds the second of its publishing
+    third = _build(folder)
+    assert third.is_new  # the damaged version is no version
+    assert third.manifest.splits == second.manifest.splits
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["LATEST", "versions"]
 
 
-def test_a_copy_elsewhere_is_the_same_dataset_and_names_no_folder(folder: Path) -> None:
-    _write(folder, [*_good(), "broken"])
-    _build(folder)
-    shutil.move(folder / "out", folder / "moved")
-    files = [path for path in (folder / "moved").rglob("*") if path.is_file()]
-    assert not [path for path in files if str(folder).encode() in path.read_bytes()]
-    batches = open_dataset(folder / "moved").evaluation_input("train", batch_size=8).as_numpy()
-    assert sum(len(label) for _, label in batches) == open_dataset(folder / "moved").splits["train"]
+def test_a_copy_elsewhere_is_the_same_dataset_and_names_no_folder(built: Path, tmp_path: Path) -> None:
+    moved = Path(shutil.copytree(built / "out", tmp_path / "moved"))
+    files = [path for path in moved.rglob("*") if path.is_file()]
+    assert [path for path in files if path.parent.name == "rejects"]
+    assert not [path for path in files if str(built).encode() in path.read_bytes()]
+    batches = open_dataset(moved).evaluation_input("train", batch_size=8).as_numpy()
+    assert sum(len(label) for _, label in batches) == open_dataset(moved).splits["train"]
 
 
 @pytest.mark.parametrize(
@@ -169,15 +191,14 @@ def test_a_copy_elsewhere_is_the_same_dataset_and_names_no_folder(folder: Path) 
     ],
 )
 def test_nothing_to_publish_is_one_clear_line(
-    folder: Path, lines: list[str | bytes], error: type[UserError], message: str
+    live: Path, lines: list[str | bytes], error: type[UserError], message: str
 ) -> None:
-    _write(folder, _good())
-    live = _build(folder).manifest.version
-    _write(folder, lines)
+    before = open_dataset(live / "out").version
+    _write(live, lines)
     with pytest.raises(error, match=message) as raised:
-        _build_photos(folder)
+        _build_photos(live)
     assert "\n" not in str(raised.value)
-    assert open_dataset(folder / "out").version == live
+    assert open_dataset(live / "out").version == before
 
 
 def test_rows_that_the_runner_loses_stop_the_build(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,19 +228,13 @@ def test_what_the_analysis_saw_is_reconciled_too(folder: Path, monkeypatch: pyte
         _build(folder)
 
 
-def test_a_changed_picture_is_a_changed_input_and_a_damaged_version_is_built_anew(folder: Path) -> None:
+def test_a_changed_image_is_a_changed_input(folder: Path) -> None:
     _write(folder, _good())
-    first = _build_photos(folder)
-    PillowImage.new("RGB", (9, 7), (1, 2, 3)).save(folder / "good.png")
-    second = _build_photos(folder)
-    assert second.is_new
-    shard = Path(second.folder, second.manifest.splits["train"].shards[0].file)
-    shard.write_bytes(shard.read_bytes()[:-1])
-    time.sleep(1.1)  # a version's name holds the second of its publishing
-    third = _build_photos(folder)
-    assert third.is_new
-    digests = [[s.sha256 for s in one.manifest.splits["train"].shards] for one in (first, second, third)]
-    assert digests[0] != digests[1] == digests[2]
+    spec, keys = _spec(folder, photos=True), list[str]()
+    for color in ((200, 30, 90), (1, 2, 3)):
+        PillowImage.new("RGB", (9, 7), color).save(folder / "good.png")
+        keys += [make_plan(spec, BeamFiles(), 1 << 20).build_key for _ in range(2)]
+    assert (keys[0] == keys[1], keys[1] == keys[2], keys[2] == keys[3]) == (True, False, True)
 
 
 def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,13 +252,12 @@ def test_a_machine_that_fails_ends_the_build_and_is_no_reject(folder: Path, monk
     assert not (folder / "out/LATEST").exists()
 
 
-def test_another_datasets_folder_is_refused(folder: Path) -> None:
-    _write(folder, _good())
-    live = _build(folder).manifest.version
-    other = _spec(folder).model_copy(update={"name": "toys"})
+def test_another_datasets_folder_is_refused(live: Path) -> None:
+    before = open_dataset(live / "out").version
+    other = _spec(live).model_copy(update={"name": "toys"})
     with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
-        build(other, str(folder / "out"))
-    assert open_dataset(folder / "out").version == live
+        build(other, str(live / "out"))
+    assert open_dataset(live / "out").version == before
 
 
 def test_an_output_of_another_scheme_is_refused(folder: Path) -> None:

@@ -212,8 +212,7 @@ name: small
 source: SOURCE
 key: id
 features:
-  image: {kind: image, size: 8}
-  frames: {kind: image_sequence, size: 5}
+  image: {kind: image, store: original}
   text: {kind: text}
   tags: {kind: categories}
   label: {kind: category}

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing
-from recordmill.pipeline.build.driver import RunOptions, build
+from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
@@ -55,8 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own_module.py").write_text(MODULE)
     (folder / "beside.py").write_text("def double(n):\n    return 2 * n\n")
     (folder / "dataset.yaml").write_text(SPEC.replace("column: text}", "column: kind}"))
-    options = RunOptions(processes=2)  # tf.Transform calls the function in workers too
-    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"), options)
+    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))  # in other processes: `test_same_bytes.py`
     return folder
 
 

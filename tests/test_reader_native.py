@@ -72,12 +72,12 @@ def keys(batches: tf.data.Dataset) -> list[bytes]:
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_the_rows_of_every_kind_are_those_of_numpy(options: dict[str, Any], all_kinds: Dataset) -> None:
     def given() -> Input:
-        return all_kinds.training_input(batch_size=30, drop_remainder=False, with_key=True, **options)
+        return all_kinds.training_input("train[:100]", batch_size=30, drop_remainder=False, with_key=True, **options)
 
     plain, exact = given().as_tf_data(native=True), given().as_tf_data()
     assert plain.element_spec == exact.element_spec
     mine, theirs = dict(rows(plain)), dict(rows(exact))
-    assert len(mine) == all_kinds.splits["train"]
+    assert len(mine) == 100
     assert mine.keys() == theirs.keys()
     for key, row in theirs.items():
         assert list(mine[key]) == list(row)

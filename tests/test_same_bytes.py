@@ -7,6 +7,7 @@ the images a sample is measured.
 
 import time
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,14 @@ from tests.every_kind import ANALYZED, make
 
 ROWS = 800
 pytestmark = pytest.mark.slow
+OWN_MODULE = """
+import tensorflow as tf
+import tensorflow_transform as tft
+
+
+def preprocessing_fn(inputs, outputs):
+    return outputs | {"above": tf.cast(inputs["number"] - tft.min(inputs["number"]), tf.float32)}
+"""
 LOOPBACK = ("--job_endpoint=embed", "--environment_type=LOOPBACK")
 
 
@@ -66,8 +75,13 @@ def sample() -> Iterator[None]:
 
 
 def _build(inputs: Path, output: Path, options: RunOptions, **make_options: bool) -> Fingerprint:
-    published = build(make(inputs, ROWS, only=ANALYZED, **make_options), str(output), options)
+    spec = make(inputs, ROWS, only=ANALYZED, **make_options)
+    (inputs / "own_module.py").write_text(OWN_MODULE)
+    spec = spec.model_copy(update={"preprocessing": "own_module:preprocessing_fn"})  # every worker has to find it
+    with chdir(inputs):  # the folder of the module
+        published = build(spec, str(output), options)
     assert published.is_new
+    assert "above" in published.manifest.features
     rows = published.manifest.rows
     assert rows == {**rows, "read": ROWS, "written": ROWS, "rejected": 0}
     return Fingerprint.of(published.folder, published.manifest)

@@ -52,7 +52,7 @@ def serve(signature, batch_size, count):
 
 np.save(out, [serve(*case) for case in json.loads(cases)], allow_pickle=True)
 """
-CASES = [("with_label", 1, 150), ("with_label", 7, 500), ("with_label", 1024, ROWS), ("serving_default", 40, 40)]
+CASES = [("with_label", 1, 40), ("with_label", 7, 140), ("with_label", 1024, ROWS), ("serving_default", 40, 40)]
 """The signature, the rows in a batch, and how many there are."""
 COLUMNS = {
     "image": ("image", "jpeg", "png", "pixels", "original", "any_size"),
