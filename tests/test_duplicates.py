@@ -61,9 +61,7 @@ def work(folder: Path, action: str, form: RowSchema = FORM) -> PlannedBuild:
     )  # fmt: skip
 
 
-def keyed(
-    rows: Sequence[Row], chunk: int, form: RowSchema, decisions: RowDecisions = UNDECIDED, with_units: bool = False
-) -> pa.Table:
+def keyed(rows: Sequence[Row], chunk: int, form: RowSchema, decisions: RowDecisions = UNDECIDED) -> pa.Table:
     table = {
         "text": [text for _, text, _ in rows],
         "who": [who for _, _, who in rows],
@@ -71,25 +69,22 @@ def keyed(
         "@position": pa.array(range(len(rows)), pa.int64()),
     }
     block = Block(pa.table(table), [], len(rows))
-    return key_rows(block, Chunk(chunk, 0, f"{chunk}.jsonl", 0), form, LAYOUT, None, decisions, with_units=with_units)[
-        0
-    ]
+    return key_rows(block, Chunk(chunk, 0, f"{chunk}.jsonl", 0), form, LAYOUT, None, decisions)[0]
 
 
 def read(
     chunks: Sequence[Sequence[Row]],
     form: RowSchema = FORM,
     decisions: RowDecisions = UNDECIDED,
-    with_units: bool = False,
 ) -> list[pa.Table]:
-    return [keyed(rows, place, form, decisions, with_units) for place, rows in enumerate(chunks)]
+    return [keyed(rows, place, form, decisions) for place, rows in enumerate(chunks)]
 
 
 def contents(folder: Path, chunks: Sequence[Sequence[Row]], form: RowSchema = FORM) -> Contents:
     """The contents of chunks, as the pass before the job leaves them."""
     folder.mkdir(exist_ok=True)
     paths = []
-    for place, rows in enumerate(read(chunks, form, with_units=True)):
+    for place, rows in enumerate(read(chunks, form)):
         table = content_table(rows, digest_rows(rows, ["text"], {}), {})
         for name in ("unit", "chunk", "position"):
             table = table.append_column(name, rows[f"@{name}"])
@@ -99,7 +94,7 @@ def contents(folder: Path, chunks: Sequence[Sequence[Row]], form: RowSchema = FO
 
 
 def chosen(folder: Path, action: str, chunks: Sequence[Sequence[Row]], form: RowSchema = FORM) -> RowDecisions:
-    return choose(work(folder, action, form), [], contents(folder, chunks, form), str(folder))
+    return choose(work(folder, action, form), UNDECIDED, [], contents(folder, chunks, form), str(folder))
 
 
 def rows_of(seed: int, count: int = 40, *, again: float = 0.0) -> list[Row]:
@@ -252,11 +247,11 @@ def test_fail_names_the_first_pairs(tmp_path: Path) -> None:
     files = contents(tmp_path, [rows, [("d", "other", "")]])
     chunks = [Chunk(0, 0, "0.jsonl", 0), Chunk(1, 0, "1.jsonl", 0)]
     with pytest.raises(DuplicatesError, match=r"^2 rows are equal to another one, in 2 groups; 1 row of .*") as error:
-        choose(work(tmp_path, "fail"), chunks, files, str(tmp_path))
+        choose(work(tmp_path, "fail"), UNDECIDED, chunks, files, str(tmp_path))
     assert "'a' of 0.jsonl and 'c\\x1b[2J' of 0.jsonl" in str(error.value)
     assert "'b' of 0.jsonl and 'd' of 1.jsonl" in str(error.value)
     clean = contents(tmp_path, [rows[:2]])
-    assert choose(work(tmp_path, "fail"), chunks, clean, str(tmp_path)).dropped is None
+    assert choose(work(tmp_path, "fail"), UNDECIDED, chunks, clean, str(tmp_path)).dropped is None
 
 
 def test_no_rows_have_no_duplicates(tmp_path: Path) -> None:
@@ -385,6 +380,7 @@ def test_one_key_in_two_splits_is_a_duplicate_too(tmp_path: Path) -> None:
     with pytest.raises(DuplicatesError, match="rows are equal to another one, in 1 groups"):
         choose(
             work(tmp_path, "fail", BY_COLUMN),
+            UNDECIDED,
             [Chunk(0, 0, "0.jsonl", 0)],
             contents(tmp_path, [TWICE], BY_COLUMN),
             str(tmp_path),

@@ -59,7 +59,7 @@ class Step:
 LOCAL = "recordmill.pipeline.versions.stores.local"
 STEPS = {
     "reading": Step("recordmill.pipeline.build.worker.read_chunk", "write_report"),
-    "first pass": Step("recordmill.pipeline.build.beam.pre_passes", "train_models"),
+    "first pass": Step("recordmill.pipeline.build.worker.pre_passes", "train"),
     "analysis": Step("recordmill.pipeline.build.analysis.inputs", "sync_tree"),
     "analysis reported": Step("recordmill.pipeline.build.analysis.inputs", "write_report", when="after"),
     "shard: opened": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter.__enter__", 2, "after"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.context.reject_files import write_rejects
+from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
 from recordmill.pipeline.build.plan import _source_key
 from recordmill.pipeline.build.reject_limits import RejectLimits, TooManyRejectsError

@@ -17,7 +17,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.memory_gate import MemoryGate, retry_alone
-from recordmill.pipeline.build.images.read import ImageReader, PixelMeter, pixel_graph, retry_alone_when_out_of_memory
+from recordmill.pipeline.build.images.read import ImageReader, PixelMeter, pixel_graph
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.results import Results
@@ -81,12 +81,12 @@ def test_what_is_the_machines_fault(error: Exception, expected: bool) -> None:
 
 def test_what_fails_once_is_done_again_and_what_fails_twice_is_believed() -> None:
     once, twice = Failing(ValueError("a")), Failing(ValueError("a"), ValueError("b"))
-    assert retry_alone(once, (ValueError,)) == "done"
+    assert retry_alone(once, "do it", (ValueError,)) == "done"
     with pytest.raises(ValueError, match="b"):
-        retry_alone(twice, (ValueError,))
+        retry_alone(twice, "do it", (ValueError,))
     other = Failing(KeyError("a"))
     with pytest.raises(KeyError):
-        retry_alone(other, (ValueError,))
+        retry_alone(other, "do it", (ValueError,))
     assert (once.calls, twice.calls, other.calls) == (2, 2, 1)
 
 
@@ -110,7 +110,7 @@ def test_the_second_time_nothing_else_is_under_way() -> None:
 
         for _ in range(5):
             tries = 0
-            retry_alone(action, (ValueError,), gate)
+            retry_alone(action, "do it", (ValueError,), gate=gate)
 
     threads = [threading.Thread(target=work, args=(number % 2 == 0,)) for number in range(6)]
     for thread in threads:
@@ -124,9 +124,9 @@ def test_the_second_time_nothing_else_is_under_way() -> None:
 
 @pytest.mark.parametrize("error", [MemoryError(), EXHAUSTED, pa.ArrowMemoryError()])
 def test_memory_that_is_short_twice_ends_the_build(error: Exception) -> None:
-    assert retry_alone_when_out_of_memory(Failing(error), "do it") == "done"
+    assert retry_alone(Failing(error), "do it") == "done"
     with pytest.raises(OutOfMemoryError, match="memory was not enough to do it, even with nothing else under way"):
-        retry_alone_when_out_of_memory(Failing(error, error), "do it")
+        retry_alone(Failing(error, error), "do it")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,8 @@ def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
     batch: Batch, failures: tuple[Exception, ...]
 ) -> None:
     failing = graph(INVALID, *failures)  # the whole batch, then row by row
-    kept, stored, (reject,) = transformer(failing)(batch)
+    kept, stored = transformer(failing)(batch)
+    (reject,) = kept.rejects
     assert kept.rows["@key"].to_pylist() == [b"a", b"c"]
     assert stored == {"image": [b"good", b"good"]}
     assert (reject.reason, reject.key, reject.column) == ("undecodable_image", "b", "photo")

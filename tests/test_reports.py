@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.build.context.failures import WorkerError, leaving_error, left_error, raising_left_error
-from recordmill.pipeline.build.context.reject_files import read_rejects, write_rejects
+from recordmill.pipeline.build.context.rejects import read_rejects, write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
 from recordmill.pipeline.dataset.atomic_files import attempt_name, read_report, write_atomically, write_report
 from recordmill.pipeline.errors import UserError

@@ -220,6 +220,7 @@ def test_folders_of_others_are_left(tmp_path: Path) -> None:
     assert (tmp_path / ".building/mine/notes").is_dir()
 
 
+DISK_FULL = OSError(errno.ENOSPC, "No space left on device")
 CAPTIONED = (
     "{format: image_folder, path: in}\nlabel: null\nfeatures: {image: {kind: image, size: 4}, text: {kind: text}}"
 )
@@ -251,7 +252,7 @@ def test_a_file_that_was_away_for_a_moment_costs_no_row(
 
     def stop_at_the_third_shard(writer: ShardWriter, records: list[bytes]) -> None:
         if len(list(tmp_path.glob("out/.building/*/*/reports/shard-*.json"))) == 2:
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise DISK_FULL
         write(writer, records)
 
     with monkeypatch.context() as patch:
@@ -260,6 +261,43 @@ def test_a_file_that_was_away_for_a_moment_costs_no_row(
         with pytest.raises(DiskError, match="No space left on device"):
             build_of(source)
     assert build_of(source).manifest.rows == {"read": 8, "written": 8, "rejected": 0, "duplicates": 0}
+
+
+COMPARED = {
+    "2.png": CAPTIONED.replace("label: null", "label: null\nduplicates: drop"),
+    "2.txt": "{format: text, path: in, document: file}\nduplicates: drop\nfeatures: {text: {kind: text}}",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("away", COMPARED)
+def test_a_pass_before_the_job_forgets_no_file_that_was_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    for number in range(8):
+        same = 5 if number == 2 else number
+        (tmp_path / f"in/{number}.txt").write_text(f"text {same}")
+        if away.endswith("png"):
+            Image.new("RGB", (5, 4), (9 * same, 30, 90)).save(tmp_path / f"in/{number}.png")
+    open_file = BeamFiles.open
+
+    def open_others(files: BeamFiles, path: str) -> BinaryIO:
+        if path.endswith(f"/{away}"):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return open_file(files, path)
+
+    def fail(*_: Any) -> None:
+        raise DISK_FULL
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BeamFiles, "open", open_others)
+        patch.setattr("recordmill.pipeline.build.driver.run_job", fail)
+        for _ in range(2):
+            with pytest.raises(DiskError, match="No space left on device"):
+                build_of(COMPARED[away])
+    assert build_of(COMPARED[away]).manifest.rows == {"read": 8, "written": 7, "rejected": 0, "duplicates": 1}
 
 
 def build_of(source: str) -> Published:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build import driver as build_module
 from recordmill.pipeline.build import plan as plan_module
 from recordmill.pipeline.build.driver import RunOptions, build
 from recordmill.pipeline.dataset.manifest import Manifest
@@ -102,7 +101,7 @@ def tomorrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_another_order_folder_time_and_four_threads(
     expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "worker_threads", lambda local, processes: 4)
+    monkeypatch.setattr("recordmill.pipeline.build.beam.runners.worker_threads", lambda local, processes: 4)
     options = RunOptions(chunk_bytes=260 << 10)
     assert _build(tmp_path / "elsewhere" / "inputs", tmp_path / "out", options, swap_files=True) == expected
 
@@ -110,7 +109,7 @@ def test_another_order_folder_time_and_four_threads(
 def test_one_thread_and_every_bundle_twice(
     inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "worker_threads", lambda local, processes: 1)
+    monkeypatch.setattr("recordmill.pipeline.build.beam.runners.worker_threads", lambda local, processes: 1)
     options = RunOptions(beam_options=("--direct_runner_bundle_repeat=1",), chunk_bytes=100 << 10)
     assert _build(inputs, tmp_path, options) == expected
 

@@ -102,7 +102,7 @@ def test_no_module_reads_a_pickle_or_runs_text() -> None:
 
 @pytest.mark.parametrize("runner", ["local", "PortableRunner", "DataflowRunner"])
 def test_the_main_session_is_not_saved(runner: str) -> None:
-    options = make_runner(runner, 1, [])[1]
+    options = make_runner(runner, 1, []).options
     assert options.view_as(SetupOptions).save_main_session is False
 
 

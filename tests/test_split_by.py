@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.worker.stratify import bounds_of, strata
+from recordmill.pipeline.build.worker.pre_passes import bounds_of
 from recordmill.pipeline.dataset.key_hash import hash_keys, split_bounds
 from recordmill.pipeline.dataset.layout import strata_of
 from recordmill.pipeline.spec.split_by import SplitBy, instant
@@ -71,6 +71,6 @@ def test_a_class_is_cut_by_the_shares_to_the_row(hashes: list[int], shares: list
 
 def test_a_large_class_is_cut_where_all_keys_are() -> None:
     hashes, _, _ = hash_keys([b"%d" % number for number in range(20_000)])
-    found = strata({"c": hashes}, [80, 10, 10])["c"]
+    found = bounds_of(hashes, [80, 10, 10])
     expected = split_bounds(dict(zip(SPLITS, [80, 10, 10], strict=True)))
     assert [one / 2**64 for one in found] == pytest.approx([one / 2**64 for one in expected], abs=0.01)

@@ -12,13 +12,11 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build import driver as build_module
 from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.build.reconcile import ReconcileError, check_shards
 from recordmill.pipeline.build.results import NothingToPublishError
 from recordmill.pipeline.build.worker import text_packing
-from recordmill.pipeline.build.worker.packed_records import PackedRecords
-from recordmill.pipeline.build.worker.text_packing import Row, RowPacker
+from recordmill.pipeline.build.worker.text_packing import PackedRecords, Row, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
@@ -323,7 +321,7 @@ def test_a_build_holds_every_document(published: Published) -> None:
 def test_the_same_records_whatever_the_order_and_the_threads(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "worker_threads", lambda local, processes: 4)
+    monkeypatch.setattr("recordmill.pipeline.build.beam.runners.worker_threads", lambda local, processes: 4)
     lines = rows()
     random.Random(3).shuffle(lines)
     again = built(tmp_path, lines).manifest

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.build.context.reject_files import read_rejects
+from recordmill.pipeline.build.context.rejects import read_rejects
 from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.reconcile import expected_rows
 from recordmill.pipeline.dataset.atomic_files import read_report, write_report
@@ -95,11 +95,21 @@ def begin(
     key = Path(building, build_key[:16])
     key.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
-    fitting = [run for run in runs(key) if _fits(run, digest) and not any(map(is_doubtful, _rejects(run)))]
-    best = max(fitting, key=lambda run: _worth(run, len(pieces)), default=None)
+    fitting = [
+        run
+        for run in runs(key)
+        if (read_report(str(run / "reports"), PLAN) or {}).get("chunks") == digest
+        and not any(map(is_doubtful, _rejects(run)))
+    ]
     folder, kept = key / f"run-{uuid.uuid4().hex[:12]}", None
-    if best is not None and _renamed(best, folder):
-        kept = _cleared(folder, len(pieces))
+    if fitting:
+        most = max(fitting, key=lambda run: len(entries(run / "reports")))
+        try:
+            os.rename(most, folder)
+        except FileNotFoundError:
+            pass  # another build has just removed it
+        else:
+            kept = _cleared(folder, len(pieces))
     for other in runs(key):
         if other != folder:
             remove_run(other)
@@ -117,25 +127,6 @@ def clear(folder: Path, but: Collection[str] = ()) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
-
-
-def _worth(run: Path, chunks: int) -> tuple[int, str]:
-    """The number of shards to keep, -1 for no work at all; the name decides between equals."""
-    kept = _kept(run, chunks)
-    return -1 if kept is None else len(kept.shards), run.name
-
-
-def _fits(run: Path, digest: str) -> bool:
-    """Whether a run's chunks are these."""
-    return (read_report(str(run / "reports"), PLAN) or {}).get("chunks") == digest
-
-
-def _renamed(earlier: Path, folder: Path) -> bool:
-    try:
-        os.rename(earlier, folder)
-    except FileNotFoundError:  # another build has just removed it
-        return False
-    return True
 
 
 def _kept(run: Path, chunks: int) -> Kept | None:
@@ -164,11 +155,9 @@ def _finished(run: Path, group: int) -> Report | None:
 
 
 def _rejects(run: Path) -> Iterator[Reject]:
-    """The rejects of the finished steps."""
-    for path in (run / "reports").glob("*.json"):
-        name = (read_report(str(path.parent), path.stem) or {}).get("rejects")
-        if isinstance(name, str):
-            yield from read_rejects(str(run / "rejects"), name)
+    """Reads the rejects of an attempt's steps, and of the passes before the job."""
+    for path in (*run.glob("rejects/*.jsonl"), *run.glob("first/*/*.jsonl")):
+        yield from read_rejects(str(path.parent), path.name)
 
 
 def _cleared(run: Path, chunks: int) -> Kept | None:

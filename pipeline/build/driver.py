@@ -6,28 +6,23 @@ A build may end at any moment, and the next build of the same spec and inputs co
 
 import hashlib
 import os
-import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.runner import PipelineRunner
-
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.beam.graph import run_job
-from recordmill.pipeline.build.beam.pre_passes import install_user_code, run_pre_passes
-from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
+from recordmill.pipeline.build.beam.pre_passes import run_pre_passes
+from recordmill.pipeline.build.beam.runners import Runner, make_runner
 from recordmill.pipeline.build.class_ids import gone, id_changes
-from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.descriptions import describe_features
 from recordmill.pipeline.build.disk_failures import disk_error
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
-from recordmill.pipeline.build.plan import BuildPlan, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, pieces, planned_build
 from recordmill.pipeline.build.preparation import (
     Prepared,
     Published,
@@ -42,7 +37,6 @@ from recordmill.pipeline.build.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import version_folder
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
@@ -80,8 +74,8 @@ def build(
             InputsChangedError, TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a
             WorkerError. The live version stays live, and the next build continues the finished work.
     """
-    runner, beam_options, is_local = make_runner(options.runner, options.processes, options.beam_options)
-    use_options(beam_options)
+    runner = make_runner(options.runner, options.processes, options.beam_options)
+    use_options(runner.options)
     prepared = prepared or prepare(spec, output, options, BeamFiles())
     plan, files = prepared.plan, prepared.files
     building = building_folder(output, options.work)
@@ -89,7 +83,7 @@ def build(
     if published is None:
         note_wait = lambda holder: listener.on_note(waiting(holder))  # noqa: E731
         with leases.hold(open_store(output), plan.build_key[:16], note_wait) as lease:
-            attempt = _Attempt(plan, output, building, files, runner, beam_options, is_local, options, listener, lease)
+            attempt = _Attempt(plan, output, building, files, runner, options, listener, lease)
             published = published_before(output, plan, options) or attempt.publish()
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
         sweep(output, building)
@@ -104,9 +98,7 @@ class _Attempt:
     output: str
     building: str
     files: Listings
-    runner: PipelineRunner
-    beam_options: PipelineOptions
-    is_local: bool
+    runner: Runner
     options: RunOptions
     listener: Listener
     lease: Lease
@@ -127,11 +119,8 @@ class _Attempt:
         return published
 
     def _begin(self) -> attempts.Run:
-        pieces = [(chunk.source, chunk.file, chunk.bytes) for chunk in self.plan.chunks]
-        if any(isinstance(source, UserRows) and not source.inputs for source in self.plan.spec.source):
-            pieces.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
         try:
-            run = attempts.begin(self.building, self.plan.build_key, pieces, self._was_away)
+            run = attempts.begin(self.building, self.plan.build_key, pieces(self.plan), self._was_away)
         except OSError as error:
             message = f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
             raise OutputError(message) from None
@@ -152,32 +141,26 @@ class _Attempt:
     def _run_jobs(self, run: attempts.Run) -> Results:
         """Runs what an earlier attempt left to do: the passes before the job, and the job."""
         plan, kept, chunks = self.plan, run.kept, self.plan.chunks
-        planned = self._planned(run)
+        planned = planned_build(
+            plan,
+            run.folder,
+            BeamFiles(),
+            inline=not self.runner.is_local,
+            threads=self.runner.threads,
+            isolated=self.options.isolated,
+        )
+        note = check_free_space(plan, planned, kept.bytes if kept else 0)
+        if note is not None:
+            self.listener.on_note(note)
         self.listener.on_plan(plan, planned)
-        context = run_pre_passes(planned, chunks, self.runner, self.beam_options)
-        install_user_code(context)
+        context = run_pre_passes(planned, chunks, self.runner)
         if kept is not None:
             context = replace(context, export=kept.export, groups=kept.groups)
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
         if chunks:
-            run_job(context, chunks, self.runner, self.beam_options)
+            run_job(context, chunks, self.runner)
         check_unchanged(plan, self.files)
         return collect(plan, context)
-
-    def _planned(self, run: attempts.Run) -> PlannedBuild:
-        """The planned build in the attempt's folder, whose disk has room for it."""
-        planned = planned_build(
-            self.plan,
-            run.folder,
-            BeamFiles(),
-            inline=not self.is_local,
-            threads=worker_threads(self.is_local, self.options.processes),
-            isolated=self.options.isolated,
-        )
-        note = check_free_space(self.plan, planned, run.kept.bytes if run.kept else 0)
-        if note is not None:
-            self.listener.on_note(note)
-        return planned
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""

@@ -34,7 +34,9 @@ def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str |
     Raises:
         NoSpaceError: it cannot fit.
     """
-    shards, scratch = max(0, plan.expected_bytes - kept), scratch_bytes(plan, planned)
+    shards, scratch = max(0, plan.expected_bytes - kept), 0
+    if not planned.inline:  # otherwise the runner shuffles the rows themselves
+        scratch = plan.rows * REFERENCE_BYTES if planned.images() else plan.source_bytes
     folder = Path(planned.folder)
     free = shutil.disk_usage(next(at for at in (folder, *folder.parents) if at.exists())).free
     needs = (
@@ -44,13 +46,6 @@ def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str |
     if free < SURELY * (shards + scratch):
         raise NoSpaceError(f"the build needs {needs}: free some space, or use an output on another disk")
     return f"the build may need {needs}" if free < shards + scratch else None
-
-
-def scratch_bytes(plan: BuildPlan, planned: PlannedBuild) -> int:
-    """The estimated bytes of packed rows in scratch; 0 if the runner shuffles the rows themselves."""
-    if planned.inline:
-        return 0
-    return plan.rows * REFERENCE_BYTES if planned.images() else plan.source_bytes
 
 
 def size(count: int) -> str:

@@ -52,11 +52,8 @@ class Listings:
     def _paths(self) -> set[str]:
         return {file.path for listed in self._listed.values() for file in listed}
 
-    def changes(self) -> list[str]:
-        """Lists everything again; returns a line for each file that differs, sorted by path."""
-        return sorted(set(self._changes()))
-
-    def _changes(self) -> Iterator[str]:
+    def changes(self) -> Iterator[str]:
+        """Lists everything again; yields a line for each file that differs, or several."""
         for pattern, before in self._listed.items():
             try:
                 now = {file.path: file for file in self.files.match(pattern)}
@@ -81,7 +78,7 @@ def check_unchanged(plan: BuildPlan, files: Listings) -> None:
         now = ""
     if now == plan.inputs_sha256:
         return
-    changed = files.changes()
+    changed = sorted(set(files.changes()))
     if now or changed:  # otherwise the source cannot be planned for another reason
         more = f", and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
         named = f" ({', '.join(changed[:SHOWN])}{more})" if changed else ""

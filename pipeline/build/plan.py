@@ -8,6 +8,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -99,9 +100,10 @@ def make_plan(spec: Spec, files: Files, chunk_bytes: int = CHUNK_BYTES) -> Build
     if pack_bytes > CHUNK_BYTES:  # many shards need larger chunks: each chunk's part of a shard has a cost
         plans = _plan_sources(spec, files, max(pack_bytes, chunk_bytes))
     inputs = _inputs_digest(plans)
+    chunks = (replace(chunk, source=source) for source, plan in enumerate(plans) for chunk in plan.chunks)
     return BuildPlan(
         spec=spec,
-        chunks=_number(plans),
+        chunks=[replace(chunk, index=index) for index, chunk in enumerate(chunks)],
         rows=sum(plan.rows for plan in plans),
         rows_are_exact=all(plan.is_exact for plan in plans),
         expected_bytes=_expected_bytes(spec, plans),
@@ -136,12 +138,22 @@ def _plan_sources(spec: Spec, files: Files, chunk_bytes: int) -> list[Plan]:
     return [source.plan(files, spec.columns(), chunk_bytes) for source in spec.source]
 
 
+def pieces(plan: BuildPlan) -> list[tuple[int, str, int]]:
+    """Gives the source, file and bytes of each chunk: finished work on other chunks is useless."""
+    listed = [(chunk.source, chunk.file, chunk.bytes) for chunk in plan.chunks]
+    if any(isinstance(source, UserRows) and not source.inputs for source in plan.spec.source):
+        listed.append((-1, uuid.uuid4().hex, 0))  # the inputs of its function are unknown: no earlier work fits
+    return listed
+
+
 def planned_build(
     plan: BuildPlan, folder: str, files: Files, *, inline: bool, threads: int, isolated: bool = False
 ) -> PlannedBuild:
     """Gives what the workers know of a plan."""
     spec = plan.spec
     label = spec.features.get(spec.label) if spec.label else None
+    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Text)}
+    train = plan.rows * spec.splits["train"] / sum(spec.splits.values())
     return PlannedBuild(
         name=spec.name,
         folder=os.path.abspath(folder),
@@ -165,8 +177,8 @@ def planned_build(
         inline=inline,
         pack_bytes=plan.pack_bytes,
         threads=threads,
-        sample_share=_sample_share(plan),
-        models=_models(spec),
+        sample_share=min(1.0, SAMPLE_IMAGES / train) if train else 1.0,
+        models={name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model},
         preprocessing=spec.preprocessing,
         user_code=plan.user_code,
         duplicates=spec.duplicates,
@@ -182,19 +194,9 @@ def _keep(features: Mapping[str, FeatureOptions], kept: Names) -> dict[str, Feat
     }
 
 
-def _models(spec: Spec) -> dict[str, str]:
-    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Text)}
-    return {name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model}
-
-
 def package_versions() -> dict[str, str]:
     """The versions of Recordmill and of the packages that the bytes depend on."""
     return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
-
-
-def _number(plans: list[Plan]) -> list[Chunk]:
-    chunks = [replace(chunk, source=source) for source, plan in enumerate(plans) for chunk in plan.chunks]
-    return [replace(chunk, index=index) for index, chunk in enumerate(chunks)]
 
 
 def _layout(spec: Spec, plans: list[Plan]) -> Layout:
@@ -213,18 +215,9 @@ def _expected_bytes(spec: Spec, plans: list[Plan]) -> int:
     images: list[Any] = [feature for feature in spec.features.values() if feature.kind in IMAGES]
     if not images:
         return sum(plan.bytes for plan in plans)
-    a_row = sum(image.expected_bytes * _frames(image) for image in images)
+    frames = [1 if image.kind == "image" else image.length or image.max_length or GUESSED_FRAMES for image in images]
+    a_row = sum(image.expected_bytes * count for image, count in zip(images, frames, strict=True))
     return int(a_row * sum(plan.rows for plan in plans))
-
-
-def _frames(image: Any) -> int:
-    """The number of images a row, a guess if it varies."""
-    return 1 if image.kind == "image" else image.length or image.max_length or GUESSED_FRAMES
-
-
-def _sample_share(plan: BuildPlan) -> float:
-    train = plan.rows * plan.spec.splits["train"] / sum(plan.spec.splits.values())
-    return min(1.0, SAMPLE_IMAGES / train) if train else 1.0
 
 
 def _inputs_digest(plans: Iterable[Plan]) -> str:

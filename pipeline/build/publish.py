@@ -56,7 +56,10 @@ def publish(
     splits = _list_shards(results, assembled, len(vocabularies.get(results.context.schema.label or "", [])))
     for name in ("transform_fn", "transformed_metadata"):
         shutil.copytree(os.path.join(results.export, name), assembled / name)
-    _write_tokenizers(results.context, assembled)
+    for owner in sorted(set(results.context.models.values())):
+        for file, data in tokenizer(results.context, owner).files(owner).items():
+            (assembled / file).parent.mkdir(exist_ok=True)
+            (assembled / file).write_bytes(data)
     rejects = _write_rejects(results, assembled)
     spec = results.plan.spec
     write_tfds_files(str(assembled), spec.name, features, splits, vocabularies)
@@ -72,13 +75,6 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
         for name, description in described.items()
         if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary
     }
-
-
-def _write_tokenizers(context: BuildContext, assembled: Path) -> None:
-    for owner in sorted(set(context.models.values())):
-        for file, data in tokenizer(context, owner).files(owner).items():
-            (assembled / file).parent.mkdir(exist_ok=True)
-            (assembled / file).write_bytes(data)
 
 
 def _list_shards(results: Results, assembled: Path, classes: int) -> dict[str, Split]:

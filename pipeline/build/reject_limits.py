@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reject_files import read_rejects
+from recordmill.pipeline.build.context.rejects import read_rejects
 from recordmill.pipeline.build.context.steps import chunk_step
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.reject_places import RejectPlaces, one_line
@@ -111,19 +111,14 @@ class RejectLimits:
                     self._compare(count, self._limits.max_share_per_file, "max_share_per_file", f" of {one_line(file)}")
 
     def _compare(self, count: Count, limit: float | None, option: str, of_file: str) -> None:
-        most = self._most_rows(count)
+        is_known = self._plan.rows_are_exact and count is self._total
+        most = count.read if not count.chunks_left else self._plan.rows if is_known else None
         if limit is None or most is None or not count.rejected or (most and count.rejected / most <= limit):
             return
         rows = f"{count.read:,} rows{of_file}{' read so far' if count.chunks_left else ''}"
         share = f"{count.rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
         first = f"{count.rejected:,} of {rows} were rejected, {share}"
         raise TooManyRejectsError("\n".join([first, *self._examples(count), WHAT_NEXT]))
-
-    def _most_rows(self, count: Count) -> int | None:
-        """The largest possible number of rows; None if it is unknown yet."""
-        if not count.chunks_left:
-            return count.read
-        return self._plan.rows if count is self._total and self._plan.rows_are_exact else None
 
     def _examples(self, count: Count) -> Iterator[str]:
         places = RejectPlaces(self._plan, self._positions)

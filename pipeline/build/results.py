@@ -3,13 +3,13 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.reject_files import read_rejects
+from recordmill.pipeline.build.context.rejects import read_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
 from recordmill.pipeline.build.duplicates.counts import count_all
 from recordmill.pipeline.build.plan import BuildPlan
@@ -87,15 +87,13 @@ class Results:
     @cached_property
     def rejects_jsonl(self) -> bytes:
         """The published file of rejects: one JSON object a line."""
-        places = self._places()
+        places = self.places
         lines = "".join(json.dumps(places.published(reject), ensure_ascii=False) + "\n" for reject in self.rejects)
         return lines.encode("utf-8", "backslashreplace")
 
-    def first_reject(self) -> str:
-        """The place and the fault of the first reject."""
-        return self._places().example(self.rejects[0])
-
-    def _places(self) -> RejectPlaces:
+    @property
+    def places(self) -> RejectPlaces:
+        """The places of rejected rows."""
         return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
 
 
@@ -121,7 +119,8 @@ def collect(plan: BuildPlan, context: BuildContext) -> Results:
     shards = {group: report for group in sorted(expected) if (report := read_report(folder, shard_step(group)))}
     check_shards(chunks, shards)
     export = os.path.join(context.path("analysis"), _needed(folder, "analysis")["export"])
-    statistics = _statistics(context, _train_rows(context, expected))
+    groups = context.layout.shard_of_group
+    statistics = _statistics(context, sum(rows for group, rows in expected.items() if groups(group)[0] == "train"))
     _add_transcoded(statistics, shards.values())
     _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
     results = Results(plan, context, chunks, shards, export, statistics)
@@ -137,10 +136,6 @@ def _needed(folder: str, name: str) -> Report:
     if report is None:
         raise RuntimeError(f"the job ended without its report '{name}'")
     return report
-
-
-def _train_rows(context: BuildContext, expected: Mapping[int, int]) -> int:
-    return sum(rows for group, rows in expected.items() if context.layout.shard_of_group(group)[0] == "train")
 
 
 def _statistics(context: BuildContext, train_rows: int) -> dict[str, Report]:
@@ -190,5 +185,5 @@ def _why_nothing(results: Results) -> str:
     reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])
     return (
         f"no row of the split 'train' became a record: of {read} rows {len(results.rejects)} were rejected "
-        f"({reasons}). The first: {results.first_reject()}"
+        f"({reasons}). The first: {results.places.example(results.rejects[0])}"
     )

@@ -138,7 +138,7 @@ def init(
         from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
         from recordmill.pipeline.build.beam.runners import make_runner
 
-        use_options(make_runner("local", 1, context.args)[1])
+        use_options(make_runner("local", 1, context.args).options)
         files = BeamFiles()
     if output is None:
         text = starter(path, files, name)

@@ -20,10 +20,10 @@ from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.graph import run_job
 from recordmill.pipeline.build.beam.pre_passes import run_pre_passes
-from recordmill.pipeline.build.beam.runners import make_runner, worker_threads
+from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.class_ids import names_kept_by
 from recordmill.pipeline.build.input_listing import Listings, check_unchanged
-from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned_build
 from recordmill.pipeline.dataset.atomic_files import write_atomically
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -118,8 +118,7 @@ def _rebuild(
     plan = replace(make_plan(spec, files), kept=names_kept_by(spec, folder, manifest))
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))
-    pieces = [(chunk.source, chunk.file, chunk.bytes) for chunk in plan.chunks]
-    run = attempts.begin(building, plan.build_key, pieces)
+    run = attempts.begin(building, plan.build_key, pieces(plan))
     try:
         _build(folder, manifest, plan, run.folder, shards)
         check_unchanged(plan, files)
@@ -145,15 +144,15 @@ def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
 
 def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: Sequence[ShardNumber]) -> None:
     """Builds shards into a run's folder."""
-    runner, options, _ = make_runner("local", 1, ())
-    work = planned_build(plan, run, BeamFiles(), inline=False, threads=worker_threads(True, 1))
-    work = run_pre_passes(work, plan.chunks, runner, options)
+    runner = make_runner("local")
+    planned = planned_build(plan, run, BeamFiles(), inline=False, threads=runner.threads)
+    context = run_pre_passes(planned, plan.chunks, runner)
     layout = plan.layout
     groups = {int(layout.first_group[layout.splits.index(split)]) + number for split, number in shards}
     for shard in shards:
         with ShardWriter(*(str(Path(run, "version", file)) for file in _files(manifest, shard))) as writer:
             writer.write([])  # a shard without rows; the job replaces the others
-    run_job(replace(work, export=str(folder), groups=frozenset(groups)), plan.chunks, runner, options)
+    run_job(replace(context, export=str(folder), groups=frozenset(groups)), plan.chunks, runner)
 
 
 def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -> None:

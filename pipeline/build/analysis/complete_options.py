@@ -43,7 +43,10 @@ def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, model
         data = models[owner] if given.model is None else _read(planned, given.model)
         return read_model(data, given, given.model or owner).complete(options)
     if isinstance(options.vocabulary, str):
-        return replace(options, words=_words(options.vocabulary))
+        try:
+            return replace(options, words=read_classes(options.vocabulary))
+        except ValueError as error:
+            raise UserError(str(error)) from None
     return options
 
 
@@ -53,10 +56,3 @@ def _read(planned: PlannedBuild, path: str) -> bytes:
             return file.read()
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
-def _words(path: str) -> tuple[str, ...]:
-    try:
-        return read_classes(path)
-    except ValueError as error:
-        raise UserError(str(error)) from None

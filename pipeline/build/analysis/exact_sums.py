@@ -22,7 +22,11 @@ def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count:
 
     That is the order of tf.Transform's `tft.vocabulary`. Words that are blank or hold a line break are left out.
     """
-    pairs = ((count, word) for word, count in counts.items() if count >= minimum_count and _is_one_line(word))
+    pairs = (
+        (count, word)
+        for word, count in counts.items()
+        if count >= minimum_count and word.strip() and b"\n" not in word and b"\r" not in word
+    )
     return sorted(pairs, reverse=True) if top_k is None else heapq.nlargest(top_k, pairs)
 
 
@@ -39,10 +43,6 @@ def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | No
     new = [name for name in frequent if name not in known]
     new = new if most is None else new[: max(0, most - len(kept))]
     return [*kept, *(sorted(new) if order == "alphabetical" else new)]
-
-
-def _is_one_line(word: bytes) -> bool:
-    return bool(word.strip()) and b"\n" not in word and b"\r" not in word
 
 
 def add_counts(total: dict[Counted, int], words: Iterable[Counted], counts: Iterable[int]) -> None:

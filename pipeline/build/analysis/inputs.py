@@ -6,20 +6,20 @@ the data. Columns that no analyzer reads are empty, images are three columns of 
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import metadata_io
 from tfx_bsl.tfxio import tensor_adapter
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.graph_inputs import input_specs
-from recordmill.pipeline.build.images.read import PixelMeter, References, image_reader
+from recordmill.pipeline.build.images.read import PixelMeter, image_reader
 from recordmill.pipeline.dataset.atomic_files import attempt_name, sync_tree, write_report
 from recordmill.transforms.tensorflow.preprocessing import PIXEL_COLUMNS
 
@@ -45,16 +45,6 @@ def tensor_config(context: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
         many = name in context.schema.features and pa.types.is_list(context.schema.final_type(name))
         representations[name] = _ragged(name) if many else _dense(name, channels.get(name))
     return tensor_adapter.TensorAdapterConfig(schema(context), representations)
-
-
-def analysis_specs(context: PlannedBuild) -> dict[str, tf.TypeSpec]:
-    """Gives the types of the analysis graph's inputs: the raw columns, and those that the analysis alone needs."""
-    specs = dict(input_specs(context)) | {"train": tf.TensorSpec([None], tf.int64)}
-    for name, options in context.measured_images().items():
-        shapes = ([None], [None, options.channels], [None, options.channels])
-        for column, shape in zip(PIXEL_COLUMNS, shapes, strict=True):
-            specs[f"{name}/{column}"] = tf.TensorSpec(shape, tf.int64)
-    return specs
 
 
 def _ragged(name: str) -> schema_pb2.TensorRepresentation:
@@ -104,7 +94,10 @@ class AnalysisRows:
         columns = {name: self._column(name, rows, train) for name in self._context.schema.features}
         columns["train"] = _lists(train.cast(pa.int64()).combine_chunks())
         for name, meter in self._meters.items():
-            measured = meter.measure(rows["@source"].to_pylist(), self._sampled(rows, train, name))
+            limit = int(self._context.sample_share * (1 << 64))
+            sampled = np.array([hash_ < limit for hash_ in rows["@sample"].to_pylist()], bool) & train.to_numpy()
+            pairs = zip(rows[name].to_pylist(), sampled, strict=True)
+            measured = meter.measure(rows["@source"].to_pylist(), [row if chosen else None for row, chosen in pairs])
             for column, values in zip(PIXEL_COLUMNS, measured, strict=True):
                 columns[f"{name}/{column}"] = _lists(pa.array(values.ravel()), values.size // len(values))
         return columns
@@ -120,11 +113,6 @@ class AnalysisRows:
             column = chosen.combine_chunks()
         return column if pa.types.is_list(kind) else _lists(column)
 
-    def _sampled(self, rows: pa.Table, train: pa.ChunkedArray, image: str) -> list[References]:
-        limit = int(self._context.sample_share * (1 << 64))
-        chosen = np.array([hash_ < limit for hash_ in rows["@sample"].to_pylist()], bool) & train.to_numpy()
-        return [row if is_chosen else None for row, is_chosen in zip(rows[image].to_pylist(), chosen, strict=True)]
-
 
 def _lists(values: pa.Array, width: int = 1) -> pa.Array:
     """A flat column as lists of `width` values a row."""
@@ -139,36 +127,21 @@ def keep_export(saved_model: str, metadata: object, context: PlannedBuild, analy
     """
     name = attempt_name("export")
     folder = os.path.join(context.path("analysis"), name)
-    _copy_tree(saved_model, os.path.join(folder, "transform_fn"))
-    _forget_folder(os.path.join(folder, "transform_fn"), context.folder)
+    shutil.copytree(saved_model, os.path.join(folder, "transform_fn"))
+    _forget_folder(Path(folder, "transform_fn"), context.folder)
     metadata_io.write_metadata(metadata, os.path.join(folder, "transformed_metadata"))
     sync_tree(folder)  # another attempt may go on with it
     write_report(context.path("reports"), "analysis", {"export": name, "analyses": list(analyses)})
     return folder
 
 
-def _forget_folder(saved_model: str, folder: str) -> None:
+def _forget_folder(saved_model: Path, folder: str) -> None:
     """Takes the build's folder out of a SavedModel: TensorFlow names a table by its file's absolute path."""
-    path = os.path.join(saved_model, "saved_model.pb")
-    with tf.io.gfile.GFile(path, "rb") as file:
-        model = saved_model_pb2.SavedModel.FromString(file.read())
+    path = saved_model / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for graph in (meta.graph_def for meta in model.meta_graphs):
         for node in itertools.chain(graph.node, *(function.node_def for function in graph.library.function)):
             if "shared_name" in node.attr:
                 node.attr["shared_name"].s = node.attr["shared_name"].s.replace(folder.encode() + b"/", b"")
-    with tf.io.gfile.GFile(path, "wb") as file:
-        file.write(model.SerializeToString(deterministic=True))
-    fingerprint = os.path.join(saved_model, "fingerprint.pb")  # optional, and that of the earlier bytes
-    if tf.io.gfile.exists(fingerprint):
-        tf.io.gfile.remove(fingerprint)
-
-
-def _copy_tree(source: str, destination: str) -> None:
-    tf.io.gfile.makedirs(destination)
-    for name in tf.io.gfile.listdir(source):
-        entry = name.rstrip("/")
-        inner_source, inner_destination = os.path.join(source, entry), os.path.join(destination, entry)
-        if tf.io.gfile.isdir(inner_source):
-            _copy_tree(inner_source, inner_destination)
-        else:
-            tf.io.gfile.copy(inner_source, inner_destination)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and that of the earlier bytes

@@ -66,20 +66,17 @@ class OwnPreprocessing:
         if not outcome:
             raise PreprocessingError(f"{self._reference} returned nothing to store")
         for name, value in outcome.items():
-            wrong = _wrong_name(name) or _wrong_value(value)
-            if wrong:
+            if wrong := _why_not_stored(name, value):
                 raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
         return outcome
 
 
-def _wrong_name(name: str) -> str | None:
+def _why_not_stored(name: str, value: Any) -> str | None:
+    """Names the fault of a value that cannot be stored; reads attributes alone, to load without TensorFlow."""
     if name == KEY:
         return "is what every record's own key is stored under: call it otherwise"
-    return None if NAME.fullmatch(name) else "is no name: a letter, then letters, digits and underscores"
-
-
-def _wrong_value(value: Any) -> str | None:
-    """Names the fault of a value that cannot be stored; reads attributes alone, to load without TensorFlow."""
+    if not NAME.fullmatch(name):
+        return "is no name: a letter, then letters, digits and underscores"
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None or hasattr(value, "dense_shape"):
         return f"is a {type(value).__name__}: return a tensor, or a ragged one"

@@ -10,13 +10,12 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import tensorflow_transform.beam as tft_beam
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.runner import PipelineRunner
 
 from recordmill.pipeline.build.analysis.inputs import keep_export, tensor_config
 from recordmill.pipeline.build.beam.pre_passes import install_user_code, make_analyzers, make_preprocessing
+from recordmill.pipeline.build.beam.runners import Runner
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.failures import leaving_error, raising_left_error
+from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
@@ -25,13 +24,10 @@ from recordmill.pipeline.sources.base import Chunk
 ANALYSIS = "analysis"
 
 
-def run_job(context: BuildContext, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions) -> None:
+def run_job(context: BuildContext, chunks: Sequence[Chunk], runner: Runner) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder."""
-    with (
-        raising_left_error(context.path("scratch")),
-        beam.Pipeline(runner=runner, options=options) as pipeline,
-        tft_beam.Context(temp_dir=context.path("scratch")),
-    ):
+    install_user_code(context)
+    with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=context.path("scratch")):
         build_graph(pipeline, context, chunks)
 
 

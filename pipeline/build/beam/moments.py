@@ -6,11 +6,11 @@ Its report counts the rows that it saw, which the driver reconciles with the row
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.pipeline.build.analysis.exact_sums import Moments, PixelSums
 from recordmill.pipeline.build.analysis.quantiles import Histogram
@@ -47,30 +47,8 @@ class AllMoments(beam.PTransform):  # type: ignore[misc]
         )
 
 
-@dataclass
-class Values:
-    """The sums of a feature's values so far."""
-
-    moments: Moments
-    histogram: Histogram | None
-    """Only for quantiles, because it takes time and memory."""
-
-    @classmethod
-    def none(cls, wanted: RequestedStatistics) -> "Values":
-        """Gives the sums of no values."""
-        return cls(Moments(), Histogram() if wanted.median or wanted.buckets > 1 else None)
-
-    def add(self, values: npt.NDArray[np.float32]) -> None:
-        """Adds finite values of any shape."""
-        self.moments.add(values)
-        if self.histogram is not None:
-            self.histogram.add(values)
-
-    def merge(self, other: "Values") -> None:
-        """Adds the values of another."""
-        self.moments.merge(other.moments)
-        if self.histogram is not None and other.histogram is not None:
-            self.histogram.merge(other.histogram)
+Sums = tuple[Moments] | tuple[Moments, Histogram]
+"""The exact sums of a feature's values; a histogram only for quantiles, because it takes time and memory."""
 
 
 @dataclass
@@ -78,7 +56,7 @@ class MomentsSeen:
     """The sums of a worker so far."""
 
     rows: int
-    values: list[Values]
+    values: list[Sums]
     pixels: list[PixelSums]
 
 
@@ -91,7 +69,10 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
 
     def create_accumulator(self) -> MomentsSeen:
         """Gives empty sums."""
-        values = [Values.none(wanted) for wanted in self._features.values()]
+        values: list[Sums] = [
+            (Moments(), Histogram()) if wanted.median or wanted.buckets > 1 else (Moments(),)
+            for wanted in self._features.values()
+        ]
         return MomentsSeen(0, values, [PixelSums() for _ in self._pixels])
 
     def add_input(self, seen: MomentsSeen, batch: Batch) -> MomentsSeen:
@@ -99,10 +80,11 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
         rows, *columns = batch
         seen.rows += int(rows.sum())
         pixels = columns[len(self._features) :]
-        for into, values in zip(seen.values, columns, strict=False):
-            into.add(values)
-        for image, sums in enumerate(seen.pixels):
-            sums.add(*pixels[3 * image : 3 * image + 3])
+        for sums, values in zip(seen.values, columns, strict=False):
+            for part in sums:
+                part.add(values)
+        for image, pixel_sums in enumerate(seen.pixels):
+            pixel_sums.add(*pixels[3 * image : 3 * image + 3])
         return seen
 
     def merge_accumulators(self, parts: Iterable[MomentsSeen]) -> MomentsSeen:
@@ -110,10 +92,11 @@ class SumMoments(beam.CombineFn):  # type: ignore[misc]
         merged = self.create_accumulator()
         for part in parts:
             merged.rows += part.rows
-            for into, values in zip(merged.values, part.values, strict=True):
-                into.merge(values)
-            for into_pixels, pixels in zip(merged.pixels, part.pixels, strict=True):
-                into_pixels.merge(pixels)
+            pairs: Iterable[tuple[Any, Any]] = zip(
+                chain(*merged.values, merged.pixels), chain(*part.values, part.pixels), strict=True
+            )
+            for into, sums in pairs:
+                into.merge(sums)
         return merged
 
     def extract_output(self, seen: MomentsSeen) -> MomentsSeen:
@@ -127,7 +110,7 @@ def report_moments(seen: MomentsSeen, features: Features, pixels: tuple[str, ...
     rows = np.full((len(features) + 1, width(features)), np.inf)  # never empty, which an analysis may not return
     for row, (name, wanted), values in zip(rows, features.items(), seen.values, strict=False):
         report[name] = describe(values, wanted)
-        row[: len(STATISTICS)] = [_for_graph(values.moments, report[name])[what] for what in STATISTICS]
+        row[: len(STATISTICS)] = [_for_graph(values[0], report[name])[what] for what in STATISTICS]
         boundaries = report[name].get("boundaries", [])
         row[len(STATISTICS) :][: len(boundaries)] = boundaries
     for name, sums in zip(pixels, seen.pixels, strict=True):
@@ -137,17 +120,18 @@ def report_moments(seen: MomentsSeen, features: Features, pixels: tuple[str, ...
     return rows
 
 
-def describe(values: Values, wanted: RequestedStatistics) -> dict[str, Any]:
+def describe(sums: Sums, wanted: RequestedStatistics) -> dict[str, Any]:
     """Gives the requested statistics, as `dataset.json` holds them."""
-    mean, variance = values.moments.mean_and_variance()
-    statistics: dict[str, Any] = {"mean": mean, "variance": variance, "count": values.moments.count}
+    moments, *histograms = sums
+    mean, variance = moments.mean_and_variance()
+    statistics: dict[str, Any] = {"mean": mean, "variance": variance, "count": moments.count}
     if wanted.extremes:
-        statistics["minimum"], statistics["maximum"] = values.moments.extremes()
-    if values.histogram is not None and wanted.median:
-        statistics["median"] = values.histogram.median()
-    if values.histogram is not None and wanted.buckets > 1:
-        statistics["boundaries"] = values.histogram.boundaries(wanted.buckets)
-    return statistics | ({"relative_error": values.histogram.relative_error} if values.histogram is not None else {})
+        statistics["minimum"], statistics["maximum"] = moments.extremes()
+    for histogram in histograms:
+        statistics |= {"median": histogram.median()} if wanted.median else {}
+        statistics |= {"boundaries": histogram.boundaries(wanted.buckets)} if wanted.buckets > 1 else {}
+        statistics["relative_error"] = histogram.relative_error
+    return statistics
 
 
 def _for_graph(moments: Moments, statistics: Mapping[str, Any]) -> dict[str, float]:

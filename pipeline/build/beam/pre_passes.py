@@ -1,99 +1,75 @@
 """Runs the passes before the job (`pipeline.build.worker.pre_passes`; most specs need none), and makes its graph."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TypeAlias
+from typing import Any
 
 import apache_beam as beam
 import tensorflow_transform as tft
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.runner import PipelineRunner
+from tfx_bsl.tfxio.tensor_adapter import TensorAdapter
 
 from recordmill.pipeline.build.analysis.complete_options import complete_options
-from recordmill.pipeline.build.analysis.inputs import analysis_specs
+from recordmill.pipeline.build.analysis.inputs import tensor_config
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
 from recordmill.pipeline.build.beam.analyzers import BeamAnalyzers
+from recordmill.pipeline.build.beam.runners import Runner
 from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
 from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
-from recordmill.pipeline.build.context.failures import leaving_error, raising_left_error
+from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.context.row_schema import RowDecisions
-from recordmill.pipeline.build.worker.content_pass import ContentReader, decide_duplicates
-from recordmill.pipeline.build.worker.pre_passes import (
-    ClassReader,
-    WordReader,
-    find_classes,
-    find_strata,
-    train_models,
-    unread,
-)
+from recordmill.pipeline.build.worker.content_pass import ContentPass
+from recordmill.pipeline.build.worker.pre_passes import ClassPass, PrePass, Result, StrataPass, WordPass
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.cleaning import text_ops
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing
 
-Reader: TypeAlias = ClassReader | WordReader | ContentReader
 
+def run_pre_passes(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> BuildContext:
+    """Runs the small passes that the spec needs before the job; gives the build with what they found.
 
-def run_pre_passes(
-    planned: PlannedBuild, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions
-) -> BuildContext:
-    """Runs the small passes that the spec needs before the job; gives the build with what they found."""
-    run = partial(_run_pass, planned, chunks, runner, options)
-    decisions, label, classes, models = _decide_rows(planned, chunks, run), planned.schema.label, None, {}
-    if planned.preprocessing is not None and label is not None and planned.open_label():
-        run(ClassReader(planned, decisions, label))
-        classes = find_classes(planned, chunks)
+    Each pass that leaves rows out, or decides their splits, sees what the one before decided.
+    """
+
+    def run(pre_pass: PrePass[Result]) -> Result:
+        if unread := pre_pass.unread(chunks):
+            with runner.pipeline(planned) as pipeline:
+                _ = pipeline | "ListChunks" >> beam.Create(unread) | "ReadFirst" >> beam.ParDo(ReadFirst(pre_pass))
+        return pre_pass.result(chunks)
+
+    split_by, action = planned.schema.split_by, planned.duplicates.action
+    decisions, classes, models = RowDecisions(), None, dict[str, bytes]()
+    if action in ("drop", "fail"):
+        decisions = run(ContentPass(planned, decisions))
+    if split_by is not None and split_by.stratify is not None:
+        decisions = replace(decisions, strata=run(StrataPass(planned, decisions, split_by.stratify)))
+    if action == "same_split":
+        decisions = run(ContentPass(planned, decisions))
+    if planned.preprocessing is not None and planned.open_label():
+        classes = run(ClassPass(planned, decisions))
     if planned.trained():
-        run(WordReader(planned, decisions))
-        models = train_models(planned, chunks)
-    features = complete_options(planned, models, classes)
-    context = BuildContext.of(planned, decisions, features=features)
+        models = run(WordPass(planned, decisions))
+    context = BuildContext.of(planned, decisions, features=complete_options(planned, models, classes))
     if context.preprocessing is None:
         return context
     return replace(context, analyzed=context.analyzed | _analyzed_columns(context))
 
 
-def _decide_rows(planned: PlannedBuild, chunks: Sequence[Chunk], run: Callable[[Reader], None]) -> RowDecisions:
-    """Runs the passes that leave rows out or decide their splits; each sees what the one before decided."""
-    split_by, action, before = planned.schema.split_by, planned.duplicates.action, RowDecisions()
-    if action in ("drop", "fail"):
-        run(ContentReader(planned, before))
-        before = decide_duplicates(planned, chunks)
-    if split_by is not None and split_by.stratify is not None:
-        run(ClassReader(planned, before, split_by.stratify, for_strata=True))
-        before = RowDecisions(strata=find_strata(planned, chunks), dropped=before.dropped)
-    if action == "same_split":
-        run(ContentReader(planned, before))
-        before = RowDecisions(strata=before.strata, moved=decide_duplicates(planned, chunks).moved)
-    return before
-
-
-def _run_pass(
-    planned: PlannedBuild, chunks: Sequence[Chunk], runner: PipelineRunner, options: PipelineOptions, reader: Reader
-) -> None:
-    chunks = unread(planned, reader.name, chunks)
-    if not chunks:
-        return
-    with raising_left_error(planned.path("scratch")), beam.Pipeline(runner=runner, options=options) as pipeline:
-        _ = pipeline | "ListChunks" >> beam.Create(chunks) | "ReadFirst" >> beam.ParDo(ReadFirst(reader, planned))
-
-
 class ReadFirst(beam.DoFn):  # type: ignore[misc]
-    """A reader of `pipeline.build.worker.pre_passes` on Beam."""
+    """A pass of `pipeline.build.worker.pre_passes` on Beam."""
 
-    def __init__(self, reader: Reader, planned: PlannedBuild) -> None:
-        self._reader, self._planned = reader, planned
+    def __init__(self, pre_pass: PrePass[Any]) -> None:
+        self._pre_pass = pre_pass
 
     def setup(self) -> None:
         """Sources may be the user's own."""
-        install_user_code(self._planned)
+        install_user_code(self._pre_pass.planned)
 
     def process(self, chunk: Chunk) -> None:
         """Reads one chunk."""
-        with leaving_error(self._planned.path("scratch")):
-            self._reader.read(chunk)
+        with leaving_error(self._pre_pass.planned.path("scratch")):
+            self._pre_pass.read(chunk)
 
 
 def _analyzed_columns(context: BuildContext) -> frozenset[str]:
@@ -103,7 +79,8 @@ def _analyzed_columns(context: BuildContext) -> frozenset[str]:
         PreprocessingError: they read images.
     """
     preprocessing_fn = make_preprocessing(context, make_analyzers(context))
-    own = set(tft.get_analyze_input_columns(preprocessing_fn, analysis_specs(context)))
+    specs = TensorAdapter(tensor_config(context)).TypeSpecs()
+    own = set(tft.get_analyze_input_columns(preprocessing_fn, specs))
     images = own & set(context.images()) - context.analyzed
     if images:
         raise PreprocessingError(

@@ -3,15 +3,19 @@
 import io
 import logging
 import os
-from collections.abc import Sequence
-from contextlib import redirect_stderr
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import dataclass
 
+from apache_beam import Pipeline
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, SetupOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from recordmill.pipeline.build.beam.worker_handler import WORKER_COMMAND
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.failures import raising_left_error
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.redaction import HIDDEN
 
@@ -20,8 +24,30 @@ class RunnerError(UserError):
     """A runner that does not exist, or that these options make unsafe."""
 
 
-def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple[PipelineRunner, PipelineOptions, bool]:
-    """Makes a runner; returns it, its options, and whether it is the local one.
+@dataclass(frozen=True)
+class Runner:
+    """A runner of Beam with its options."""
+
+    runner: PipelineRunner
+    options: PipelineOptions
+    is_local: bool
+    threads: int
+    """The number of threads of a worker's transform graph."""
+
+    @contextmanager
+    def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
+        """Gives a pipeline, which runs at the end of the block.
+
+        Raises:
+            WorkerError: a worker failed with a `UserError`; it takes the place of the runner's own error.
+        """
+        folder = planned.path("scratch")
+        with raising_left_error(folder), Pipeline(runner=self.runner, options=self.options) as pipeline:
+            yield pipeline
+
+
+def make_runner(name: str, processes: int = 1, beam_options: Sequence[str] = ()) -> Runner:
+    """Makes a runner.
 
     `local` is Beam's FnApiRunner: the name `DirectRunner` would be Prism wherever its binary is available.
 
@@ -39,11 +65,11 @@ def make_runner(name: str, processes: int, beam_options: Sequence[str]) -> tuple
     if name != "local":
         if processes > 1:
             raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
-        return _other_runner(name), options, False
+        return Runner(_other_runner(name), options, False, worker_threads(False, processes))
     direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
     direct.direct_num_workers = processes
     environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if processes > 1 else None
-    return FnApiRunner(environment), options, True
+    return Runner(FnApiRunner(environment), options, True, worker_threads(True, processes))
 
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}

@@ -3,15 +3,14 @@
 Its report counts the rows that it saw, which the driver reconciles with the rows read.
 """
 
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import tensorflow as tf
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
 from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, class_names, most_frequent
@@ -161,16 +160,16 @@ def write_vocabularies(
     _: None, buckets: list[MergedBucket], options: list[VocabularyOptions], folder: str, reports: str
 ) -> list[str]:
     """Writes every vocabulary into a folder of this attempt's own; returns the files' paths."""
-    folder = os.path.join(folder, attempt_name("vocabularies"))
-    tf.io.gfile.makedirs(folder)
+    into = Path(folder, attempt_name("vocabularies"))
+    into.mkdir(parents=True)
     report: dict[str, dict[str, Any]] = {}
     paths = []
     for index, option in enumerate(options):
         counts = {word: count for bucket in buckets for count, word in bucket.candidates[index]}
         words = option.words(counts) or [NO_WORD]
-        paths.append(os.path.join(folder, vocabulary_name(option.name)))
-        with tf.io.gfile.GFile(paths[-1], "wb") as file:
-            file.write(b"".join(word + b"\n" for word in words))
+        path = into / vocabulary_name(option.name)
+        path.write_bytes(b"".join(word + b"\n" for word in words))
+        paths.append(str(path))
         report[option.name] = {
             "words": len(words),
             "distinct": sum(bucket.distinct[index] for bucket in buckets),

@@ -11,9 +11,9 @@ from recordmill.pipeline.dataset.atomic_files import write_atomically
 
 
 def write_table(path: str, table: pa.Table) -> None:
-    """Writes a table as Feather; not compressed, since hashes are what such files hold."""
+    """Writes a table as Feather."""
     sink = pa.BufferOutputStream()
-    pa.feather.write_feather(table, sink, compression="uncompressed")
+    pa.feather.write_feather(table, sink, compression="lz4")
     write_atomically(path, sink.getvalue())
 
 

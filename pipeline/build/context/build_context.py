@@ -5,7 +5,7 @@ Sent with the graph, so plain, frozen and small.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
@@ -119,5 +119,4 @@ class BuildContext(PlannedBuild):
     @classmethod
     def of(cls, planned: PlannedBuild, decisions: RowDecisions, features: Mapping[str, FeatureOptions]) -> Self:
         """Completes a planned build with the decisions and the features' complete options."""
-        known = {field.name: getattr(planned, field.name) for field in fields(PlannedBuild)}
-        return cls(**(known | {"features": features}), decisions=decisions)
+        return cls(**(vars(planned) | {"features": features}), decisions=decisions)

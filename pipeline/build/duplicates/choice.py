@@ -5,6 +5,7 @@ It writes the workers' files into the build's folder, and gives the decisions th
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,24 @@ import numpy.typing as npt
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowDecisions
-from recordmill.pipeline.build.duplicates.clusters import Clusters, Rows
+from recordmill.pipeline.build.duplicates.clusters import Clusters, Rows, find_equal
 from recordmill.pipeline.build.duplicates.contents import Contents
-from recordmill.pipeline.build.duplicates.counts import NEAR, count_duplicates, example_pairs, shown_key, with_splits
+from recordmill.pipeline.build.duplicates.counts import NEAR, count_duplicates, example_pairs, shown_key
 from recordmill.pipeline.build.duplicates.decisions import Places, write_dropped, write_moved
-from recordmill.pipeline.build.duplicates.find import DuplicatesError, Found, find, moved_splits, repeated_keys
+from recordmill.pipeline.build.duplicates.find import DuplicatesError, Found, find, moved_splits
 from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.dataset.duplicate_messages import leaks
 from recordmill.pipeline.sources.base import Chunk
 
 
-def choose(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, folder: str) -> RowDecisions:
-    """Decides on the duplicates.
+def choose(
+    planned: PlannedBuild, before: RowDecisions, chunks: Sequence[Chunk], contents: Contents, folder: str
+) -> RowDecisions:
+    """Decides on the duplicates; gives the decisions with those of before.
 
     Args:
         planned: the build; its `duplicates` is not `keep`.
+        before: the decisions that the contents' rows follow.
         chunks: its chunks.
         contents: those of all chunks, in order, with `unit`, `chunk` and `position` of each row.
         folder: where the workers' file is written.
@@ -35,17 +39,18 @@ def choose(planned: PlannedBuild, chunks: Sequence[Chunk], contents: Contents, f
         DuplicatesError: there are duplicates, and the spec says `fail`.
     """
     options, compared = planned.duplicates, bool(planned.hashed_images())
-    repeated = repeated_keys(contents)
+    # The rows of one key in one split: all but the first as read become rejects, and none of these takes part.
+    repeated = find_equal(contents.places_in_splits, contents.rows)
     left_out = np.sort(repeated.rows[repeated.rows != repeated.names])
     found = find(contents, options.distance if compared else None, left_out)
     if options.action == "fail" and found.clusters.count:
         raise DuplicatesError(_refusal(planned, chunks, contents, found))
-    path, after, decisions = os.path.join(folder, f"{options.action}.arrow"), found, RowDecisions()
+    path, after, decisions = os.path.join(folder, f"{options.action}.arrow"), found, before
     if options.action == "same_split":
-        after, decisions = _write_moved(path, contents, found), RowDecisions(moved=path)
+        after, decisions = _write_moved(path, contents, found), replace(before, moved=path)
     if options.action == "drop":
         _write_dropped(path, contents, found, repeated)
-        after, decisions = Found.none(), RowDecisions(dropped=path)
+        after, decisions = Found.none(), replace(before, dropped=path)
     if compared:
         write_report(planned.path("reports"), NEAR, count_duplicates(after, planned.layout.splits, contents))
     return decisions
@@ -58,7 +63,7 @@ def _write_moved(path: str, contents: Contents, found: Found) -> Found:
     moves = splits != found.splits
     moved, rows = np.unique(units[moves], return_index=True)
     write_moved(path, moved, splits[moves][rows])
-    return with_splits(found, splits)
+    return replace(found, splits=splits)
 
 
 def _write_dropped(path: str, contents: Contents, found: Found, repeated: Clusters) -> None:

@@ -113,9 +113,10 @@ def find_near(shapes: Numbers, colours: Numbers, distance: int, equal: Clusters)
     rows = np.setdiff1d(rows, alike.rows[alike.rows != alike.names], assume_unique=True)
     shapes, colours = shapes[rows], colours[rows]
     for first, second in _candidates(shapes[:, 0], distance):
-        near = _are_near(shapes, first, second, distance)
+        near = (_ones(shapes[first] ^ shapes[second]) <= distance).all(axis=1)
         first, second = first[near], second[near]
-        near = _are_of_one_colour(colours, first, second)
+        one, other = (colours[pair].view(np.uint8).astype(np.int16) for pair in (first, second))
+        near = (np.abs(one - other) <= COLOUR_DISTANCE).all(axis=1)
         joined.join(rows[first[near]], rows[second[near]])
     return Clusters.of(np.arange(len(joined.roots)), joined.roots)
 
@@ -152,15 +153,6 @@ def _masks(distance: int, agreeing: int) -> Iterator[np.uint64]:
     return (np.uint64(sum(chosen)) for chosen in combinations(bands, agreeing))
 
 
-def _are_near(shapes: Numbers, first: Rows, second: Rows, distance: int) -> npt.NDArray[np.bool_]:
-    return np.asarray((_ones(shapes[first] ^ shapes[second]) <= distance).all(axis=1))
-
-
-def _are_of_one_colour(colours: Numbers, first: Rows, second: Rows) -> npt.NDArray[np.bool_]:
-    one, other = (colours[rows].view(np.uint8).astype(np.int16) for rows in (first, second))
-    return (np.abs(one - other) <= COLOUR_DISTANCE).all(axis=1)
-
-
 def _ones(numbers: Numbers) -> Numbers:
     """Counts the bits that are 1 (H. S. Warren, Hacker's Delight, 5-1); NumPy does so itself from 2.0 on."""
     numbers = numbers - ((numbers >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -185,8 +177,5 @@ class Components:
                 return
             first, second, one, other = first[apart], second[apart], one[apart], other[apart]
             np.minimum.at(self.roots, np.maximum(one, other), np.minimum(one, other))
-            self._flatten()
-
-    def _flatten(self) -> None:
-        while (self.roots[self.roots] != self.roots).any():
-            self.roots = self.roots[self.roots]
+            while (self.roots[self.roots] != self.roots).any():
+                self.roots = self.roots[self.roots]

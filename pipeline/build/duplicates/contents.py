@@ -122,7 +122,7 @@ class Contents:
     @cached_property
     def counts(self) -> list[int]:
         """The rows of each file."""
-        return [_count(path) for path in self.paths]
+        return [read_table(path).num_rows for path in self.paths]
 
     @cached_property
     def rows(self) -> int:
@@ -150,22 +150,13 @@ class Contents:
             chosen = rising[slice(*np.searchsorted(rising, [first, first + table.num_rows]))]
             taken.append(table[column].take(pa.array(chosen - first)))
             first += table.num_rows
-        back = np.empty(len(rows), np.int64)
-        back[order] = np.arange(len(rows))
-        return pa.chunked_array([chunk for column_part in taken for chunk in column_part.chunks], taken[0].type).take(
-            pa.array(back)
-        )
+        chunks = [chunk for part in taken for chunk in part.chunks]
+        return pa.chunked_array(chunks, taken[0].type).take(pa.array(np.argsort(order)))
 
     def _tables(self, column: str) -> Iterator[pa.Table]:
         for path, count in zip(self.paths, self.counts, strict=True):
             if count:
                 yield read_table(path, column)
-
-
-def _count(path: str) -> int:
-    with pa.OSFile(path) as file:
-        has_rows = "split" in pa.ipc.open_file(file).schema.names
-    return read_table(path, "split").num_rows if has_rows else 0
 
 
 def as_numbers(column: pa.ChunkedArray) -> Numbers:

@@ -10,7 +10,7 @@ import numpy as np
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.duplicates.clusters import Rows, find_equal
 from recordmill.pipeline.build.duplicates.contents import Contents, content_features
-from recordmill.pipeline.build.duplicates.find import Found, Splits, find
+from recordmill.pipeline.build.duplicates.find import Found, find
 from recordmill.pipeline.dataset.atomic_files import read_report
 from recordmill.pipeline.terminal_text import printable
 
@@ -81,11 +81,6 @@ def _examples(found: Found, names: Sequence[str], contents: Contents) -> Iterato
 def shown_key(key: bytes) -> str:
     """A key for a message: one line, cut at 100 characters."""
     return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
-
-
-def with_splits(found: Found, splits: Splits) -> Found:
-    """The duplicates after their rows have moved to these splits."""
-    return Found(found.clusters, splits, found.places)
 
 
 def count_keys_across(planned: PlannedBuild, contents: Contents) -> int:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
-from recordmill.pipeline.build.context.row_rejects import reject_duplicate_key
+from recordmill.pipeline.build.context.rejects import reject_duplicate_key
 from recordmill.pipeline.build.duplicates.clusters import Numbers
 from recordmill.pipeline.sources.rejects import Reject
 

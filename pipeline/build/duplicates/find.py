@@ -73,11 +73,6 @@ def _parts(contents: Contents, column: str, left_out: Rows | None) -> Iterator[N
         first += len(numbers)
 
 
-def repeated_keys(contents: Contents) -> Clusters:
-    """The rows of one key in one split: all but the first as read become rejects, and none of these takes part."""
-    return find_equal(contents.places_in_splits, contents.rows)
-
-
 def moved_splits(found: Found, units: Numbers) -> Splits:
     """For each row, the split of the first row of its cluster and of all clusters that its unit links.
 

@@ -18,14 +18,15 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.images.transcode import UndecodableError
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sockets import waiting_pair
 from recordmill.transforms.contract.image_header import ImageError, check_header
 
-DECODER = "recordmill.pipeline.build.images.isolated_decoder:decode"
+PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
+DECODER = f"{PROCESS}:decode"
 CPU_SECONDS, PIXELS_A_SECOND = 10, 10_000_000  # an image may take so long, and for every so many pixels a second more
 WALL = 6  # times as long, where the machine is busy
 START_SECONDS = 120  # to load the decoders
@@ -80,10 +81,14 @@ class Isolation:
         header = check_header(data, options["max_pixels"])
         seconds = self._seconds + header.width * header.height // PIXELS_A_SECOND
         decoder = self._idle.pop() if self._idle else self._fork()
+        decoder.channel.settimeout(seconds * self._wall)
         try:
-            answer = decoder.ask(REQUEST.pack(options["max_pixels"], seconds) + data, seconds * self._wall)
+            send(decoder.channel, REQUEST.pack(options["max_pixels"], seconds) + data)
+            answer = receive(decoder.channel)
         except OSError as error:
-            raise _fault(decoder.end(), header.format, seconds, isinstance(error, TimeoutError)) from None
+            decoder.channel.close()
+            status = decoder.zygote.end(decoder.pid)
+            raise _fault(status, header.format, seconds, isinstance(error, TimeoutError)) from None
         self._idle.append(decoder)
         return _result(answer, data)
 
@@ -127,28 +132,12 @@ def _fault(status: int, form: str, seconds: int, is_late: bool) -> ImageError:
     return UndecodableError("undecodable_image", f"the {form} made its decoder crash ({name}), or memory was short")
 
 
-class _Decoder:
+class _Decoder(NamedTuple):
     """A process that decodes one image after another."""
 
-    def __init__(self, zygote: "_Zygote", pid: int, channel: socket.socket) -> None:
-        self._zygote, self._pid, self._channel = zygote, pid, channel
-
-    def ask(self, request: bytes, seconds: float) -> bytes:
-        """Sends a request and waits for the answer.
-
-        Raises:
-            OSError: there was none: TimeoutError, or the process ended.
-        """
-        self._channel.settimeout(seconds)
-        send(self._channel, request)
-        return receive(self._channel)
-
-    def end(self) -> int:
-        """Ends the process; gives how it ended, a signal's number below zero."""
-        self._channel.close()
-        with suppress(OSError):
-            return self._zygote.end(self._pid)
-        return 0
+    zygote: "_Zygote"
+    pid: int
+    channel: socket.socket
 
 
 class _Zygote:
@@ -162,13 +151,7 @@ class _Zygote:
         """
         self._lock = threading.Lock()
         self._control, theirs = waiting_pair()
-        command = [
-            sys.executable,
-            "-m",
-            "recordmill.pipeline.build.images.isolated_decoder",
-            str(theirs.fileno()),
-            decoder,
-        ]
+        command = [sys.executable, "-m", PROCESS, str(theirs.fileno()), decoder]
         environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | SETTINGS
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         with theirs:
@@ -194,10 +177,11 @@ class _Zygote:
             return _Decoder(self, self._answer(), ours)
 
     def end(self, pid: int) -> int:
-        """Ends a decoder; gives how it ended. Raises: OSError: this process has ended."""
-        with self._lock:
+        """Ends a decoder; gives how it ended, a signal's number below zero; 0 where this process has ended, too."""
+        with self._lock, suppress(OSError):
             self._control.sendall(COMMAND.pack(pid))
             return self._answer()
+        return 0
 
     def _answer(self) -> int:
         return int(COMMAND.unpack(_receive_all(self._control, COMMAND.size))[0])

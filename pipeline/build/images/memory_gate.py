@@ -3,7 +3,7 @@
 Under memory pressure decoders call a good image damaged: TensorFlow's libjpeg says "Invalid JPEG data" where
 an allocation failed. Alone it has the memory, or fails again.
 
->>> retry_alone(lambda: 7, (ValueError,))
+>>> retry_alone(lambda: 7, "count", (ValueError,))
 7
 """
 
@@ -13,6 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import tensorflow as tf
+
+from recordmill.pipeline.sources.machine_faults import OutOfMemoryError
+
+NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 Result = TypeVar("Result")
 
 
@@ -29,7 +34,7 @@ class MemoryGate:
     def together(self, needs: int = 0) -> Iterator[None]:
         """Waits while a thread is alone or waits to be, or the others' needs leave no room for so many bytes."""
         with self._changed:
-            self._changed.wait_for(lambda: not (self._is_alone or self._waiting) and self._has_room(needs))
+            self._changed.wait_for(lambda: self._admits(needs))
             self._together += 1
             self._bytes += needs
         try:
@@ -40,8 +45,9 @@ class MemoryGate:
                 self._bytes -= needs
                 self._changed.notify_all()
 
-    def _has_room(self, needs: int) -> bool:
-        return not (self._bytes and needs) or self._bytes + needs <= self._limit
+    def _admits(self, needs: int) -> bool:
+        has_room = not (self._bytes and needs) or self._bytes + needs <= self._limit
+        return has_room and not (self._is_alone or self._waiting)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -64,15 +70,30 @@ GATE = MemoryGate(max(768 << 20, (os.cpu_count() or 1) * (128 << 20)))  # 768 Mi
 
 
 def retry_alone(
-    action: Callable[[], Result], doubtful: tuple[type[Exception], ...], gate: MemoryGate = GATE, needs: int = 0
+    action: Callable[[], Result],
+    purpose: str,
+    doubtful: tuple[type[Exception], ...] = (),
+    needs: int = 0,
+    gate: MemoryGate = GATE,
 ) -> Result:
-    """Runs an action and gives its result; after one of `doubtful` runs it again, alone.
+    """Runs an action and gives its result; where memory was short, or after one of `doubtful`, runs it again, alone.
 
-    `needs` is about how many bytes of memory it takes.
+    Args:
+        action: the action.
+        purpose: the action's name in a message.
+        doubtful: other errors that may mean that memory was short.
+        needs: about how many bytes of memory it takes.
+        gate: the gate that the action goes through.
+
+    Raises:
+        OutOfMemoryError: memory is short even alone.
     """
     try:
-        with gate.together(needs):
-            return action()
-    except doubtful:
-        with gate.alone():
-            return action()
+        try:
+            with gate.together(needs):
+                return action()
+        except (*NO_MEMORY, *doubtful):
+            with gate.alone():
+                return action()
+    except NO_MEMORY:
+        raise OutOfMemoryError(purpose) from None

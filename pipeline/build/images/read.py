@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,37 +16,21 @@ import tensorflow as tf
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.memory_gate import retry_alone
-from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash_bytes
+from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.image_refs import Reference, parse
-from recordmill.pipeline.sources.machine_faults import OutOfMemoryError, why_absent
+from recordmill.pipeline.sources.machine_faults import why_absent
 from recordmill.pipeline.spec.features.image import MAX_BYTES
-from recordmill.transforms.contract.image_header import Header, check_header
+from recordmill.transforms.contract.image_header import check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 
-NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
 """Errors of the graph on an image that it cannot decode, and on a good one where memory is short."""
 LARGE_BLOCK = 4 << 20  # 4 MiB
 M_MMAP_THRESHOLD = -3  # malloc.h of glibc
-Result = TypeVar("Result")
 PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
-
-
-def retry_alone_when_out_of_memory(
-    action: Callable[[], Result], purpose: str, doubtful: tuple[type[Exception], ...] = (), needs: int = 0
-) -> Result:
-    """Runs an action, and once more alone where memory was short or it raised one of `doubtful`; gives its result.
-
-    Raises:
-        OutOfMemoryError: memory is short even so; `purpose` names the action in its message.
-    """
-    try:
-        return retry_alone(action, (*NO_MEMORY, *doubtful), needs=needs)
-    except NO_MEMORY:
-        raise OutOfMemoryError(purpose) from None
 
 
 @dataclass(frozen=True)
@@ -100,24 +84,19 @@ class ImageReader:
         """
         data = self.read(source, reference, options.max_bytes)
         header = check_header(data, options.max_pixels)
-        needs = memory_of(header)
+        pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
+        needs = header.width * header.height * pixel_bytes
         if header.in_graph and self.isolation is None:
             return Loaded(data, None, data, needs)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose, limits = f"decode an image of {len(data):,} bytes", {"max_pixels": options.max_pixels}
-        ready = retry_alone_when_out_of_memory(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
+        ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
         return Loaded(ready, None if header.in_graph else header.format, data, needs)
 
 
 def _check_bytes(size: int, most: int) -> None:
     if size > most:
         raise ImageError("too_large", f"the image has {size:,} bytes; max_bytes allows {most:,}")
-
-
-def memory_of(header: Header) -> int:
-    """Estimates the bytes of memory to decode and resize an image, by measured factors."""
-    pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
-    return header.width * header.height * pixel_bytes
 
 
 class Loaded(NamedTuple):
@@ -142,7 +121,7 @@ def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
         return NONE
     data, _, _, needs = loaded[0]
     purpose = f"decode an image of {len(data):,} bytes"
-    return retry_alone_when_out_of_memory(lambda: perceptual_hash_bytes(data, max_pixels), purpose, needs=needs)
+    return retry_alone(lambda: perceptual_hash(data, max_pixels), purpose, needs=needs)
 
 
 @functools.cache
@@ -201,17 +180,12 @@ class PixelMeter:
         return (sums[:, 0], *np.split(sums[:, 1:], 2, axis=1))  # type: ignore[return-value]
 
     def _row_sums(self, source: int, references: References) -> npt.NDArray[np.int64]:
-        images = kept(references or b"", self._options)
-        return sum((self._sums(source, image) for image in images), np.zeros(1 + 2 * self._options.channels, np.int64))
-
-    def _sums(self, source: int, reference: bytes) -> npt.NDArray[np.int64]:
-        try:
-            loaded = self._reader.load(source, reference, self._options)
-            sums = self._decoded(loaded.data, loaded.needs)
-            return np.concatenate([np.ravel(part.numpy()) for part in sums])
-        except (ImageError, *UNDECODABLE):
-            # the row is rejected where its shard is built
-            return np.zeros(1 + 2 * self._options.channels, np.int64)
+        total = np.zeros(1 + 2 * self._options.channels, np.int64)
+        for reference in kept(references or b"", self._options):
+            with suppress(ImageError, *UNDECODABLE):  # the row is rejected where its shard is built
+                loaded = self._reader.load(source, reference, self._options)
+                total += np.concatenate([np.ravel(part.numpy()) for part in self._decoded(loaded.data, loaded.needs)])
+        return total
 
     def is_decodable(self, data: bytes) -> bool:
         """Whether the graph can decode an image."""
@@ -223,4 +197,4 @@ class PixelMeter:
 
     def _decoded(self, data: bytes, needs: int = 0) -> Any:
         action = lambda: self._graph(tf.constant([data]))  # noqa: E731 - tried twice
-        return retry_alone_when_out_of_memory(action, f"decode an image of {len(data):,} bytes", UNDECODABLE, needs)
+        return retry_alone(action, f"decode an image of {len(data):,} bytes", UNDECODABLE, needs)

@@ -98,8 +98,9 @@ def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
 
 def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     """Converts an image to 8 bits: grey, RGB or RGBA."""
-    if image.mode.startswith("I;16"):
-        return _high_bits(image, tags)
+    if image.mode.startswith("I;16"):  # grey of 9 to 16 bits
+        grey = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
+        return Image.fromarray(255 - grey if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else grey)
     if image.mode == "CMYK":
         return _without_ink(image)
     if image.has_transparency_data:
@@ -118,10 +119,3 @@ def _without_ink(image: Image.Image) -> Image.Image:
         rest = 255 - inks.astype(np.uint16)
         converted.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
     return converted
-
-
-def _high_bits(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
-    """Leaves out the low bits of grey of 9 to 16 bits."""
-    bits = tags.get(BITS, (16,))[0]
-    grey = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
-    return Image.fromarray(255 - grey if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else grey)

@@ -1,8 +1,9 @@
 """A batch of keyed rows with their images' bytes, which the transform graph takes as tensors."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import chain, compress
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
+
+from recordmill.pipeline.sources.rejects import Reject
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
@@ -28,6 +31,10 @@ class Batch:
     """Perceptual hashes, by image feature that is compared by them (`pipeline.build.images.perceptual_hash`)."""
     needs: int
     """About how many bytes of memory the images take in the graph."""
+    rejects: list[Reject] = field(default_factory=list)
+    """The rejects of rows that are left out."""
+    transcoded: Counter[str] = field(default_factory=Counter)
+    """The number of images that were transcoded, by feature and format: `image TIFF`."""
 
     def keep(self, good: npt.NDArray[np.bool_]) -> "Batch":
         """Gives the rows that are good."""
@@ -38,7 +45,7 @@ class Batch:
             {name: list(compress(values, good)) for name, values in column.items()}
             for column in (self.files, self.looks)
         )
-        return Batch(self.rows.filter(pa.array(good)), images, files, looks, self.needs)
+        return replace(self, rows=self.rows.filter(pa.array(good)), images=images, files=files, looks=looks)
 
     def tensor(self, name: str, dtype: tf.DType) -> Any:
         """Gives a feature's raw values: of shape [rows], or ragged."""

@@ -5,9 +5,10 @@ A shard's report is its commit: it is written when the files are in place.
 
 import functools
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +17,16 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.progress import Progress
-from recordmill.pipeline.build.context.row_rejects import reject_duplicate_key
+from recordmill.pipeline.build.context.rejects import reject_duplicate_key
 from recordmill.pipeline.build.context.steps import shard_step
 from recordmill.pipeline.build.duplicates.contents import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
 from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.build.worker.examples import encode
-from recordmill.pipeline.build.worker.load_images import ImageLoader, LoadedBatch
-from recordmill.pipeline.build.worker.packed_records import PackedRecords
+from recordmill.pipeline.build.worker.load_images import ImageLoader
 from recordmill.pipeline.build.worker.packing import Packed, unpack
-from recordmill.pipeline.build.worker.shard_totals import BuiltBatch, ShardTotals
+from recordmill.pipeline.build.worker.shard_totals import ShardTotals
+from recordmill.pipeline.build.worker.text_packing import PackedRecords
 from recordmill.pipeline.build.worker.transform_batch import BatchTransformer, Stored, StoredGraph
 from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
@@ -34,6 +35,17 @@ from recordmill.pipeline.parallel_map import in_order
 from recordmill.pipeline.sources.rejects import Reject
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
+
+
+class BuiltBatch(NamedTuple):
+    """A batch of rows that became records."""
+
+    records: list[bytes]
+    """One a row; empty where documents share records."""
+    keys: list[bytes]
+    texts: Mapping[str, tf.RaggedTensor]
+    """The rows' ids by text, int64 [rows, None]."""
+    totals: ShardTotals
 
 
 class ShardBuilder:
@@ -58,7 +70,7 @@ class ShardBuilder:
         rows, duplicates = drop_duplicates(unpack(packed).sort_by(ORDER))
         progress = Progress(context.path("progress"), shard_step(group))
         progress.add(dropped=len(duplicates))
-        totals = ShardTotals(context, duplicates)
+        totals = ShardTotals(duplicates)
         size = context.batch_rows()
         batches = [rows.slice(start, size) for start in range(0, rows.num_rows, size)]
         count = context.layout.shards[split]
@@ -68,42 +80,38 @@ class ShardBuilder:
         with ShardWriter(
             os.path.join(context.path("version"), file), os.path.join(context.path("version"), index)
         ) as writer:
-            for built in chain.from_iterable(in_order(self._build_batches, batches, context.threads)):
+            for built in chain.from_iterable(in_order(self._build, batches, context.threads)):
                 writer.write(packing.add(built.keys, built.texts) if packing else built.records)
-                totals.add(built)
-                progress.add(written=len(built.sources), dropped=len(built.rejects))
+                totals.add(built.totals)
+                progress.add(written=len(built.keys), dropped=len(built.totals.rejects))
             if packing:
                 writer.write(packing.rest())
         progress.write()
         report = {"split": split, "shard": shard, "file": file, "index": index}
-        report |= writer.report() | totals.report(group)
+        report |= writer.report() | totals.report(context, group)
         if packing:
             report["packed"] = packing.report()
         write_report(context.path("reports"), shard_step(group), report)
         return report
 
-    def _build_batches(self, rows: pa.Table) -> list[BuiltBatch]:
+    def _build(self, rows: pa.Table) -> list[BuiltBatch]:
         """Builds the records of a batch; in several parts where its images are many bytes."""
-        return [self._build_batch(loaded) for loaded in self._loader.batches(rows)]
+        return [self._built(*self._transform(batch)) for batch in self._loader.batches(rows)]
 
-    def _build_batch(self, loaded: LoadedBatch) -> BuiltBatch:
-        batch, stored, undecodable = self._transform(loaded.batch)
+    def _built(self, batch: Batch, stored: Stored) -> BuiltBatch:
         keys = batch.rows["@key"].to_pylist()
-        return BuiltBatch(
-            records=[] if self._context.packed() else encode(keys, stored),
-            keys=keys,
-            texts=self._texts(stored),
-            rejects=loaded.rejects + undecodable,
-            sources=batch.rows["@source"].to_pylist(),
-            labels=self._labels(stored),
-            transcoded=loaded.transcoded,
-            digest=batch.digest(keys),
-            contents=self._contents(batch),
-        )
-
-    def _contents(self, batch: Batch) -> pa.Table:
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
-        return content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)
+        texts = self._texts(stored)
+        totals = ShardTotals(
+            rejects=batch.rejects,
+            written=Counter(batch.rows["@source"].to_pylist()),
+            labels=Counter(self._labels(stored)),
+            transcoded=batch.transcoded,
+            lengths={name: [ids.row_lengths().numpy()] for name, ids in texts.items()},
+            digests=[batch.digest(keys)],
+            contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
+        )
+        return BuiltBatch([] if self._context.packed() else encode(keys, stored), keys, texts, totals)
 
     def _texts(self, stored: Stored) -> Mapping[str, tf.RaggedTensor]:
         """Gives the texts' ids, without texts that a function of the user's left out or stored as no list."""

@@ -1,19 +1,23 @@
 """From a source's block to keyed rows: every feature's column in its final type, and where the record goes.
 
 Keyed rows are an Arrow table: `@group` int64, `@split` int64, `@hash` uint64 (the place in the order), `@sample`
-uint64, `@key` binary, `@source` int16, `@chunk` int32, `@position` int64, and one column a feature, by the feature's
-name: binary, float32 or int64, or lists of them. An image is a reference (`pipeline.sources.image_refs`).
+uint64, `@key` binary, `@source` int16, `@chunk` int32, `@position` int64, `@unit` uint64 (the hash that decides the
+split: of the key, or of the group), and one column a feature, by the feature's name: binary, float32 or int64, or
+lists of them. An image is a reference (`pipeline.sources.image_refs`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
-from recordmill.pipeline.build.duplicates.decisions import move
+from recordmill.pipeline.build.duplicates.decisions import leave_out, move
+from recordmill.pipeline.build.images.read import image_reader
 from recordmill.pipeline.dataset.key_hash import Hashes, content_digest, hash_keys, join_key
 from recordmill.pipeline.dataset.layout import Layout, strata_of
 from recordmill.pipeline.sources.base import Block, Chunk
@@ -28,6 +32,29 @@ ReadImage = Callable[[int, bytes], bytes]
 UNDECIDED = RowDecisions()
 
 
+class KeyedBlock(NamedTuple):
+    """The keyed rows of a block, and the fate of its other rows."""
+
+    rows: pa.Table
+    rejects: list[Reject]
+    dropped: int
+    """The number of rows left out as duplicates."""
+    positions: int
+    """The number of positions in the source that the block covers."""
+
+
+def keyed_blocks(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -> Iterator[KeyedBlock]:
+    """Yields a chunk's blocks, without the rows that the decisions leave out."""
+    schema, read_image = planned.schema, image_reader(planned).read
+    for block in planned.sources[chunk.source].read(chunk, planned.files, schema.columns, schema.source_key):
+        rows, rejects = key_rows(block, chunk, schema, planned.layout, read_image, decisions)
+        if decisions.dropped is None:
+            yield KeyedBlock(rows, rejects, 0, block.positions)
+        else:
+            remaining = leave_out(decisions.dropped, rows, chunk.index)
+            yield KeyedBlock(remaining.rows, rejects + remaining.rejects, remaining.dropped, block.positions)
+
+
 def key_rows(
     block: Block,
     chunk: Chunk,
@@ -35,24 +62,21 @@ def key_rows(
     layout: Layout,
     read_image: ReadImage | None = None,
     decisions: RowDecisions = UNDECIDED,
-    *,
-    with_units: bool = False,
 ) -> tuple[pa.Table, list[Reject]]:
-    """Gives a block's keyed rows, and all its rejects, those of the source and those found here.
-
-    `with_units` adds the column `@unit`, uint64: the hash that decides a row's split, of its key or of its group.
-    """
+    """Gives a block's keyed rows, and all its rejects, those of the source and those found here."""
     keying = _Keying(block.table, chunk, schema, read_image)
     keys = keying.keys()
-    faults = keying.unknown_labels() | keying.faults
-    keying.faults = faults
+    faults = keying.faults = keying.unknown_labels() | keying.faults
     split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
     units = keying.units(split_hashes)
     splits = keying.splits(units, layout, decisions)
     if decisions.moved is not None:
         splits = move(decisions.moved, units, splits)
     for row in np.flatnonzero(splits < 0).tolist():
-        faults.setdefault(row, keying.unknown_split())
+        message = "the row's value names none of the spec's splits, or is no time"
+        faults.setdefault(
+            row, Fault("unknown_split", message, schema.split_by.read_column if schema.split_by else None)
+        )
     columns = {
         "@group": layout.group_of(np.maximum(splits, 0), positions),
         "@split": splits,
@@ -62,8 +86,10 @@ def key_rows(
         "@source": np.full(len(keys), chunk.source, np.int16),
         "@chunk": np.full(len(keys), chunk.index, np.int32),
         "@position": block.table["@position"],
+        "@unit": units,
     }
-    rows = pa.table({**columns, **keying.features(), **({"@unit": units} if with_units else {})})
+    features = {name: keying.final(name, block.table[column]) for name, column in schema.features.items()}
+    rows = pa.table({**columns, **features})
     if not faults:
         return rows, list(block.rejects)
     good = np.ones(len(keys), bool)
@@ -82,58 +108,48 @@ class _Keying:
         """Gives each row's key; None for a row at fault."""
         schema = self._schema
         if schema.content_key is not None:
-            return self._content_keys(schema.content_key)
-        if schema.key is None:
+            column = schema.content_key
+            keys = [content_digest(value) for value in self._values(column, column, self._image)]
+        elif schema.key is None:
             return self._table["@key"].to_pylist()
-        columns = [self._strings(name, None) for name in schema.key]
-        if len(columns) == 1:
-            keys = columns[0].cast(pa.binary()).to_pylist()
+        elif len(schema.key) == 1:
+            keys = self._values(schema.key[0], None, self._image_name)
         else:
-            keys = [join_key(values) for values in zip(*(column.to_pylist() for column in columns), strict=True)]
-        return [None if row in self.faults else key for row, key in enumerate(keys)] if self.faults else keys
+            columns = [self._values(name, None, self._image_name) for name in schema.key]
+            keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
+        return [None if row in self.faults else key for row, key in enumerate(keys)]
 
-    def _strings(self, name: str, column_at_fault: str | None) -> pa.ChunkedArray:
-        """Gives a column as parts of keys; an image that cannot be read is a fault."""
+    def _values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
+        """Gives a column as parts of keys; an image that cannot be read is a fault, of the column `at_fault`."""
         column = self._table[name]
         if self._schema.columns[name].type is not ColumnType.IMAGE:
-            return column.cast(pa.string())
-        names = list[str]()
+            return column.cast(pa.string()).cast(pa.binary()).to_pylist()
+        values = list[bytes]()
         for row, reference in enumerate(column.to_pylist()):
             try:
-                names.append(self._image_name(reference))
+                values.append(of_image(reference))
             except ImageError as error:
-                names.append("")
-                self.faults.setdefault(row, Fault(error.reason, error.message, column_at_fault, error.path))
-        return pa.chunked_array([pa.array(names, pa.string())])
+                values.append(b"")
+                self.faults.setdefault(row, Fault(error.reason, error.message, at_fault, error.path))
+        return values
 
-    def _image_name(self, reference: bytes) -> str:
+    def _image(self, reference: bytes) -> bytes:
+        """Gives an image's bytes."""
+        return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
+
+    def _image_name(self, reference: bytes) -> bytes:
         """Gives an image's path where it is a file of its own, else the digest of its bytes."""
         parsed = parse(reference)
         if parsed.data is None and parsed.length is None:
-            return parsed.path
-        if self._read_image is None or parsed.data is not None:
-            return content_digest(parsed.data or b"").decode()
-        return content_digest(self._read_image(self._chunk.source, reference)).decode()
-
-    def _content_keys(self, name: str) -> list[bytes | None]:
-        column = self._table[name]
-        if self._schema.columns[name].type is not ColumnType.IMAGE or self._read_image is None:
-            return [content_digest(value) for value in column.cast(pa.string()).cast(pa.binary()).to_pylist()]
-        keys = list[bytes | None]()
-        for row, reference in enumerate(column.to_pylist()):
-            try:
-                keys.append(content_digest(self._read_image(self._chunk.source, reference)))
-            except ImageError as error:
-                keys.append(None)
-                self.faults[row] = Fault(error.reason, error.message, name, error.path)
-        return keys
+            return parsed.path.encode()
+        return content_digest(self._image(reference) if parsed.data is None else parsed.data)
 
     def units(self, hashes: Hashes) -> Hashes:
         """Gives the hashes that decide the rows' splits: the keys' own, or those of the groups."""
         by = self._schema.split_by
         if by is None or by.group is None:
             return hashes
-        return hash_keys(self._strings(by.group, by.read_column).cast(pa.binary()).to_pylist())[0]
+        return hash_keys(self._values(by.group, by.read_column, self._image_name))[0]
 
     def splits(self, units: Hashes, layout: Layout, decisions: RowDecisions) -> npt.NDArray[np.int64]:
         """Gives each row's split by its position in the layout; below 0 for none."""
@@ -163,17 +179,8 @@ class _Keying:
         fault = Fault("unknown_label", "the label is none of the spec's `classes`", schema.features[schema.label])
         return dict.fromkeys(rows.tolist(), fault)
 
-    def unknown_split(self) -> Fault:
-        """Gives the fault of a row without a split."""
-        by = self._schema.split_by
-        message = "the row's value names none of the spec's splits, or is no time"
-        return Fault("unknown_split", message, by.read_column if by else None)
-
-    def features(self) -> dict[str, pa.ChunkedArray]:
-        """Gives each feature's column in its final type, filled where a value is missing."""
-        return {name: self._final(name, self._table[column]) for name, column in self._schema.features.items()}
-
-    def _final(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    def final(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Gives a feature's column in its final type, filled where a value is missing."""
         kind = self._schema.final_type(name)
         if not column.null_count:
             return column.cast(kind)

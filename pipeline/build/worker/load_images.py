@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.row_rejects import reject_row
+from recordmill.pipeline.build.context.rejects import reject_row
 from recordmill.pipeline.build.duplicates.contents import file_digests
 from recordmill.pipeline.build.images.read import ImageReader, Loaded, kept, perceptual_hash_of
 from recordmill.pipeline.build.worker.batch import Batch, ImageBytes
@@ -21,16 +20,6 @@ ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have t
 PART_BYTES = 32 << 20  # 32 MiB: a batch ends with the image that reaches it
 
 
-@dataclass(frozen=True)
-class LoadedBatch:
-    """The rows whose images were loaded, and the rejects of the others."""
-
-    batch: Batch
-    rejects: list[Reject]
-    transcoded: Counter[str]
-    """The number of images that were transcoded, by feature and format: `image TIFF`."""
-
-
 class ImageLoader:
     """Loads the images of keyed rows; may be called from several threads."""
 
@@ -41,17 +30,17 @@ class ImageLoader:
         is_hashed = context.duplicates.action == "keep"  # otherwise the pass over the contents did it
         self._hashed = context.hashed_images() if is_hashed else []
 
-    def batches(self, rows: pa.Table) -> Iterator[LoadedBatch]:
+    def batches(self, rows: pa.Table) -> Iterator[Batch]:
         """Yields the rows with their images, in order; several batches where the images are many bytes."""
         if not self._images:
-            yield LoadedBatch(Batch(rows, {}, {}, {}, 0), [], Counter())
+            yield Batch(rows, {}, {}, {}, 0)
             return
         while rows.num_rows:
             loaded, taken = self._load_first(rows)
             yield loaded
             rows = rows.slice(taken)
 
-    def _load_first(self, rows: pa.Table) -> tuple[LoadedBatch, int]:
+    def _load_first(self, rows: pa.Table) -> tuple[Batch, int]:
         """Loads the images of the first rows, up to about `PART_BYTES`; gives also how many rows it took."""
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
@@ -75,7 +64,7 @@ class ImageLoader:
             if size >= PART_BYTES:
                 break
         loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
-        return LoadedBatch(Batch(loaded_rows, images, files, looks, needs + 2 * size), rejects, transcoded), len(good)
+        return Batch(loaded_rows, images, files, looks, needs + 2 * size, rejects, transcoded), len(good)
 
     def _load_row(self, source: int, references: Sequence[bytes | list[bytes]]) -> dict[str, list[Loaded]] | Fault:
         """Loads a row's images by feature; gives the fault of a row whose image cannot be had."""

@@ -1,161 +1,197 @@
-"""Passes before the job: small runs over the same chunks, where a spec must know something of the data first.
+"""Passes before the job: exact summaries of the rows, where a spec must know something of its data first.
 
-Three of them: the bounds of a split by classes (`worker.stratify`), the label's classes where a function of the user's
-is to see the train split alone, and the words that a tokenizer is trained from. Each chunk writes a file into the
-build's folder; the driver adds them up in the chunks' order. `worker.content_pass` is the fourth.
+A pass makes a table of each block of rows, adds up a chunk's tables, and writes them as one file; its rename commits
+the chunk, and a later attempt keeps it. The driver makes the result of all files, in the chunks' order.
+`worker.content_pass` is a pass, too.
 """
 
-import itertools
 import os
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.feather
 
-from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts, class_names, most_frequent
+from recordmill.pipeline.build.analysis.exact_sums import class_names, most_frequent
 from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
+from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.row_schema import RowDecisions, Strata
-from recordmill.pipeline.build.duplicates.decisions import leave_out
-from recordmill.pipeline.build.images.read import image_reader
-from recordmill.pipeline.build.worker.keyed_rows import key_rows
-from recordmill.pipeline.build.worker.stratify import strata
-from recordmill.pipeline.dataset.atomic_files import write_atomically
-from recordmill.pipeline.dataset.key_hash import hash_keys
+from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.dataset.key_hash import Hashes, hash_keys
 from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.rejects import Reject
 
 FIRST = "first"
 """The folder of the passes' files; each pass has one of its own in it."""
-STRATA, CLASSES, WORDS = "strata", "classes", "words"
+Result = TypeVar("Result")
 
 
-class ClassReader:
-    """Reads a feature's classes and the keys' split hashes."""
+@dataclass(frozen=True)
+class PrePass(ABC, Generic[Result]):
+    """One look at all rows."""
 
-    def __init__(
-        self, planned: PlannedBuild, decisions: RowDecisions, feature: str, *, for_strata: bool = False
-    ) -> None:
-        """With `for_strata`, a source whose rows all go to one split is left out: its rows are not to be cut."""
-        self._planned, self._decisions, self._feature = planned, decisions, feature
-        self._left_out = planned.schema.source_splits if for_strata else ()
-        self.name = STRATA if for_strata else CLASSES
+    name: ClassVar[str]
+    planned: PlannedBuild
+    decisions: RowDecisions
+    """The decisions of the passes before this one."""
 
-    def read(self, chunk: Chunk) -> None:
-        """Writes a chunk's table of classes and hashes; a row with several classes has several."""
-        tables = []
-        left_out = bool(self._left_out and self._left_out[chunk.source])
-        for rows in () if left_out else rows_of(self._planned, self._decisions, chunk):
-            hashes, _, _ = hash_keys(rows["@key"].to_pylist())
-            classes = rows[self._feature].combine_chunks()
-            if pa.types.is_list(classes.type):
-                hashes = hashes[pc.list_parent_indices(classes).to_numpy()]
-                classes = pc.list_flatten(classes)
-            tables.append(pa.table({"class": classes, "hash": hashes}))
-        write_pass_result(self._planned, self.name, chunk, tables)
+    @abstractmethod
+    def summarize(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
+        """Makes the table of a block's keyed rows; adds the rejects that it finds."""
 
+    def add(self, tables: list[pa.Table]) -> pa.Table:
+        """Adds up the tables of a chunk, of which there is at least one."""
+        return pa.concat_tables(tables)
 
-class WordReader:
-    """Counts the words of the train split's rows, for each tokenizer that is trained."""
+    @abstractmethod
+    def result(self, chunks: Sequence[Chunk]) -> Result:
+        """Makes the result of all chunks' files, in the driver."""
 
-    name = WORDS
-
-    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
-        self._planned, self._decisions = planned, decisions
+    def sees(self, chunk: Chunk) -> bool:
+        """Whether the rows of a chunk count."""
+        return True
 
     def read(self, chunk: Chunk) -> None:
-        """Writes a chunk's table of words and counts, with the features that tokenizers are named after."""
-        trained = self._planned.trained()
-        counted: dict[str, Counts] = {owner: {} for owner in trained.values()}
-        train_split = self._planned.layout.splits.index("train")
-        for rows in rows_of(self._planned, self._decisions, chunk):
-            chosen = rows.filter(pc.equal(rows["@split"], train_split))
-            for name, owner in trained.items():
-                counts = count_words(chosen[name].combine_chunks(), self._planned.texts()[name])
-                add_counts(counted[owner], counts.keys(), counts.values())
-        tables = [
-            pa.table(
-                {"feature": [name] * len(counts), "word": pa.array(counts, pa.binary()), "count": list(counts.values())}
-            )
-            for name, counts in counted.items()
-            if counts
-        ]
-        write_pass_result(self._planned, self.name, chunk, tables)
+        """Writes a chunk's file, in a worker.
+
+        The rejects of rows whose file cannot be read lie beside it: the next attempt looks whether they are back.
+        """
+        tables, rejects = list[pa.Table](), list[Reject]()
+        for block in keyed_blocks(self.planned, self.decisions, chunk) if self.sees(chunk) else ():
+            rejects += block.rejects
+            tables.append(self.summarize(block.rows, rejects))
+        path = self.file(chunk)
+        with suppress(FileExistsError):
+            os.mkdir(os.path.dirname(path))  # not its parents: a late worker must not make an older attempt's folder
+        write_rejects(os.path.dirname(path), str(chunk.index), [reject for reject in rejects if reject.path])
+        write_table(path, self.add(tables) if tables else pa.table({}))
+
+    def file(self, chunk: Chunk) -> str:
+        """Gives the path of a chunk's file."""
+        return os.path.join(self.planned.path(FIRST), self.name, f"{chunk.index:06d}.feather")
+
+    def unread(self, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Gives the chunks without a file yet: an earlier attempt may have read some."""
+        return [chunk for chunk in chunks if not os.path.exists(self.file(chunk))]
+
+    def tables(self, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
+        """Reads the chunks' files back, without those that have no rows."""
+        return (table for chunk in chunks if (table := read_table(self.file(chunk))).num_rows)
 
 
-def find_strata(planned: PlannedBuild, chunks: Sequence[Chunk]) -> Strata:
-    """Gives the bounds of each class, from the files of `ClassReader`."""
-    tables = list(_tables(planned, STRATA, chunks))
-    ordered = pa.concat_tables(tables).sort_by("class") if tables else pa.table({"class": [], "hash": []})
-    names, hashes = ordered["class"].to_numpy(), ordered["hash"].to_numpy()
-    bounds = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else []
-    classes = {names[start].decode(): hashes[start:end] for start, end in itertools.pairwise(bounds)}
-    return strata(classes, list(planned.layout.weights.values()))
+@dataclass(frozen=True)
+class StrataPass(PrePass[Strata]):
+    """Cuts each class by the shares; the rows of a source with a split of its own do not count."""
+
+    name = "strata"
+    feature: str
+
+    def sees(self, chunk: Chunk) -> bool:
+        """Whether the spec gives the source no split."""
+        splits = self.planned.schema.source_splits
+        return not splits or splits[chunk.source] is None
+
+    def summarize(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
+        """Gives the classes and split hashes; a row with several classes has several."""
+        hashes, _, _ = hash_keys(rows["@key"].to_pylist())
+        classes = rows[self.feature].combine_chunks()
+        if pa.types.is_list(classes.type):
+            hashes = hashes[pc.list_parent_indices(classes).to_numpy()]
+            classes = pc.list_flatten(classes)
+        return pa.table({"class": classes, "hash": hashes})
+
+    def result(self, chunks: Sequence[Chunk]) -> Strata:
+        """Gives the bounds of each class."""
+        tables = list(self.tables(chunks))
+        ordered = pa.concat_tables(tables).sort_by("class") if tables else pa.table({"class": [], "hash": []})
+        names, hashes = ordered["class"].to_numpy(), ordered["hash"].to_numpy()
+        cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)] if len(names) else []
+        weights = list(self.planned.layout.weights.values())
+        return {names[start].decode(): bounds_of(hashes[start:end], weights) for start, end in pairwise(cuts)}
 
 
-def find_classes(planned: PlannedBuild, chunks: Sequence[Chunk]) -> tuple[str, ...]:
-    """Gives the label's classes in all splits by id, from the files of `ClassReader`."""
-    counts: Counts = {}
-    for table in _tables(planned, CLASSES, chunks):
-        values = table["class"].value_counts()
-        add_counts(counts, values.field("values").to_pylist(), values.field("counts").to_pylist())
-    frequent, label = [word for _, word in most_frequent(counts, None, 1)], planned.label_names()
-    kept, order = ([name.encode() for name in label.kept], label.order) if label else ([], "alphabetical")
-    return tuple(word.decode() for word in class_names(frequent, kept, None, order))
+def bounds_of(hashes: Hashes, weights: Sequence[float]) -> list[int]:
+    """Gives the upper bounds of the splits' ranges of hashes for one class, exact to the row; the last is 2**64.
 
+    A row's split follows from the keys of its class alone. The bounds take the place of `key_hash.split_bounds`.
 
-def train_models(planned: PlannedBuild, chunks: Sequence[Chunk]) -> dict[str, bytes]:
-    """Trains tokenizers from the files of `WordReader`; gives them by the feature that each is named after.
-
-    Raises:
-        UserError: a tokenizer cannot be trained from these words.
+    Args:
+        hashes: the split hashes of the class' keys, in any order, with repeats.
+        weights: the splits' shares, in order.
     """
-    counts: dict[str, Counts] = {owner: {} for owner in planned.trained().values()}
-    for table in _tables(planned, WORDS, chunks):
-        for owner, word, count in zip(*(column.to_pylist() for column in table.columns), strict=True):
-            add_counts(counts[owner], [word], [count])
-    return {owner: train(words, planned.texts()[owner], owner) for owner, words in counts.items()}
+    ordered = np.unique(hashes)
+    shares = [round(weight * 1_000_000) for weight in weights]  # integers: exact on every machine
+    counts = [(2 * len(ordered) * cumulated + sum(shares)) // (2 * sum(shares)) for cumulated in accumulate(shares)]
+    return [int(ordered[count]) if count < len(ordered) else 1 << 64 for count in counts]
 
 
-def unread(planned: PlannedBuild, name: str, chunks: Sequence[Chunk]) -> list[Chunk]:
-    """Gives the chunks without a file of this pass yet: an earlier attempt may have read some."""
-    return [chunk for chunk in chunks if not os.path.exists(_pass_result(planned, name, chunk))]
+class CountPass(PrePass[Result]):
+    """Counts the words of features: a table of `feature`, `word` and `count`."""
+
+    def add(self, tables: list[pa.Table]) -> pa.Table:
+        """Adds up equal words."""
+        grouped = pa.concat_tables(tables).group_by(["feature", "word"]).aggregate([("count", "sum")])
+        return grouped.select(["feature", "word", "count_sum"]).rename_columns(["feature", "word", "count"])
+
+    def counts(self, chunks: Sequence[Chunk]) -> defaultdict[str, Counter[bytes]]:
+        """Adds up all chunks, by feature."""
+        total: defaultdict[str, Counter[bytes]] = defaultdict(Counter)
+        for table in self.tables(chunks):
+            for feature, word, count in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                total[feature][word] += count
+        return total
 
 
-def rows_of(
-    planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk, *, with_units: bool = False
-) -> Iterator[pa.Table]:
-    """Gives a chunk's keyed rows, without those that the build leaves out."""
-    read_image = image_reader(planned).read
-    schema, layout = planned.schema, planned.layout
-    for block in planned.sources[chunk.source].read(chunk, planned.files, schema.columns, schema.source_key):
-        rows, _ = key_rows(block, chunk, schema, layout, read_image, decisions, with_units=with_units)
-        yield rows if decisions.dropped is None else leave_out(decisions.dropped, rows, chunk.index).rows
+class ClassPass(CountPass[tuple[str, ...]]):
+    """Finds the label's classes in all splits, by id."""
+
+    name = "classes"
+
+    def summarize(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
+        """Counts the classes."""
+        label = self.planned.schema.label or ""
+        values = pc.list_flatten(rows[label]) if pa.types.is_list(rows[label].type) else rows[label]
+        counts = values.value_counts()
+        return _counted(label, counts.field("values"), counts.field("counts"))
+
+    def result(self, chunks: Sequence[Chunk]) -> tuple[str, ...]:
+        """Gives the classes."""
+        counts, label = self.counts(chunks)[self.planned.schema.label or ""], self.planned.label_names()
+        frequent = [word for _, word in most_frequent(counts, None, 1)]
+        kept, order = ([name.encode() for name in label.kept], label.order) if label else ([], "alphabetical")
+        return tuple(word.decode() for word in class_names(frequent, kept, None, order))
 
 
-def write_pass_result(planned: PlannedBuild, name: str, chunk: Chunk, tables: list[pa.Table]) -> None:
-    """Writes a chunk's file into the folder of a pass."""
-    folder = os.path.join(planned.path(FIRST), name)
-    with suppress(FileExistsError):
-        os.mkdir(folder)  # not with its parents: a late worker must not make an older attempt's folder again
-    sink = pa.BufferOutputStream()
-    pa.feather.write_feather(pa.concat_tables(tables) if tables else pa.table({}), sink, compression="lz4")
-    write_atomically(_pass_result(planned, name, chunk), sink.getvalue())
+class WordPass(CountPass[dict[str, bytes]]):
+    """Trains tokenizers from the words of the train split."""
+
+    name = "words"
+
+    def summarize(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
+        """Counts the words, by the features that tokenizers are named after."""
+        chosen = rows.filter(pc.equal(rows["@split"], self.planned.layout.splits.index("train")))
+        tables = []
+        for name, owner in self.planned.trained().items():
+            counts = count_words(chosen[name].combine_chunks(), self.planned.texts()[name])
+            words = pa.array(counts, pa.binary()), pa.array(list(counts.values()), pa.int64())
+            tables.append(_counted(owner, *words))
+        return pa.concat_tables(tables)
+
+    def result(self, chunks: Sequence[Chunk]) -> dict[str, bytes]:
+        """Trains; gives the models by the feature that each is named after. Raises: UserError: as `train`."""
+        counts, texts = self.counts(chunks), self.planned.texts()
+        return {
+            owner: train(counts[owner], texts[owner], owner) for owner in dict.fromkeys(self.planned.trained().values())
+        }
 
 
-def pass_result_files(planned: PlannedBuild, name: str, chunks: Sequence[Chunk]) -> list[str]:
-    """Gives the paths of a pass' files, in the chunks' order."""
-    return [_pass_result(planned, name, chunk) for chunk in chunks]
-
-
-def _tables(planned: PlannedBuild, name: str, chunks: Sequence[Chunk]) -> Iterator[pa.Table]:
-    for path in pass_result_files(planned, name, chunks):
-        table = pa.feather.read_table(path)
-        if table.num_rows:
-            yield table
-
-
-def _pass_result(planned: PlannedBuild, name: str, chunk: Chunk) -> str:
-    return os.path.join(planned.path(FIRST), name, f"{chunk.index:06d}.feather")
+def _counted(feature: str, words: pa.Array, counts: pa.Array) -> pa.Table:
+    return pa.table({"feature": pa.array([feature] * len(words), pa.string()), "word": words, "count": counts})

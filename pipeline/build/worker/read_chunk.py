@@ -12,15 +12,13 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.analysis.inputs import AnalysisRows
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.progress import Progress
-from recordmill.pipeline.build.context.reject_files import write_rejects
+from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step
-from recordmill.pipeline.build.duplicates.decisions import Remaining, leave_out
-from recordmill.pipeline.build.images.read import image_reader
-from recordmill.pipeline.build.worker.keyed_rows import key_rows
+from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.packing import Packed, pack
 from recordmill.pipeline.build.worker.spill import ImageSpill
 from recordmill.pipeline.dataset.atomic_files import write_report
-from recordmill.pipeline.sources.base import Block, Chunk
+from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.rejects import Reject
 
 
@@ -29,27 +27,24 @@ class ChunkReader:
 
     def __init__(self, context: BuildContext) -> None:
         self._context = context
-        self._reader = image_reader(context)
         self._analysis = AnalysisRows(context)
 
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed] | pa.RecordBatch]:
         """Gives packed rows with their groups, and record batches for the analysis."""
         context = self._context
-        progress = Progress(context.path("progress"), chunk_step(chunk.index))
+        step = chunk_step(chunk.index)
+        progress = Progress(context.path("progress"), step)
         positions, duplicates, rejects, groups, waiting = 0, 0, list[Reject](), Counter[int](), list[pa.Table]()
         with ImageSpill(self._context.path("scratch")) as spill:
-            for block in self._blocks(chunk):
-                rows, bad = key_rows(block, chunk, context.schema, context.layout, self._reader.read, context.decisions)
-                remaining = self._remaining(rows, chunk)
-                rows, bad = remaining.rows, bad + remaining.rejects
-                duplicates += remaining.dropped
-                positions += block.positions
+            for rows, bad, dropped, covered in keyed_blocks(context, context.decisions, chunk):
+                duplicates += dropped
+                positions += covered
                 rejects += bad
                 groups.update(rows["@group"].to_pylist())
                 waiting.append(self._spilled(self._unbuilt(rows), spill))
-                progress.add(read=len(bad) + remaining.dropped, refused=len(bad), left_out=remaining.dropped)
+                progress.add(read=len(bad) + dropped, refused=len(bad), left_out=dropped)
                 for piece in self._analysis.pieces(rows):
-                    if self._context.export is None:
+                    if context.export is None:
                         yield from self._analysis.batches(piece)
                     progress.add(read=piece.num_rows)
                 if sum(table.nbytes for table in waiting) >= self._context.pack_bytes:
@@ -58,20 +53,19 @@ class ChunkReader:
         yield from self._pack(waiting)
         progress.add(chunks=1)
         progress.write()
-        self._report(chunk, positions, duplicates, rejects, groups)
-
-    def _blocks(self, chunk: Chunk) -> Iterator[Block]:
-        rows = self._context.schema
-        return self._context.sources[chunk.source].read(chunk, self._context.files, rows.columns, rows.source_key)
-
-    def _remaining(self, rows: pa.Table, chunk: Chunk) -> Remaining:
-        """Leaves out duplicates, where the build does so."""
-        dropped = self._context.decisions.dropped
-        return Remaining(rows, 0, []) if dropped is None else leave_out(dropped, rows, chunk.index)
+        report = {
+            "read": groups.total() + len(rejects) + duplicates,
+            "positions": positions,
+            "rejected": len(rejects),
+            "duplicates": duplicates,
+            "rejects": write_rejects(context.path("rejects"), step, rejects),
+            "groups": {str(group): count for group, count in sorted(groups.items())},
+        }
+        write_report(context.path("reports"), step, report)
 
     def _unbuilt(self, rows: pa.Table) -> pa.Table:
-        """Keeps the rows whose shards are still to be built."""
-        groups = self._context.groups
+        """Keeps the rows whose shards are still to be built, with the columns that these need."""
+        groups, rows = self._context.groups, rows.drop_columns(["@unit"])
         return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
 
     def _spilled(self, rows: pa.Table, spill: ImageSpill) -> pa.Table:
@@ -89,17 +83,3 @@ class ChunkReader:
     def _pack(self, tables: list[pa.Table]) -> Iterator[tuple[int, Packed]]:
         if tables:
             yield from pack(pa.concat_tables(tables), None if self._context.inline else self._context.path("scratch"))
-
-    def _report(
-        self, chunk: Chunk, positions: int, duplicates: int, rejects: list[Reject], groups: Counter[int]
-    ) -> None:
-        step = chunk_step(chunk.index)
-        report = {
-            "read": groups.total() + len(rejects) + duplicates,
-            "positions": positions,
-            "rejected": len(rejects),
-            "duplicates": duplicates,
-            "rejects": write_rejects(self._context.path("rejects"), step, rejects),
-            "groups": {str(group): count for group, count in sorted(groups.items())},
-        }
-        write_report(self._context.path("reports"), step, report)

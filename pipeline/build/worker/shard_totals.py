@@ -1,78 +1,59 @@
-"""Batches that became records, and the sums of a shard's batches for its report."""
+"""The sums of a shard's rows for its report: made of each batch, and added up."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.reject_files import write_rejects
+from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.steps import shard_step
 from recordmill.pipeline.build.duplicates.contents import write_contents
 from recordmill.pipeline.dataset.text_lengths import measure
 from recordmill.pipeline.sources.rejects import Reject
 
 
-@dataclass(frozen=True)
-class BuiltBatch:
-    """A batch of rows that became records, and the rejects of those that did not."""
+@dataclass
+class ShardTotals:
+    """Sums of a batch's rows, or of several batches'."""
 
-    records: list[bytes]
-    """One a row; empty where documents share records."""
-    keys: list[bytes]
-    texts: Mapping[str, tf.RaggedTensor]
-    """The rows' ids by text, int64 [rows, None]."""
     rejects: list[Reject]
-    sources: list[int]
-    """The source of each row."""
-    labels: list[int]
-    transcoded: Counter[str]
+    written: Counter[int] = field(default_factory=Counter)
+    """The number of rows that became records, by source."""
+    labels: Counter[int] = field(default_factory=Counter)
+    transcoded: Counter[str] = field(default_factory=Counter)
     """The number of images that were transcoded, by feature and format: `image TIFF`."""
-    digest: bytes
-    """The digest of the rows' keys and their images' files."""
-    contents: pa.Table
+    lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
+    """The number of ids of each row, by text."""
+    digests: list[bytes] = field(default_factory=list)
+    """The digests of the batches' keys and image files."""
+    contents: list[pa.Table] = field(default_factory=list)
     """The contents that rows are compared by (`pipeline.build.duplicates.contents`)."""
 
+    def add(self, batch: "ShardTotals") -> None:
+        """Adds the sums of the next batch."""
+        self.rejects += batch.rejects
+        self.written.update(batch.written)
+        self.labels.update(batch.labels)
+        self.transcoded.update(batch.transcoded)
+        for name, lengths in batch.lengths.items():
+            self.lengths.setdefault(name, []).extend(lengths)
+        self.digests += batch.digests
+        self.contents += batch.contents
 
-class ShardTotals:
-    """Sums of a shard's batches."""
-
-    def __init__(self, context: BuildContext, duplicates: list[Reject]) -> None:
-        self._context = context
-        self._rejects = duplicates
-        self._written: Counter[int] = Counter()
-        self._labels: Counter[int] = Counter()
-        self._transcoded: Counter[str] = Counter()
-        self._lengths: dict[str, list[npt.NDArray[np.int64]]] = {}
-        self._digest = hashlib.sha256()
-        self._contents: list[pa.Table] = []
-
-    def add(self, built: BuiltBatch) -> None:
-        """Adds a batch."""
-        self._rejects += built.rejects
-        self._written.update(built.sources)
-        self._labels.update(built.labels)
-        self._transcoded.update(built.transcoded)
-        for name, ids in built.texts.items():
-            self._lengths.setdefault(name, []).append(ids.row_lengths().numpy())
-        self._digest.update(built.digest)
-        self._contents.append(built.contents)
-
-    def report(self, group: int) -> dict[str, Any]:
+    def report(self, context: BuildContext, group: int) -> dict[str, Any]:
         """Writes the rejects and the contents; gives their files' names and the sums."""
         return {
-            "written_by_source": {str(source): count for source, count in sorted(self._written.items())},
-            "label_counts": {str(label): count for label, count in sorted(self._labels.items())},
-            "transcoded": dict(sorted(self._transcoded.items())),
-            "lengths": {name: measure(np.concatenate(lengths)) for name, lengths in self._lengths.items()},
-            "rejected": len(self._rejects),
-            "rejects": write_rejects(self._context.path("rejects"), shard_step(group), self._rejects),
-            "inputs_sha256": self._digest.hexdigest(),
-            "contents": write_contents(self._context.path("digests"), shard_step(group), self._contents),
+            "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
+            "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
+            "transcoded": dict(sorted(self.transcoded.items())),
+            "lengths": {name: measure(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
+            "rejected": len(self.rejects),
+            "rejects": write_rejects(context.path("rejects"), shard_step(group), self.rejects),
+            "inputs_sha256": hashlib.sha256(b"".join(self.digests)).hexdigest(),
+            "contents": write_contents(context.path("digests"), shard_step(group), self.contents),
         }

@@ -1,6 +1,7 @@
 """Sends batches through the transform graph; rows whose image it cannot decode are rejected, and no others."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import tensorflow_transform as tft
 
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph_inputs import input_specs
-from recordmill.pipeline.build.context.row_rejects import reject_row
-from recordmill.pipeline.build.images.read import UNDECODABLE, retry_alone_when_out_of_memory
+from recordmill.pipeline.build.context.rejects import reject_row
+from recordmill.pipeline.build.images.memory_gate import retry_alone
+from recordmill.pipeline.build.images.read import UNDECODABLE
 from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.typing.faults import Fault
@@ -56,28 +58,28 @@ class BatchTransformer:
         """
         self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
 
-    def __call__(self, batch: Batch) -> tuple[Batch, Stored, list[Reject]]:
-        """Gives the rows that could be transformed, their stored tensors, and the rejects of the others.
+    def __call__(self, batch: Batch) -> tuple[Batch, Stored]:
+        """Gives the rows that could be transformed, with the rejects of the others, and their stored tensors.
 
         Raises:
             tf.errors.InvalidArgumentError: the graph fails for another reason than an image.
             OutOfMemoryError: memory is short, even alone.
         """
         try:
-            return batch, self._stored(batch), []
+            return batch, self._stored(batch)
         except UNDECODABLE:
             if not self._image_columns:
                 raise
-        batch, rejects = self._drop_undecodable(batch)
-        return batch, self._stored(batch, UNDECODABLE), rejects
+        batch = self._drop_undecodable(batch)
+        return batch, self._stored(batch, UNDECODABLE)
 
     def _stored(self, batch: Batch, doubtful: tuple[type[Exception], ...] = ()) -> Stored:
         purpose = f"send {batch.rows.num_rows} rows through the transform graph"
-        return retry_alone_when_out_of_memory(lambda: self._graph(batch), purpose, doubtful, batch.needs)
+        return retry_alone(lambda: self._graph(batch), purpose, doubtful, batch.needs)
 
-    def _drop_undecodable(self, batch: Batch) -> tuple[Batch, list[Reject]]:
+    def _drop_undecodable(self, batch: Batch) -> Batch:
         """Tries each row by itself, and one that fails once more with nothing beside it: only bad ones are dropped."""
-        good, rejects = np.ones(batch.rows.num_rows, bool), []
+        good, rejects = np.ones(batch.rows.num_rows, bool), list[Reject]()
         for row in range(batch.rows.num_rows):
             try:
                 self._stored(batch.keep(np.arange(len(good)) == row), UNDECODABLE)
@@ -87,7 +89,7 @@ class BatchTransformer:
                     raise
                 good[row] = False
                 rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
-        return batch.keep(good), rejects
+        return replace(batch.keep(good), rejects=batch.rejects + rejects)
 
     def _undecodable_column(self, batch: Batch, row: int) -> str | None:
         """Gives the column whose image of this row cannot be decoded; None where all can."""

@@ -1,7 +1,12 @@
-"""Rejects of keyed rows, which know their chunk, their position in it and their key."""
+"""Rejects of keyed rows, and their files in the build's folder: one for each chunk and shard that has any."""
+
+import json
+import os
+from collections.abc import Iterator
 
 import pyarrow as pa
 
+from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.typing.faults import Fault
 
@@ -20,3 +25,20 @@ def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | 
 def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Reject:
     """Makes the reject of a row whose key another has, which was read at chunk and position `first` and stays."""
     return reject_row(rows, row, Fault("duplicate_key", "another row has the same key", None), first)
+
+
+def write_rejects(folder: str, step: str, rejects: list[Reject]) -> str | None:
+    """Writes a step's rejects under a name of this attempt's own; gives the name, None where there are none."""
+    if not rejects:
+        return None
+    name = f"{attempt_name(step)}.jsonl"
+    lines = "".join(json.dumps(reject.to_json()) + "\n" for reject in rejects)
+    write_atomically(os.path.join(folder, name), lines.encode())
+    return name
+
+
+def read_rejects(folder: str, name: str) -> Iterator[Reject]:
+    """Reads them back."""
+    with open(os.path.join(folder, name), encoding="utf-8") as lines:
+        for line in lines:
+            yield Reject(**json.loads(line))
