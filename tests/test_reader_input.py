@@ -334,6 +334,12 @@ def test_texts_as_they_are_asked_for(dataset: Dataset) -> None:
     assert packed["text_positions"].tolist() == [[0, 1, 0]]
 
 
+def test_packed_texts_have_any_number_of_rows(dataset: Dataset, form: Any) -> None:
+    given = dataset.training_input(batch_size=3, features=["text"], label=None, text="packed", text_length=3)
+    assert given.element_spec["text"] == ArraySpec((None, 3), "int64")
+    assert {array.shape[1] for batch in form(given) for array in batch.values()} == {3}
+
+
 def test_ragged_texts_are_ragged_tensors(dataset: Dataset) -> None:
     for native in (False, True):
         given = dataset.evaluation_input("train", batch_size=3, features=["text"], text="ragged")

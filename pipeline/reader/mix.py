@@ -143,7 +143,8 @@ class MixedBatches:
         if not len(order):
             return None
         ready = merged([ready for _, ready in parts], order, self.rows[0].request.features)
-        return structured(self.rows[0], Chosen(0, positions[: len(order)], positions[: len(order)]), ready, None)
+        draws = self.rows[0].mixed(Chosen(0, positions[: len(order)], positions[: len(order)]))
+        return structured(self.rows[0].request, ready, draws, None)
 
     def close(self) -> None:
         """Closes files and frees memory."""

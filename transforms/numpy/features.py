@@ -9,45 +9,18 @@ Images that are scaled while they are read may differ by one level (`images`).
 {'price': array([1.5], dtype=float32), 'key': array([b'row-0'], dtype=object)}
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 import numpy as np
 
-from recordmill.transforms.contract.array_spec import ArraySpec
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.ragged import Column, Ragged
 from recordmill.transforms.contract.stored import KEY, part_name
-from recordmill.transforms.numpy.augment.base import Shape
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import Array, BatchMemory
-from recordmill.transforms.numpy.kinds import KINDS, Batch, Features, Form
+from recordmill.transforms.numpy.kinds import KINDS, Batch, Features
 from recordmill.transforms.numpy.texts import strings
-
-
-def feature_specs(
-    features: Features,
-    options: FinishOptions,
-    rows: int | None,
-    image_shape: Callable[[str, Shape], Shape],
-    *,
-    with_key: bool = False,
-) -> dict[str, ArraySpec]:
-    """Gives the arrays of features by their parts' names, in the order of the batches.
-
-    Args:
-        features: the features' descriptions.
-        options: the forms of images and texts.
-        rows: the rows of a batch; None where their number differs.
-        image_shape: gives the shape after augmentation, by a feature and its images' shape, [height, width, channels].
-        with_key: whether the rows' keys are added.
-    """
-    specs: dict[str, ArraySpec] = {}
-    for name, description in features.items():
-        parts = KINDS[type(description)].specs(description, Form(options, partial(image_shape, name)))
-        specs |= {part_name(name, part): spec._replace(shape=(rows, *spec.shape)) for part, spec in parts.items()}
-    return {**specs, KEY: ArraySpec((rows,), "bytes")} if with_key else specs
 
 
 def finish(
@@ -68,7 +41,7 @@ def finish(
         memory: memory for large arrays; None: each its own.
 
     Returns:
-        By the parts' names, in the order of `feature_specs`: arrays [rows, …]; strings as object arrays of bytes;
+        By the parts' names, in the features' order: arrays [rows, …]; strings as object arrays of bytes;
         ragged texts as `Ragged`. No rows give arrays of no rows.
 
     Raises:
@@ -78,6 +51,6 @@ def finish(
     batch = Batch(features, columns, options, augment or {}, np.empty if memory is None else memory.empty)
     # Images come first: they move their boxes.
     order = sorted(features, key=lambda name: not isinstance(features[name], Pixels))
-    ready = {name: KINDS[type(features[name])].ready(batch, name, features[name]) for name in order}
+    ready = {name: KINDS[type(features[name])](batch, name, features[name]) for name in order}
     named = {part_name(name, part): value for name in features for part, value in ready[name].items()}
     return {**named, KEY: strings(columns[KEY])} if KEY in columns else named

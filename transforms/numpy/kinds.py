@@ -1,15 +1,10 @@
-"""The kinds of features in NumPy: each one's arrays of a batch, and how stored values become them.
-
-A kind's row in `KINDS` names two functions. `specs` gives the arrays of one row, before anything is read; `ready`
-makes the arrays of a batch. Both follow the parts that the description declares.
-"""
+"""The kinds of features in NumPy: a function each that makes the arrays of a batch of the parts that are stored."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.array_spec import ArraySpec
 from recordmill.transforms.contract.finish_options import FinishOptions
 from recordmill.transforms.contract.kinds.base import Description, ListDescription
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
@@ -20,7 +15,6 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import part_name
-from recordmill.transforms.numpy.augment.base import Shape
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.images import ImageReader, ReadImages
@@ -29,18 +23,8 @@ from recordmill.transforms.numpy.texts import padded, strings, texts
 Features: TypeAlias = Mapping[str, Description]
 Parts: TypeAlias = Mapping[str, Any]
 """Columns or arrays, by part."""
-Specs: TypeAlias = dict[str, ArraySpec]
-"""The arrays of one row, by part."""
 
 BOX = 4  # numbers
-
-
-class Form(NamedTuple):
-    """The user's choices for one feature."""
-
-    options: FinishOptions
-    image_shape: Callable[[Shape], Shape]
-    """Gives the shape of images after augmentation, by [height, width, channels] before."""
 
 
 class Batch:
@@ -81,12 +65,6 @@ def _boxes(name: str, column: Any) -> Ragged:
     return Ragged(np.array(values, np.float32).reshape(-1, BOX), splits // BOX)
 
 
-def _value_specs(description: Description, form: Form) -> Specs:
-    """Gives parts that are read as they are stored."""
-    parts = description.parts().items()
-    return {part: ArraySpec((None,) if stored.shape is None else stored.shape, stored.dtype) for part, stored in parts}
-
-
 def _values(batch: Batch, name: str, description: Description) -> Parts:
     return {part: _array(values) for part, values in batch.stored(name, description).items()}
 
@@ -94,16 +72,6 @@ def _values(batch: Batch, name: str, description: Description) -> Parts:
 def _array(values: Any) -> Array:
     """Gives values as an array: bytes, or views of them, as `bytes`."""
     return strings(values) if isinstance(values, list) or values.dtype == object else values
-
-
-def _list_specs(description: ListDescription | RawDescription, form: Form) -> Specs:
-    return _lists_of(description, (), description.stored)
-
-
-def _lists_of(description: ListDescription | RawDescription, shape: tuple[int | None, ...], dtype: str) -> Specs:
-    if isinstance(description.length, int):
-        return {"": ArraySpec((description.length, *shape), dtype)}
-    return {"": ArraySpec((description.max_length, *shape), dtype), "length": ArraySpec((), "int64")}
 
 
 def _list(batch: Batch, name: str, description: ListDescription | RawDescription) -> Parts:
@@ -131,25 +99,10 @@ def _with_length(
     return {"": full(description.max_length), "length": rows.lengths()}
 
 
-def _image_specs(description: ImageDescription, form: Form) -> Specs:
-    parts = _value_specs(description, form) | {"": _image_spec(description, form)}
-    parts.pop("orientation", None)
-    return parts | {"shape": ArraySpec((2,), "int64")} if None in description.shape else parts
-
-
-def _image_spec(description: ReadImages, form: Form) -> ArraySpec:
-    return ArraySpec(form.image_shape(description.shape), form.options.dtype or description.dtype)
-
-
 def _image(batch: Batch, name: str, description: ImageDescription) -> Parts:
     stored = batch.stored(name, description)
     ready = batch.images(name, description).images(stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
-
-
-def _image_sequence_specs(description: ImageSequenceDescription, form: Form) -> Specs:
-    image = _image_spec(description, form)
-    return _lists_of(description, image.shape, image.dtype)
 
 
 def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescription) -> Parts:
@@ -157,34 +110,12 @@ def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescripti
     return _with_length(description, rows, lambda length: batch.images(name, description).sequences(rows, length))
 
 
-def _box_specs(description: BoxesDescription, form: Form) -> Specs:
-    return _lists_of(description, (BOX,), description.stored)
-
-
 def _moved_boxes(batch: Batch, name: str, description: BoxesDescription) -> Parts:
     return _padded(batch, description, batch.boxes[name][1])
 
 
-def _text_specs(description: TextDescription, form: Form) -> Specs:
-    options = form.options
-    length = description.packed or options.length_of(description.max_length)
-    if description.packed or options.text == "packed":
-        parts = {"": "int64", "segments": "int32", "positions": "int32"}
-        return {part: ArraySpec((length,), dtype) for part, dtype in parts.items()}
-    ragged = options.text == "ragged"
-    shape = (None if ragged else length,)
-    specs = _value_specs(description, form) | {"": ArraySpec(shape, "int64", ragged)}
-    return specs | {"mask": ArraySpec(shape, "bool")} if options.masks and not ragged else specs
-
-
 def _text(batch: Batch, name: str, description: TextDescription) -> Parts:
     return texts(name, description, batch.stored(name, description), batch.options, batch.empty)
-
-
-def _categories_specs(description: CategoriesDescription, form: Form) -> Specs:
-    if description.read == "multi_hot":
-        return {"": ArraySpec((description.vocabulary_size,), "float32")}
-    return _list_specs(description, form)
 
 
 def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
@@ -208,10 +139,6 @@ def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
     return hot
 
 
-def _raw_specs(description: RawDescription, form: Form) -> Specs:
-    return (_value_specs if description.length is None else _list_specs)(description, form)
-
-
 def _raw(batch: Batch, name: str, description: RawDescription) -> Parts:
     return (_values if description.length is None else _list)(batch, name, description)
 
@@ -223,22 +150,16 @@ def _own(batch: Batch, name: str, description: OwnDescription) -> Parts:
     return {"": _filled(batch, Ragged(_array(rows.values), rows.splits), None)}
 
 
-class Kind(NamedTuple):
-    """The functions of a kind, which take its own description."""
-
-    specs: Callable[[Any, Form], Specs]
-    ready: Callable[[Batch, str, Any], Parts]
-
-
-KINDS: Mapping[type[Description], Kind] = {
-    ImageDescription: Kind(_image_specs, _image),
-    ImageSequenceDescription: Kind(_image_sequence_specs, _image_sequence),
-    BoxesDescription: Kind(_box_specs, _moved_boxes),
-    TextDescription: Kind(_text_specs, _text),
-    CategoryDescription: Kind(_value_specs, _values),
-    CategoriesDescription: Kind(_categories_specs, _categories),
-    NumberDescription: Kind(_value_specs, _values),
-    NumbersDescription: Kind(_list_specs, _list),
-    RawDescription: Kind(_raw_specs, _raw),
-    OwnDescription: Kind(_value_specs, _own),
+KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
+    ImageDescription: _image,
+    ImageSequenceDescription: _image_sequence,
+    BoxesDescription: _moved_boxes,
+    TextDescription: _text,
+    CategoryDescription: _values,
+    CategoriesDescription: _categories,
+    NumberDescription: _values,
+    NumbersDescription: _list,
+    RawDescription: _raw,
+    OwnDescription: _own,
 }
+"""The functions of the kinds, which take a batch, a feature's name and its description."""

@@ -43,7 +43,8 @@ class SplitBatches:
     def _batch(self, chosen: Chosen, weights: Any, ready: dict[str, Any], kept: Integers) -> Batch | None:
         if not len(kept) and len(chosen.positions):
             return None
-        return structured(self.rows, chosen.keep(kept), ready, None if weights is None else weights[kept])
+        draws = self.rows.mixed(chosen.keep(kept))
+        return structured(self.rows.request, ready, draws, None if weights is None else weights[kept])
 
     def close(self) -> None:
         """Closes files and frees memory."""
@@ -62,16 +63,15 @@ def choose(rows: Rows, step: int) -> tuple[Chosen, npt.NDArray[np.float32] | Non
     return rows.choose(epoch, np.pad(positions, (0, missing))), weights
 
 
-def structured(rows: Rows, chosen: Chosen, ready: dict[str, Any], weights: Any) -> Batch:
-    """Takes the label out of the features, and applies the batch's mixtures."""
-    request = rows.request
+def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:
+    """Takes the label out of the features, and applies the batch's mixtures by their draws."""
     label = None if request.label is None else ready.pop(request.label)
-    for mixture, draws in zip(request.mixtures, rows.mixed(chosen), strict=True):
-        ready, label = mixture.apply(ready, label, draws)
+    for mixture, drawn in zip(request.mixtures, draws, strict=True):
+        ready, label = mixture.apply(ready, label, drawn)
     return in_structure(request, ready, label, weights)
 
 
 def in_structure(request: Request, features: Any, label: Any, weights: Any) -> Batch:
-    """Puts the parts of a batch together: values, tensors or specs."""
+    """Puts the parts of a batch together, arrays or tensors."""
     parts = [features, *([label] if request.label is not None else []), *([weights] if request.given.pad else [])]
     return tuple(parts) if len(parts) > 1 else features

@@ -3,13 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.batches.by_step import SplitBatches, in_structure
+from recordmill.pipeline.reader.batches.by_step import SplitBatches, structured
 from recordmill.pipeline.reader.batches.rows import Rows
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options.request import Request, images_of
+from recordmill.pipeline.reader.parsing.examples import parse
 from recordmill.transforms.contract.array_spec import ArraySpec
-from recordmill.transforms.numpy.features import feature_specs
+from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.numpy.augment.chain import Augment
+from recordmill.transforms.numpy.features import finish
 
 BYTES_TOGETHER = 2 << 20  # 2 MiB of records: the steps of NumPy then cost little beside what they work on
 MOST_TOGETHER = 32  # steps
@@ -56,17 +62,30 @@ class SplitSource:
 
 
 def element_spec(request: Request) -> Any:
-    """Gives the structure of a batch."""
-    specs = feature_specs(
-        request.features, request.given.finish, request.rows, request.image_shape, with_key=request.given.with_key
-    )
-    label = None if request.label is None else specs.pop(request.label)
+    """Gives the structure of a batch, from a batch of no rows: there a side that differs from batch to batch is 0.
+
+    Raises:
+        DatasetError: a mixture does not fit the features, or a package is missing.
+    """
+    columns = parse([], stored_features(request.features, with_key=request.given.with_key))
+    augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
+    ready = finish(request.features, columns, request.given.finish, augment=augment)
+    draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
     try:
-        for mixture in request.mixtures:
-            label = mixture.label_spec(label)
+        return _specs(structured(request, ready, draws, np.zeros(0, np.float32)), request.rows)
     except ValueError as error:
         raise DatasetError(str(error)) from None
-    return in_structure(request, specs, label, ArraySpec((request.rows,), "float32"))
+
+
+def _specs(batch: Any, rows: int | None) -> Any:
+    if isinstance(batch, dict):
+        return {name: _specs(array, rows) for name, array in batch.items()}
+    if isinstance(batch, Ragged):
+        return ArraySpec((rows, None, *batch.values.shape[1:]), batch.values.dtype.name, ragged=True)
+    if isinstance(batch, tuple):
+        return tuple(_specs(part, rows) for part in batch)
+    shape = (rows, *(side or None for side in batch.shape[1:]))
+    return ArraySpec(shape, "bytes" if batch.dtype == object else batch.dtype.name)
 
 
 def _steps_together(request: Request) -> int:

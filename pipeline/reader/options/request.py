@@ -17,8 +17,8 @@ from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import IMAGES
-from recordmill.transforms.numpy.augment.base import Augmentation, Shape
-from recordmill.transforms.numpy.augment.chain import Mask, check, output_shape
+from recordmill.transforms.numpy.augment.base import Augmentation
+from recordmill.transforms.numpy.augment.chain import Mask, check
 from recordmill.transforms.numpy.augment.mixtures import BatchAugmentation
 
 
@@ -58,12 +58,8 @@ class Request:
     @property
     def rows(self) -> int | None:
         """The rows of a batch; None where their number differs."""
-        constant = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
-        return self.given.batch_size if constant else None
-
-    def image_shape(self, feature: str, shape: Shape) -> Shape:
-        """Gives the shape of a feature's images after augmentation, by [height, width, channels] before."""
-        return output_shape(self.augment.get(feature, ()), shape)
+        full = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
+        return self.given.batch_size if full and self.given.text != "packed" else None
 
     def order_facts(self) -> dict[str, Any]:
         """The facts that determine the order of the batches, without the number of hosts."""

@@ -101,14 +101,6 @@ class BatchAugmentation(ABC):
                 "or read several as multi-hot"
             )
 
-    def label_spec(self, label: Any) -> Any:
-        """Gives a mixed label's spec, by its spec before, a named tuple with `shape` and `dtype`; None stays."""
-        if label is None:
-            return None
-        self.check_label(label.shape, label.dtype)
-        shape = (label.shape[0], self.num_classes) if "int" in label.dtype else label.shape
-        return label._replace(shape=shape, dtype="float32")
-
 
 @dataclass(frozen=True)
 class MixUp(BatchAugmentation):
@@ -151,7 +143,7 @@ class CutMix(BatchAugmentation):
     def mix(self, batch: Array, parameters: Floats) -> Array:
         """Mixes row by row: the next row is still unchanged."""
         height, width = batch.shape[-3:-1]
-        own, pixel = [], 1.0 / (height * width)
+        own, pixel = [], 1.0 / max(1, height * width)
         for row, other, values in zip(batch, _next(batch), parameters.tolist(), strict=True):
             y, x, high, wide = self.window(values, height, width)
             row[..., y : y + high, x : x + wide, :] = other[..., y : y + high, x : x + wide, :]
