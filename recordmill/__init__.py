@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.graph_safety import serving_model
     from recordmill.pipeline.version import VERSION as __version__
-    from recordmill.transforms.contract.array_spec import ArraySpec
-    from recordmill.transforms.contract.ragged import Ragged
+    from recordmill.transforms.contract.ragged import ArraySpec, Ragged
 
 __all__ = [
     "ArraySpec",
@@ -65,11 +64,10 @@ _MODULES = {
     "pipeline.reader.input": ("Input",),
     "pipeline.reader.metrics": ("with_progress",),
     "pipeline.reader.mix": ("mix",),
-    "transforms.contract.array_spec": ("ArraySpec",),
     "pipeline.reader.options.read_options": ("ReadOptions",),
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
     "pipeline.verify.graph_safety": ("serving_model",),
-    "transforms.contract.ragged": ("Ragged",),
+    "transforms.contract.ragged": ("ArraySpec", "Ragged"),
 }
 _OWNERS = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -102,8 +102,8 @@ def row(number: int) -> dict[str, Any]:
 
 def serialized(number: int, features: dict[str, Any] = FEATURES) -> bytes:
     values = row(number)
-    pictures = [name for name, description in features.items() if description["kind"] == "image"]
-    values |= {name: encoded(values["image"], features[name]["encoding"]) for name in pictures}
+    images = [name for name, description in features.items() if description["kind"] == "image"]
+    values |= {name: encoded(values["image"], features[name]["encoding"]) for name in images}
     example = tf.train.Example(
         features=tf.train.Features(feature={name: _feature(values[name]) for name in ["key", *features]})
     )

@@ -45,7 +45,7 @@ def grey(*rows: list[int]) -> np.ndarray:
     return np.array(rows, np.uint8)[..., np.newaxis]
 
 
-def picture(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarray:
+def image(height: int, width: int, channels: int = 3, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, channels), np.uint8)
 
 
@@ -89,7 +89,7 @@ CASES: list[tuple[Augmentation, list[float], np.ndarray, list[list[int]], list[f
 
 @with_each_library
 @pytest.mark.parametrize(("change", "values", "before", "after", "box", "moved"), CASES)
-def test_pixels_and_boxes_of_small_pictures(
+def test_pixels_and_boxes_of_small_images(
     change: Augmentation, values: list[float], before: np.ndarray, after: list[list[int]], box: Any, moved: Any
 ) -> None:
     kept = before.copy()
@@ -126,7 +126,7 @@ CHAINS = [
 @pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: "-".join(type(each).__name__ for each in chain))
 def test_results_are_written_into_any_memory(chain: list[Augmentation], channels: int) -> None:
     for row in augment.parameters(chain, uniforms(6, augment.lanes(chain))):
-        before = picture(9, 9, channels)[:, 1:8]
+        before = image(9, 9, channels)[:, 1:8]
         before.flags.writeable = False
         expected, _ = apply(before, None, chain, row)
         height, width = expected.shape[:2]
@@ -144,7 +144,7 @@ def test_results_are_written_into_any_memory(chain: list[Augmentation], channels
 def test_memory_of_another_shape_is_refused(change: Augmentation) -> None:
     row = drawn(change, *[0.3] * change.lanes)
     with pytest.raises(ValueError, match=r"result has the shape \(\d, \d, 3\), the memory for it \(8, 8, 1\)"):
-        apply(picture(5, 5), None, [change], row, np.zeros((8, 8, 1), np.uint8))
+        apply(image(5, 5), None, [change], row, np.zeros((8, 8, 1), np.uint8))
 
 
 sides = st.integers(1, 40)
@@ -153,7 +153,7 @@ shares = st.floats(0, 1, exclude_max=True)
 
 @given(sides, sides, st.lists(shares, min_size=4, max_size=4), st.integers(0, 9))
 @settings(max_examples=200, deadline=None)
-def test_windows_lie_inside_of_the_picture(height: int, width: int, numbers: list[float], pad: int) -> None:
+def test_windows_lie_inside_of_the_image(height: int, width: int, numbers: list[float], pad: int) -> None:
     change = RandomResizedCrop(4)
     y, x, high, wide = change.window(drawn(change, *numbers), height, width)
     assert 0 <= y <= y + high <= height
@@ -198,11 +198,11 @@ def test_boxes_lie_where_their_pixels_do(seed: int, chain: list[Augmentation]) -
 
 def test_boxes_keep_their_places_and_are_cut() -> None:
     boxes = np.array([[0, 0, 0.2, 0.2], [0.4, 0.4, 0.6, 2.0], [0, 0, 0, 0], [0.3, 0.3, 0.3, 0.9]], np.float32)
-    _, moved = apply(picture(10, 10), boxes, [CenterCrop(5)], [])
+    _, moved = apply(image(10, 10), boxes, [CenterCrop(5)], [])
     third = np.float32([0, 0, 0, 0])
     np.testing.assert_allclose(moved, [third, [0.4, 0.4, 0.8, 1], third, third], atol=1e-6)
     for chain in ([CenterCrop(5)], [], [RandomFlip()]):
-        _, none = apply(picture(10, 10), np.zeros((0, 4), np.float32), chain, [1.0, 0.0][: numbers(chain)])
+        _, none = apply(image(10, 10), np.zeros((0, 4), np.float32), chain, [1.0, 0.0][: numbers(chain)])
         assert none is not None
         assert (none.shape, none.dtype) == ((0, 4), np.float32)
 
@@ -226,7 +226,7 @@ SIZES = [(1, 1), (1, 9), (9, 1), (7, 7), (13, 22), (64, 48)]
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("before", SIZES)
 def test_scaling_is_bilinear(before: tuple[int, int], size: tuple[int, int], channels: int) -> None:
-    source = picture(*before, channels)
+    source = image(*before, channels)
     result = crops.resize(source, size)
     assert result.shape == (*size, channels)
     assert np.abs(result - exactly_scaled(source, size)).max() <= 1
@@ -253,7 +253,7 @@ def noisy(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def test_a_function_of_the_users_has_a_generator_of_its_own() -> None:
     chain = augment.check([noisy, RandomFlip()])
     rows = augment.parameters(chain, uniforms(2, augment.lanes(chain)))
-    before = picture(5, 4)
+    before = image(5, 4)
     kept = before.copy()
     first, again, other = (apply(before, None, chain, row, np.empty_like(before))[0] for row in rows[[0, 0, 1]])
     np.testing.assert_array_equal(first, again)
@@ -262,16 +262,16 @@ def test_a_function_of_the_users_has_a_generator_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "said"),
+    ("function", "message"),
     [
         (lambda pixels, rng: pixels[:1], r"function <lambda> gave uint8 \[1, 4, 3\]; return pixels, uint8 \[5, 4, 3\]"),
         (lambda pixels, rng: pixels / 255, r"gave float64 \[5, 4, 3\]"),
         (lambda pixels, rng: None, "gave None; return pixels"),
     ],
 )
-def test_a_function_that_gives_something_else_is_refused(function: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        apply(picture(5, 4), None, augment.check([function]), [1, 2])
+def test_a_function_that_gives_something_else_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        apply(image(5, 4), None, augment.check([function]), [1, 2])
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -306,9 +306,9 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), WRONG)
-def test_wrong_options_are_refused(make: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("make", "message"), WRONG)
+def test_wrong_options_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()
 
 
@@ -331,7 +331,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("one", "other"), OPTIONS)
 def test_every_option_changes_the_result(one: Augmentation, other: Augmentation) -> None:
-    before, draws = picture(20, 20), uniforms(8, one.lanes)
+    before, draws = image(20, 20), uniforms(8, one.lanes)
     results = [
         [apply(before, None, [change], row)[0] for row in augment.parameters([change], draws)]
         for change in (one, other)
@@ -381,7 +381,7 @@ class Negative(Augmentation):
 
 
 def test_a_class_of_the_users_is_an_augmentation() -> None:
-    chain, before = augment.check([Negative(), RandomFlip(1)]), picture(4, 5)
+    chain, before = augment.check([Negative(), RandomFlip(1)]), image(4, 5)
     values = augment.parameters(chain, np.array([[0.4, 0, 1], [0.6, 0, 1]]))
     changed, kept = (apply(before, np.array([RIGHT], np.float32), chain, row) for row in values)
     np.testing.assert_array_equal(changed[0], 255 - before[:, ::-1])

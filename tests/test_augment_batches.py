@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from recordmill.transforms.numpy.augment.mixtures import CutMix, MixUp, symmetric_beta
-from tests.test_augment import ALMOST_1, _library, picture, uniforms, with_each_library  # noqa: F401 - a fixture
+from tests.test_augment import ALMOST_1, _library, image, uniforms, with_each_library  # noqa: F401 - a fixture
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.2, 0.5, 1.0, 4.0])
@@ -56,7 +56,7 @@ def test_cutmix_shares_labels_by_pixels() -> None:
 
 
 def test_which_features_and_labels_are_mixed() -> None:
-    features = {"image": picture(4, 4).reshape(1, 4, 4, 3).repeat(2, 0), "boxes": np.ones((2, 3, 4), np.float32)}
+    features = {"image": image(4, 4).reshape(1, 4, 4, 3).repeat(2, 0), "boxes": np.ones((2, 3, 4), np.float32)}
     assert MixUp().mixed({name: each.ndim for name, each in features.items()}) == ["image"]
     assert MixUp(images=("boxes",)).mixed({"image": 4, "boxes": 3}) == ["boxes"]
     unlabelled, nothing = MixUp().apply(features, None, uniforms(2, 2))
@@ -68,13 +68,13 @@ def test_which_features_and_labels_are_mixed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mixture", "label", "said"),
+    ("mixture", "label", "message"),
     [
         (MixUp(), np.arange(2), "cannot mix a label of int64 .2.: give num_classes"),
         (MixUp(num_classes=3), np.zeros((2, 3), np.int64), "or read several as multi-hot"),
         (MixUp(num_classes=3, images=("photo",)), np.arange(2), r"finds no image \['photo'\]; .* of: image"),
     ],
 )
-def test_what_cannot_be_mixed(mixture: MixUp, label: np.ndarray, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_be_mixed(mixture: MixUp, label: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         mixture.apply({"image": np.zeros((2, 4, 4, 3), np.uint8)}, label, uniforms(2, 2))

@@ -20,9 +20,9 @@ from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.image import Image
+from recordmill.transforms.contract.geometry import placement
 from recordmill.transforms.tensorflow import boxes, image
 from recordmill.transforms.tensorflow.features import parse_spec
-from recordmill.transforms.tensorflow.geometry import placement
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.running import BOTH_WAYS, Run
 
@@ -174,7 +174,7 @@ FITS += [{"size": (24, 31), "fit": "crop", "shorter_side": 45}, {"shorter_side":
 @given(SOURCE, st.lists(st.floats(-100, 3_100, width=32), min_size=4, max_size=4), st.sampled_from(FITS))
 def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], fit: dict[str, Any]) -> None:
     of = image_feature(**fit).options()
-    place = [[int(number) for number in pair] for pair in placement(tf.constant(source[:2]), of)]
+    place = [[int(number) for number in pair] for pair in placement(np.array(source[:2]), of)]
 
     def moved(point: float, axis: int) -> Fraction:
         start, size, scaled, offset, output = (pair[axis] for pair in place)
@@ -231,7 +231,7 @@ def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) 
     description = feature(**keys).describe({})
     lists = [TWO, [], TWO[4:]]
     serialized = tf.constant(encode([b"a", b"b", b"c"], {"x": ragged(lists)}))
-    spec = parse_spec({"x": description.to_json()})
+    spec = parse_spec({"x": description})
     read = run(lambda each: boxes.features(description, {"": tf.io.parse_example(each, spec)["x"]}), serialized)
     expected = [np.reshape(one + [0.0] * (4 * wide - len(one)), [wide, 4]) for one in lists]
     np.testing.assert_array_equal(read[""], np.float32(expected))

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Categories
 from recordmill.transforms.contract.kinds.category import CategoriesDescription
-from recordmill.transforms.tensorflow import categories
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
+from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run, lookup_of
 
 NAMES = tf.constant(["b", "new", "a", "b", "c", "newer"])
@@ -21,7 +21,7 @@ FOUND = Statistics(lookup=lookup_of("a", "b", "c"))
 
 def prepared(rows: tf.RaggedTensor, is_label: bool = False, **given: Any) -> Prepared:
     options = Categories(kind="categories", **given).options(is_label=is_label)
-    return categories.prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
+    return KINDS["categories"].prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
 
 
 def described(is_label: bool = False, **given: Any) -> CategoriesDescription:
@@ -29,7 +29,7 @@ def described(is_label: bool = False, **given: Any) -> CategoriesDescription:
 
 
 def read(rows: tf.RaggedTensor, **given: Any) -> dict[str, tf.Tensor]:
-    return dict(categories.features(described(**given), prepared(rows, **given).store(FOUND)))
+    return dict(KINDS["categories"].features(described(**given), prepared(rows, **given).store(FOUND)))
 
 
 IDS: list[Any] = [

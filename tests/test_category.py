@@ -14,6 +14,7 @@ from recordmill.pipeline.spec.features.classes import read_classes
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.transforms.tensorflow import category
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics
+from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run, lookup_of
 
 NAMES = tf.constant(["cat", "dög", "with space", "never seen", ""])
@@ -43,7 +44,7 @@ IDS: list[Any] = [
 def test_ids_of_known_unknown_and_missing_names(given: dict[str, Any], ids: list[int], run: Run) -> None:
     stored = run(lambda column: prepared(column, **given).store(Statistics(lookup=LOOKUP)), NAMES)
     assert (stored[""].dtype, stored[""].numpy().tolist()) == (tf.int64, ids)
-    assert category.features({}, stored)[""].numpy().tolist() == ids
+    assert KINDS["category"].features({}, stored)[""].numpy().tolist() == ids
 
 
 @pytest.mark.parametrize(

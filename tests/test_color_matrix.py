@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recordmill.augment import ColorJitter, apply
 from recordmill.transforms.numpy.augment import chain as augment
 from recordmill.transforms.numpy.augment.colors import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
-from tests.test_augment import ALMOST_1, _library, drawn, picture, uniforms, with_each_library  # noqa: F401 - a fixture
+from tests.test_augment import ALMOST_1, _library, drawn, image, uniforms, with_each_library  # noqa: F401 - a fixture
 
 
 def matrix(row: np.ndarray) -> np.ndarray:
@@ -45,7 +45,7 @@ def test_greys_stay_grey_and_sums_are_exact(factors: tuple[float, float, float, 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 17), (16, 16), (31, 33)])
 def test_colours_are_rounded_as_whole_numbers_are(shape: tuple[int, int], channels: int) -> None:
-    before = picture(*shape, channels)
+    before = image(*shape, channels)
     chain = [ColorJitter(1, 1, 1, 0.5)]
     rows = augment.parameters(chain, np.concatenate([uniforms(30, 4), np.full((1, 4), ALMOST_1), np.zeros((1, 4))]))
     light = before.astype(np.int64).sum((0, 1))
@@ -60,7 +60,7 @@ def test_colours_are_rounded_as_whole_numbers_are(shape: tuple[int, int], channe
 
 @with_each_library
 def test_each_colour_does_what_it_is_called() -> None:
-    before = picture(8, 8)
+    before = image(8, 8)
     spread = {}
     for name, factors in {
         "low": (0.5, 0, 0, 0),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill.transforms.tensorflow.geometry import MAX_SIDE, placement, upright
+from recordmill.transforms.contract.geometry import MAX_SIDE, placement, upright
 from recordmill.transforms.tensorflow.image_resize import resize
 from tests.pictures import BACKGROUND, PIXELS, luma, options
 
@@ -140,8 +140,8 @@ WAYS += [{"size": (7, 5), "fit": "crop", "shorter_side": 9}]
 @settings(max_examples=50, deadline=None)
 @given(st.lists(SIDES, min_size=1, max_size=4), st.sampled_from(WAYS))
 def test_a_batch_goes_where_each_image_goes(sides, keys):
-    together = placement(tf.constant(sides), options(**keys))
-    alone = [placement(tf.constant(each), options(**keys)) for each in sides]
+    together = placement(tf.constant(sides, tf.int64), options(**keys), tf)
+    alone = [placement(tf.constant(each, tf.int64), options(**keys), tf) for each in sides]
     for field in together._fields:
         np.testing.assert_array_equal(getattr(together, field), [getattr(each, field) for each in alone])
     start, box, scaled, offset, output = (np.array(each) for each in together)
@@ -154,13 +154,13 @@ def test_a_batch_goes_where_each_image_goes(sides, keys):
 
 def test_no_image_has_a_place_too():
     for keys in WAYS:
-        assert (placement(tf.constant([0, 0]), options(**keys)).output > 0).numpy().all()
+        assert (placement(tf.constant([0, 0], tf.int64), options(**keys), tf).output > 0).numpy().all()
 
 
 def test_a_lying_image_has_its_sides_swapped():
     sides = tf.constant([[2, 3]] * 8)
-    np.testing.assert_array_equal(upright(sides, tf.range(1, 9)), [[2, 3]] * 4 + [[3, 2]] * 4)
-    np.testing.assert_array_equal(upright(sides[0], tf.constant(6)), [3, 2])
+    np.testing.assert_array_equal(upright(sides, tf.range(1, 9), tf), [[2, 3]] * 4 + [[3, 2]] * 4)
+    np.testing.assert_array_equal(upright(sides[0], tf.constant(6), tf), [3, 2])
 
 
 # Methods

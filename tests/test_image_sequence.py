@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from recordmill.pipeline.build.worker.examples import encode
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
-from recordmill.transforms.tensorflow import image, image_sequence
+from recordmill.transforms.tensorflow import image
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics
+from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run
 
 
@@ -31,6 +32,7 @@ def saved(seed: int, form: str = "PNG") -> bytes:
     return into.getvalue()
 
 
+SEQUENCE = KINDS["image_sequence"]
 FILES = [saved(0), saved(1, "JPEG"), saved(2)]
 LISTS = [FILES[:2], [], FILES[2:]]
 
@@ -42,7 +44,7 @@ def ragged(lists: list[list[bytes]]) -> tf.RaggedTensor:
 
 def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
     context = Context(tf.fill([len(lists)], True))
-    return image_sequence.prepare(options.options(), ragged(lists), context).store(Statistics())[""]
+    return SEQUENCE.prepare(options.options(), ragged(lists), context).store(Statistics())[""]
 
 
 def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
@@ -71,9 +73,9 @@ def test_every_image_is_an_images_with_zeros_after_the_last(run: Run, keys: dict
     stored, pixels = one_by_one({key: value for key, value in keys.items() if key != "optional"}, FILES, statistics)
     lists = store(options, LISTS)
     assert lists.to_list() == [stored[:2], [], stored[2:]]
-    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), parse_spec({"x": description.to_json()})
+    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), parse_spec({"x": description})
     ready = run(
-        lambda each: image_sequence.features(description, {"": tf.io.parse_example(each, spec)["x"]}),
+        lambda each: SEQUENCE.features(description, {"": tf.io.parse_example(each, spec)["x"]}),
         serialized,
     )
     nothing = np.zeros_like(pixels[0])
@@ -88,7 +90,7 @@ def test_every_image_is_an_images_with_zeros_after_the_last(run: Run, keys: dict
 )
 def test_lists_are_cut_and_padded_to_the_limit(keys: dict[str, Any], wide: int, lengths: list[int]) -> None:
     options = feature(**keys)
-    ready = image_sequence.features(options.describe({}), {"": store(options, LISTS)})
+    ready = SEQUENCE.features(options.describe({}), {"": store(options, LISTS)})
     assert ready[""].shape == [3, wide, 6, 8, 3]
     assert ready["length"].numpy().tolist() == lengths
 
@@ -102,7 +104,7 @@ def test_what_is_cut_off_is_not_decoded() -> None:
 
 def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
     options = feature(length=2)
-    ready = image_sequence.features(options.describe({}), {"": store(options, [FILES[:2], FILES[1:]])})
+    ready = SEQUENCE.features(options.describe({}), {"": store(options, [FILES[:2], FILES[1:]])})
     assert {part: tensor.shape.as_list() for part, tensor in ready.items()} == {"": [2, 2, 6, 8, 3]}
 
 
@@ -111,7 +113,7 @@ def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
 def test_no_images(rows: int, max_length: int | None, shape: list[int], how: str) -> None:
     options = feature(max_length=max_length, store=how)
     description = options.describe({})
-    ready = tf.function(lambda stored: image_sequence.features(description, {"": stored})[""])
+    ready = tf.function(lambda stored: SEQUENCE.features(description, {"": stored})[""])
     assert ready(store(options, [[]] * rows)).shape == [*shape, 6, 8, 3]
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.string, 1, tf.int64)).output_shapes
     assert static.as_list() == [None, max_length, 6, 8, 3]

@@ -14,6 +14,7 @@ from recordmill.pipeline.spec.features.number import Number
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
+from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, allow_subnormal=False)
@@ -73,7 +74,7 @@ def test_without_normalization_a_number_is_itself(run: Run) -> None:
     edges = [*EDGES, 1e-45, float("inf")]
     same = run(lambda values: stored(values, {"mean": 5.0}, normalize="none"), tf.constant(edges, tf.float32))
     assert bits(same[""]) == bits(edges)
-    assert bits(number.features({}, same)[""]) == bits(edges)
+    assert bits(KINDS["number"].features({}, same)[""]) == bits(edges)
 
 
 OPTIONS: list[Any] = [

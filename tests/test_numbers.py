@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.number import Numbers
-from recordmill.transforms.tensorflow import numbers
 from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics
+from recordmill.transforms.tensorflow.kinds import KINDS
 from tests.running import BOTH_WAYS, Run
 
 ROWS = tf.RaggedTensor.from_row_lengths(
@@ -25,12 +25,12 @@ FOUND = Statistics(
 
 def prepared(rows: tf.RaggedTensor, **given: Any) -> Prepared:
     options = Numbers(kind="numbers", **given).options(is_label=False)
-    return numbers.prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
+    return KINDS["numbers"].prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
 
 
 def ready(rows: tf.RaggedTensor, **given: Any) -> dict[str, tf.Tensor]:
     description = Numbers(kind="numbers", **given).describe({"boundaries": [3.0, 5.0]})
-    return dict(numbers.features(description, prepared(rows, **given).store(FOUND)))
+    return dict(KINDS["numbers"].features(description, prepared(rows, **given).store(FOUND)))
 
 
 READ: list[Any] = [

@@ -62,7 +62,7 @@ def test_the_description_tells_what_is_stored(type_: str, values: Any, padding: 
     lengths = {"length": "varying", "max_length": None} if many else {}
     assert feature.describe({}).to_json() == {"kind": "raw", "stored": type_, **lengths}
     kind = tf.io.RaggedFeature if many else tf.io.FixedLenFeature
-    assert isinstance(parse_spec({"x": feature.describe({}).to_json()})["x"], kind)
+    assert isinstance(parse_spec({"x": feature.describe({})})["x"], kind)
     tfds = feature.tfds(feature.describe({}))
     scalar = tfds["sequence"]["feature"] if many else tfds
     assert scalar["tensor"]["dtype"] == DTYPES[type_].name

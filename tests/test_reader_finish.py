@@ -91,8 +91,8 @@ def check_same(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -
     """Both engines give the same of these rows, and of none."""
     for some in (rows, {name: values[:0] for name, values in rows.items()}):
         stored = columns(features, some)
-        parsed = unpacked(features, {name: tensor(column) for name, column in stored.items()})
-        theirs = finish_in_tensorflow({name: of.to_json() for name, of in described(features).items()}, parsed)
+        parsed = unpacked(described(features), {name: tensor(column) for name, column in stored.items()})
+        theirs = finish_in_tensorflow(described(features), parsed)
         check_equal(finished(features, stored, FinishOptions(), memory=BatchMemory()), theirs)
     return finished(features, columns(features, rows), FinishOptions())
 
@@ -132,7 +132,7 @@ def test_every_kind_is_what_tensorflow_gives(description: dict[str, Any], rows: 
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "raw", "auto"])
 @pytest.mark.parametrize("optional", [False, True])
-def test_pictures_of_one_size(encoding: str, dtype: str, optional: bool) -> None:
+def test_images_of_one_size(encoding: str, dtype: str, optional: bool) -> None:
     ways = ["jpeg", "png"] * 2 if encoding == "auto" else [encoding] * 4
     stored = [encoded(pixels, way) for pixels, way in zip(PIXELS, ways, strict=True)]
     description = {**IMAGE, "encoding": encoding, "dtype": dtype, **({"optional": True} if optional else {})}
@@ -143,7 +143,7 @@ def test_pictures_of_one_size(encoding: str, dtype: str, optional: bool) -> None
 
 
 @pytest.mark.parametrize("optional", [False, True])
-def test_pictures_of_their_own_sizes_are_padded_after_they_are_normalized(optional: bool) -> None:
+def test_images_of_their_own_sizes_are_padded_after_they_are_normalized(optional: bool) -> None:
     stored = [encoded(np.ascontiguousarray(PIXELS[0, :high, :wide]), "png") for high, wide in ((5, 2), (1, 7), (3, 3))]
     description = {**IMAGE, "encoding": "png", "shape": [None, None, 3]}
     if not optional:
@@ -159,7 +159,7 @@ def test_pictures_of_their_own_sizes_are_padded_after_they_are_normalized(option
 
 
 @pytest.mark.parametrize("length", [{"length": 2, "max_length": None}, VARYING, {**VARYING, "max_length": 4}], ids=str)
-def test_sequences_of_pictures(length: dict[str, Any]) -> None:
+def test_sequences_of_images(length: dict[str, Any]) -> None:
     stored = [encoded(pixels, "jpeg") for pixels in PIXELS]
     rows = [stored[:2], stored[2:]] if length["length"] == 2 else [stored[:3], [], stored[3:]]
     check_same({"x": {**IMAGE, "kind": "image_sequence", "encoding": "jpeg", **length}}, {"x": rows})
@@ -168,7 +168,7 @@ def test_sequences_of_pictures(length: dict[str, Any]) -> None:
 @pytest.mark.parametrize("installed", [True, False])
 @pytest.mark.parametrize("described", ["uint8", "float32"])
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])
-def test_the_dtype_of_pictures(dtype: str, described: str, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dtype_of_images(dtype: str, described: str, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not installed:
         monkeypatch.setattr(opencv, "cv2", None)
     every = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, 16, 16, 3)
@@ -181,7 +181,7 @@ def test_the_dtype_of_pictures(dtype: str, described: str, installed: bool, monk
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_bfloat16_of_pictures_of_their_own_sizes(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_of_images_of_their_own_sizes(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not installed:
         monkeypatch.setattr(opencv, "cv2", None)
     stored = columns(
@@ -209,7 +209,7 @@ def test_keys_come_last_and_what_is_not_described_is_left_out() -> None:
     assert (ready["note"].tolist(), ready["key"].tolist()) == ([b"n"], [b"row"])
 
 
-def test_boxes_move_with_their_picture_and_others_stay() -> None:
+def test_boxes_move_with_their_image_and_others_stay() -> None:
     features = {
         "boxes": {"kind": "boxes", "image": "x", "stored": "float32", **VARYING},
         "more": {"kind": "boxes", "image": "x", "stored": "float32", **VARYING},

@@ -12,8 +12,7 @@ import tensorflow as tf
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.augment import ColorJitter, CutMix, Mask, MixUp, RandomCrop, RandomFlip, RandomResizedCrop
 from recordmill.pipeline.reader.input import Input
-from recordmill.transforms.contract.array_spec import ArraySpec
-from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.ragged import ArraySpec, Ragged
 from tests import hand_made
 
 TRAIN = [f"row/{number}" for number in range(10)]
@@ -302,7 +301,7 @@ def test_another_label_or_none(dataset: Dataset, form: Any) -> None:
         ({"dtype": "bfloat16"}, "bfloat16", 1.0),
     ],
 )
-def test_pictures_have_the_dtype_that_is_asked_for(
+def test_images_have_the_dtype_that_is_asked_for(
     options: dict[str, Any], dtype: str, first: float, dataset: Dataset, form: Any
 ) -> None:
     given = dataset.evaluation_input("train", batch_size=10, features=["image"], **options)
@@ -378,7 +377,10 @@ def test_ragged_texts_are_ragged_tensors(dataset: Dataset) -> None:
         ),
         (lambda d: d.training_input("train[:x]", batch_size=1), "cannot be read at 'train.:x.': a split is written"),
         (lambda d: d.training_input(batch_size=1, augment=["flip"]), "augment holds 'flip'; give changes such as"),
-        (lambda d: d.training_input(batch_size=1, augment={"text": []}), "augment is for images, and 'text' is none"),
+        (
+            lambda d: d.training_input(batch_size=1, augment={"text": []}),
+            "augment is for images, and 'text' is not among image",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named(ask: Callable[[Dataset], Any], message: str, dataset: Dataset) -> None:
@@ -437,10 +439,10 @@ def test_a_function_of_the_users_augments(dataset: Dataset) -> None:
     given = dataset.training_input(batch_size=10, augment=[noise], dtype="uint8")
     (features, _), (again, _) = next(given.as_numpy()), next(given.resume(given.state(step=0)).as_numpy())
     np.testing.assert_array_equal(features["image"], again["image"])
-    assert len({picture.tobytes() for picture in features["image"]}) == 10
+    assert len({image.tobytes() for image in features["image"]}) == 10
 
 
-def test_a_mask_moves_with_its_picture(tmp_path: Path) -> None:
+def test_a_mask_moves_with_its_image(tmp_path: Path) -> None:
     hand_made.write_dataset(tmp_path, {**hand_made.FEATURES, "mask": hand_made.image()})
     moves = [RandomResizedCrop((4, 4)), RandomFlip()]
     augment = {"image": [*moves, ColorJitter(brightness=0.5)], "mask": Mask(moves)}

@@ -108,10 +108,10 @@ def test_blocks_are_read_a_group_at_a_time() -> None:
 
 
 def test_blocks_are_worth_a_request_and_groups_are_bounded() -> None:
-    texts, pictures, huge = (block_shuffle(10_000, 0, 10_000 * size) for size in (256, 100_000, 10 << 20))
+    texts, images, huge = (block_shuffle(10_000, 0, 10_000 * size) for size in (256, 100_000, 10 << 20))
     assert texts.block * 256 == 1 << 20
-    assert pictures.block * 100_000 <= 1 << 20
-    assert pictures._in_group * 100_000 <= 64 << 20
+    assert images.block * 100_000 <= 1 << 20
+    assert images._in_group * 100_000 <= 64 << 20
     assert (huge.block, huge._in_group) == (1, 6)
 
 

@@ -24,7 +24,7 @@ from recordmill.pipeline.spec.features.base import tfds_stored
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
-from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds import read_description, read_descriptions
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import Stored
 from recordmill.transforms.tensorflow import text
@@ -97,7 +97,7 @@ def test_records_are_read_as_they_were_packed() -> None:
     found, report = records([documents])
     assert report == {"documents": 5, "ids": 11}
     assert records([documents[:2], [], documents[2:]]) == (found, report), "batches do not matter"
-    read = parse({"x": PACKED}, tf.constant(found), with_key=True)
+    read = parse(read_descriptions({"x": PACKED}), tf.constant(found), with_key=True)
     assert read["x"].numpy().tolist() == [[10, 11, 12, 30], [40, 41, 42, 43], [20, 21, 44, 0]]
     assert read["x_segments"].numpy().tolist() == [[1, 1, 1, 2], [1, 1, 1, 1], [1, 1, 2, 0]]
     assert read["x_positions"].numpy().tolist() == [[0, 1, 2, 0], [0, 1, 2, 3], [0, 1, 0, 0]]
@@ -292,7 +292,10 @@ def read(published: Published) -> dict[str, np.ndarray]:
     manifest = published.manifest
     files = [f"{published.folder}/{shard.file}" for split in manifest.splits.values() for shard in split.shards]
     serialized = tf.constant([record.numpy() for record in tf.data.TFRecordDataset(files)])
-    return {name: values.numpy() for name, values in parse(manifest.features, serialized, with_key=True).items()}
+    return {
+        name: values.numpy()
+        for name, values in parse(read_descriptions(manifest.features), serialized, with_key=True).items()
+    }
 
 
 def documents_of(read: dict[str, np.ndarray]) -> list[list[int]]:

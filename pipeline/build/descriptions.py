@@ -55,9 +55,7 @@ def with_own_features(export: str, built_in: Described) -> Described:
 
 
 def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -> bool:
-    return all(
-        _form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description.to_json()}).items()
-    )
+    return all(_form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description}).items())
 
 
 def _form(spec: Any) -> tuple[Any, ...]:

@@ -174,7 +174,7 @@ class _Attempt:
 
     def _publish(self, results: Results) -> Published:
         features, context = describe_features(results), results.context
-        descriptions = {name: description.to_json() for name, (_, description) in features.items()}
+        descriptions = {name: description for name, (_, description) in features.items()}
         serving = os.path.join(context.path("version"), SERVING_FOLDER)
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
         self._note_ids(results, {name: description for name, (_, description) in features.items()})

@@ -39,19 +39,14 @@ BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out
 class Source(Protocol):
     """The data behind an input: a split, or a mixture of inputs."""
 
-    epochs: int | None
-    start_step: int
+    given: ReadOptions
+    """The options; of a mixture those that concern it, such as `epochs` and `workers`."""
     threads: int
     """Threads that make batches; 0: the one that asks for them."""
-    workers: int
     of_epoch: int
     """Steps of an epoch."""
     steps_together: int
     """Steps that are made at once."""
-    keeps_batches: bool
-    """True where every step gives a batch: with `on_error="skip"` all records of a step may be left out."""
-    max_skipped: int
-    """The most damaged records that an iteration may leave out."""
     element_spec: Any
     """The structure of a batch, of `ArraySpec`."""
 
@@ -89,7 +84,7 @@ class Input:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._passes = Passes(source.of_epoch, source.epochs, source.start_step)
+        self._passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
         self._latest: Position | None = None
         self.batches_per_epoch = source.of_epoch
         self.element_spec = source.element_spec
@@ -203,9 +198,9 @@ class NumpyBatches(Iterator[Batch]):
         return batch
 
     def _check_skipped(self) -> None:
-        if self.skipped > self.source.max_skipped:
+        if self.skipped > self.source.given.max_skipped:
             raise DamagedRecordError(
-                f"{self.skipped} records could not be read, more than max_skipped={self.source.max_skipped}: "
+                f"{self.skipped} records could not be read, more than max_skipped={self.source.given.max_skipped}: "
                 "the log names them; copy the version again, or build again"
             )
 
@@ -240,8 +235,8 @@ def _made(source: Source, batches: Batches, steps: range) -> Generator[tuple[int
     groups = (steps[start : start + size] for start in count(0, size))
     some = takewhile(len, groups)
     made: Generator[tuple[range, list[Batch | None]], None, None]
-    if source.workers:
-        made = in_processes(batches, some, source.workers)
+    if source.given.workers:
+        made = in_processes(batches, some, source.given.workers)
     elif not source.threads:
         made = ((group, batches(group)) for group in some)
     else:

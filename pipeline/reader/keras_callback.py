@@ -67,8 +67,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._folder = None if folder is None else Path(folder)
         self._every = every_steps
         # With `epochs`, an iteration over the input goes on through all of them: steps are only counted.
-        self._by_epochs = train.source.epochs is None
-        self._step = self._saved = train.source.start_step
+        self._by_epochs = train.source.given.epochs is None
+        self._step = self._saved = train.source.given.start_step
         self._first = self._last = self._step
         self._epoch = 0
         self._our_end = object()
@@ -79,7 +79,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if self._by_epochs:
             self._train.set_epoch(epoch)
             of_epoch = self._train.batches_per_epoch
-            self._step = max(self._train.source.start_step, epoch * of_epoch)
+            self._step = max(self._train.source.given.start_step, epoch * of_epoch)
             self._last = (epoch + 1) * of_epoch
         self._first = self._step
 
@@ -103,7 +103,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
         Otherwise Keras takes the steps that were left of the first epoch for those of all epochs.
         """
-        resumed = self._train.source.start_step % self._train.batches_per_epoch
+        resumed = self._train.source.given.start_step % self._train.batches_per_epoch
         if resumed and self._step == self._last and not self.model.stop_training:
             self.model.stop_training = self._our_end  # true, and not `True`, which other callbacks set for good
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from math import lcm
@@ -18,6 +19,7 @@ from recordmill.pipeline.reader.batches.rows import Chosen, Rows
 from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
+from recordmill.pipeline.reader.options.read_options import ReadOptions
 from recordmill.pipeline.reader.order.permutation import Integers, Permutation, combine
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged
@@ -52,11 +54,21 @@ def mix(
         workers: processes that make them instead; 0 for none.
 
     Raises:
-        DatasetError: the inputs do not fit, or a weight is not above 0.
+        DatasetError: the inputs do not fit, a weight is not above 0, or a value is out of its range.
     """
     sources = [_split_source(each) for each in inputs]
     _check(sources, weights)
-    return Input(MixedSource(sources, quotas(weights), seed, epochs, start_step, threads, workers))
+    given = replace(
+        sources[0].given,
+        seed=seed,
+        epochs=epochs,
+        start_step=start_step,
+        threads=threads,
+        workers=workers,
+        on_error="raise" if all(source.given.on_error == "raise" for source in sources) else "skip",
+        max_skipped=sum(source.given.max_skipped for source in sources),
+    )
+    return Input(MixedSource(sources, quotas(weights), given))
 
 
 def quotas(weights: Sequence[float]) -> list[int]:
@@ -76,25 +88,13 @@ def quotas(weights: Sequence[float]) -> list[int]:
 class MixedSource:
     """The source of an input that mixes several."""
 
-    def __init__(
-        self,
-        sources: Sequence[SplitSource],
-        quotas: Sequence[int],
-        seed: int,
-        epochs: int | None,
-        start_step: int,
-        threads: int | None,
-        workers: int,
-    ) -> None:
-        self._rest = (seed, epochs, start_step, threads, workers)
-        self.sources, self.quotas, self.seed = sources, quotas, seed
-        self.epochs, self.start_step = epochs, start_step
-        self.threads, self.workers = threads or sources[0].threads, workers
+    def __init__(self, sources: Sequence[SplitSource], quotas: Sequence[int], given: ReadOptions) -> None:
+        """Takes the sources, the records of each in a block, and the options of the mixture."""
+        self.sources, self.quotas, self.given = sources, quotas, given
+        self.threads = given.threads or sources[0].threads
         self.steps = sources[0].request.steps
         self.of_epoch = sum(source.request.steps.records for source in sources) // self.steps.global_batch
         self.steps_together = 1
-        self.keeps_batches = all(source.keeps_batches for source in sources)
-        self.max_skipped = sum(source.max_skipped for source in sources)
         self.element_spec = sources[0].element_spec
 
     def order_facts(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class MixedSource:
         return {
             "mixed": [{name: value for name, value in facts.items() if name != "global_batch_size"} for facts in mixed],
             "quotas": list(self.quotas),
-            "seed": self.seed,
+            "seed": self.given.seed,
             "global_batch_size": self.steps.global_batch,
         }
 
@@ -114,12 +114,11 @@ class MixedSource:
     def open(self) -> "MixedBatches":
         """Opens the records, and gives the maker of batches."""
         counters = Counters()
-        return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.seed)
+        return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.given.seed)
 
     def starting_at(self, step: int) -> "MixedSource":
         """Gives the same source, beginning at another step."""
-        seed, epochs, _, threads, workers = self._rest
-        return MixedSource(self.sources, self.quotas, seed, epochs, step, threads, workers)
+        return MixedSource(self.sources, self.quotas, replace(self.given, start_step=step))
 
 
 class MixedBatches:
@@ -222,11 +221,13 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
             raise DatasetError(
                 f"'{request.given.split}' of {request.dataset} holds no record: leave it out of the mixture"
             )
-        if request.given.pad or request.given.finish.text == "packed":
+        if request.given.pad or request.given.text == "packed":
             raise DatasetError(
                 "mix takes inputs of `training_input` whose rows are records, not packed, without weights"
             )
-        mine, others = ((one.steps.batch_size, one.steps.host_index, one.steps.host_count) for one in (request, first))
+        mine, others = (
+            (each.steps.batch_size, each.steps.host_index, each.steps.host_count) for each in (request, first)
+        )
         if mine != others:
             raise DatasetError(
                 f"mixed inputs have the same batch_size, host_index and host_count: {mine} is not {others}"

@@ -201,7 +201,7 @@ def _read(manifest: Manifest, records: Sequence[bytes]) -> Iterator[tuple[str, M
     """Reads records with each engine of the reader."""
     described = read_descriptions(manifest.features)
     yield "NumPy", finish(described, parse(records, stored_features(described)), SERVED)
-    read = parse_in_tensorflow(manifest.features, tf.constant(records))
+    read = parse_in_tensorflow(described, tf.constant(records))
     yield "TensorFlow", {name: tensor.numpy() for name, tensor in read.items()}
 
 

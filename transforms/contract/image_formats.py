@@ -48,7 +48,7 @@ OTHERS = {
     rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
 }
 """The names of formats that are not read, for messages."""
-HEAD = 512  # bytes: a name of OTHERS is looked for in so many
+HEAD = 512  # bytes that are searched for a name of OTHERS
 
 
 def format_of(data: bytes) -> ImageFormat | None:

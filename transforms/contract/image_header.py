@@ -123,12 +123,8 @@ def _png(data: bytes) -> Read:
     return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
 
 
-def _gif(data: bytes) -> Read:
-    return struct.unpack_from("<HH", data, 6) if len(data) >= 10 else None, False, 1
-
-
 def _jpeg_frame(data: bytes) -> tuple[int, Size, int]:
-    """Finds the frame header as libjpeg does: its marker, its size and the number of scans; 0 and None if none is."""
+    """Finds the frame header as libjpeg does: its marker, its size and the number of scans; 0 and None without one."""
     frame, size, components = 0, None, 0
     for marker, offset in _segments(data):
         if marker in FRAMES and not frame:
@@ -218,7 +214,7 @@ def _tiff_size(data: bytes) -> Size:
 READERS: Mapping[str, Callable[[bytes], Read]] = {
     "JPEG": _jpeg,
     "PNG": _png,
-    "GIF": _gif,
+    "GIF": lambda data: (struct.unpack_from("<HH", data, 6) if len(data) >= 10 else None, False, 1),
     "BMP": lambda data: (_bmp_size(data), _is_plain_bmp(data), 1),
     "WebP": lambda data: (_webp_size(data), not _is_animated_webp(data), 1),
     "TIFF": lambda data: (_tiff_size(data), False, 1),

@@ -26,6 +26,16 @@ Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
 """A stored part: [rows, *shape] of int64 or float32, bytes, or lists of these."""
 
 
+class ArraySpec(NamedTuple):
+    """Shape and dtype of an array of a batch; in `ragged` ones the second dimension differs from row to row."""
+
+    shape: tuple[int | None, ...]
+    """The first is the rows; None where it differs from batch to batch."""
+    dtype: str
+    """A NumPy name, `bfloat16`, or `bytes`: an object array of bytes, which TensorFlow has as strings."""
+    ragged: bool = False
+
+
 class RowError(Exception):
     """One row of a batch cannot be read; `row` is its position in the batch, from 0."""
 

@@ -20,7 +20,7 @@ from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.contract.orientation import is_transposed, mirrored
 from recordmill.transforms.numpy.buffers import Array
-from recordmill.transforms.numpy.image_resize import placement
+from recordmill.transforms.numpy.image_resize import placed
 
 try:
     import simplejpeg
@@ -140,10 +140,10 @@ def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
         return 1
     if max(sides) < max(2 * SPARE * least, LARGE):
         return 1
-    place = placement(sides, options)
+    goal = placed(sides, options)
     for ratio in RATIOS:
-        is_whole = all(side % ratio == 0 for side in (*sides, *place.start, *place.box))
-        if is_whole and all(box >= SPARE * ratio * scaled for box, scaled in zip(place.box, place.scaled, strict=True)):
+        is_whole = all(side % ratio == 0 for side in (*sides, *goal.start, *goal.box))
+        if is_whole and all(box >= SPARE * ratio * scaled for box, scaled in zip(goal.box, goal.scaled, strict=True)):
             return ratio
     return 1
 

@@ -1,8 +1,7 @@
 """Scaling of upright images by their options without TensorFlow, as `tensorflow.image_resize` does it.
 
-Placements are the same whole numbers as in `tensorflow.geometry`. Its pixels are weighted sums, rounded half
-to even: those of `nearest` are TensorFlow's, of every other method they differ from them by one level at most, because
-the sums are made in another order.
+Pixels are weighted sums, rounded half to even: those of `nearest` are TensorFlow's, of every other method they differ
+from them by one level at most, because the sums are made in another order.
 
 >>> resize(np.zeros((32, 16, 3), np.uint8), PixelOptions(size=(64, 64))).shape
 (64, 64, 3)
@@ -10,10 +9,11 @@ the sums are made in another order.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from functools import lru_cache
 
 import numpy as np
 
+from recordmill.transforms.contract import geometry
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.numpy import opencv
@@ -22,72 +22,33 @@ from recordmill.transforms.numpy.buffers import Array
 Sides = tuple[int, int]
 """Height and width in pixels, or y and x."""
 
-MAX_SIDE = 16_384  # these two as in `transforms.tensorflow.geometry`
-MAX_STRIP = 64
 
-
-class Placement(NamedTuple):
-    """The placement of one image; the fields are those of `transforms.tensorflow.geometry.Placement`."""
-
-    start: Sides
-    box: Sides
-    scaled: Sides
-    offset: Sides
-    output: Sides
-
-
-def placement(sides: Sides, options: PixelOptions) -> Placement:
-    """Places an image of some size: `geometry.placement` of one image, in Python's integers."""
-    height, width = sides = max(sides[0], 1), max(sides[1], 1)
-    nothing, shorter = (0, 0), options.shorter_side
-    if options.size is None:
-        scaled = sides if shorter is None else _own(sides, shorter)
-        return Placement(nothing, sides, scaled, nothing, scaled)
-    size = high, wide = options.size[0], options.size[1]
-    if options.fit == "stretch":
-        return Placement(nothing, sides, size, nothing, size)
-    if options.fit == "pad":
-        scaled = min(high, divided(height * wide, width)), min(wide, divided(width * high, height))
-        return Placement(nothing, sides, scaled, ((high - scaled[0]) // 2, (wide - scaled[1]) // 2), size)
-    if shorter is None:
-        box = min(height, divided(width * high, wide)), min(width, divided(height * wide, high))
-        return Placement(((height - box[0]) // 2, (width - box[1]) // 2), box, size, nothing, size)
-    start = max(height - MAX_STRIP * width, 0) // 2, max(width - MAX_STRIP * height, 0) // 2
-    box = height - 2 * start[0], width - 2 * start[1]
-    scaled = divided(box[0] * shorter, min(box)), divided(box[1] * shorter, min(box))
-    return Placement(start, box, scaled, (-((scaled[0] - high) // 2), -((scaled[1] - wide) // 2)), size)
-
-
-def divided(dividend: int, divisor: int) -> int:
-    """Divides whole numbers, rounded half up, 1 at least."""
-    return max((2 * dividend + divisor) // (2 * divisor), 1)
-
-
-def _own(sides: Sides, shorter: int) -> Sides:
-    least, longest = min(sides), max(sides)
-    height, width = (min(divided(side * shorter, least), divided(side * MAX_SIDE, longest)) for side in sides)
-    return height, width
+@lru_cache(maxsize=1024)
+def placed(sides: Sides, options: PixelOptions) -> geometry.Placement:
+    """Places an image of some size, in Python's integers; most images of a dataset have few sizes."""
+    pairs = geometry.placement(np.array(sides, np.int64), options)
+    return geometry.Placement(*(tuple(pair.tolist()) for pair in pairs))
 
 
 def resize(pixels: Array, options: PixelOptions) -> Array:
     """Brings an image, uint8 [h, w, channels], to its size: uint8 [height, width, channels]."""
-    place = placement((pixels.shape[0], pixels.shape[1]), options)
+    goal = placed((pixels.shape[0], pixels.shape[1]), options)
     if options.size is None or options.fit != "crop":
-        pixels = scale(pixels, place.scaled, options.resize, options.antialias)
-        return _framed(pixels, place, options) if options.size is not None and options.fit == "pad" else pixels
-    pixels = scale(_cut(pixels, place.start, place.box), place.scaled, options.resize, options.antialias)
-    return _cut(pixels, (-place.offset[0], -place.offset[1]), place.output)
+        pixels = scale(pixels, goal.scaled, options.resize, options.antialias)
+        return _framed(pixels, goal, options) if options.size is not None and options.fit == "pad" else pixels
+    pixels = scale(_cut(pixels, goal.start, goal.box), goal.scaled, options.resize, options.antialias)
+    return _cut(pixels, (-goal.offset[0], -goal.offset[1]), goal.output)
 
 
 def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
     return pixels[start[0] : start[0] + size[0], start[1] : start[1] + size[1]]
 
 
-def _framed(pixels: Array, place: Placement, options: PixelOptions) -> Array:
+def _framed(pixels: Array, goal: geometry.Placement, options: PixelOptions) -> Array:
     colour = options.background
-    framed = np.empty((*place.output, options.channels), np.uint8)
+    framed = np.empty((*goal.output, options.channels), np.uint8)
     framed[...] = colour if options.channels == 3 else luma(*colour)
-    _cut(framed, place.offset, place.scaled)[...] = pixels
+    _cut(framed, goal.offset, goal.scaled)[...] = pixels
     return framed
 
 
@@ -130,20 +91,15 @@ def _nearest(source: int, target: int) -> Array:
     return np.minimum(np.floor((np.arange(target, dtype=np.float32) + np.float32(0.5)) * step), source - 1).astype(int)
 
 
-class Weights(NamedTuple):
-    """The source pixels of each pixel of the result, and their shares."""
-
-    places: Array
-    """int64 [target, taps]."""
-    shares: Array
-    """float32 [target, taps]."""
+Weights = tuple[Array, Array]
+"""The source pixels of each pixel of the result, int64 [target, taps], and their shares, float32 [target, taps]."""
 
 
 def _summed(pixels: Array, weights: Weights) -> Array:
     """Weighs the first axis, tap by tap: float32 [target, …]."""
-    sums = np.zeros((len(weights.places), *pixels.shape[1:]), np.float32)
-    for places, shares in zip(weights.places.T, weights.shares.T, strict=True):
-        sums += pixels[places] * shares[:, np.newaxis, np.newaxis]
+    sums = np.zeros((len(weights[0]), *pixels.shape[1:]), np.float32)
+    for positions, shares in zip(*(part.T for part in weights), strict=True):
+        sums += pixels[positions] * shares[:, np.newaxis, np.newaxis]
     return sums
 
 
@@ -157,10 +113,10 @@ def _area(source: int, target: int) -> Weights:
     start = np.arange(target, dtype=np.float32) * step
     end = np.arange(1, target + 1, dtype=np.float32) * step
     first = np.floor(start).astype(np.int64)
-    places = first[:, np.newaxis] + np.arange(int((np.ceil(end) - first).max()))
-    shares = np.minimum(places + 1, end[:, np.newaxis]) - np.maximum(places, start[:, np.newaxis])
+    positions = first[:, np.newaxis] + np.arange(int((np.ceil(end) - first).max()))
+    shares = np.minimum(positions + 1, end[:, np.newaxis]) - np.maximum(positions, start[:, np.newaxis])
     shares = np.maximum(shares, 0) / step
-    return Weights(np.minimum(places, source - 1), shares.astype(np.float32))
+    return np.minimum(positions, source - 1), shares.astype(np.float32)
 
 
 def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, source: int, target: int) -> Weights:
@@ -174,14 +130,10 @@ def _kernel(kernel: Callable[[Array], Array], radius: float, antialias: bool, so
     reach = np.float32(radius) * wider
     first = np.maximum(np.ceil(center - reach - np.float32(0.5)), 0)[:, np.newaxis]
     last = np.minimum(np.floor(center + reach - np.float32(0.5)), source - 1)[:, np.newaxis]
-    places = first + np.arange(int((last - first).max()) + 1, dtype=np.float32)
-    shares = kernel(np.abs((places + np.float32(0.5) - center[:, np.newaxis]) * (1 / wider))) * (places <= last)
+    positions = first + np.arange(int((last - first).max()) + 1, dtype=np.float32)
+    shares = kernel(np.abs((positions + np.float32(0.5) - center[:, np.newaxis]) * (1 / wider))) * (positions <= last)
     shares /= shares.sum(1, keepdims=True)
-    return Weights(np.minimum(places, source - 1).astype(np.int64), shares.astype(np.float32))
-
-
-def _triangle(x: Array) -> Array:
-    return np.maximum(1 - x, 0)
+    return np.minimum(positions, source - 1).astype(np.int64), shares.astype(np.float32)
 
 
 def _cubic(x: Array) -> Array:
@@ -196,19 +148,15 @@ def _mitchell(x: Array) -> Array:
     return np.where(x < 1, near, np.where(x < 2, far, 0))
 
 
-def _gaussian(x: Array) -> Array:
-    return np.where(x < 1.5, np.exp(x * x / -0.5), 0)
-
-
 def _lanczos(radius: int) -> Callable[[Array], Array]:
     return lambda x: np.where(x <= radius, np.sinc(x) * np.sinc(x / radius), 0)
 
 
 KERNELS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
-    "bilinear": (_triangle, 1.0),
+    "bilinear": (lambda x: np.maximum(1 - x, 0), 1.0),
     "bicubic": (_cubic, 2.0),
     "mitchellcubic": (_mitchell, 2.0),
-    "gaussian": (_gaussian, 1.5),
+    "gaussian": (lambda x: np.where(x < 1.5, np.exp(x * x / -0.5), 0), 1.5),
     "lanczos3": (_lanczos(3), 3.0),
     "lanczos5": (_lanczos(5), 5.0),
 }

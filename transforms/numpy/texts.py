@@ -83,14 +83,14 @@ def cut(rows: Ragged, length: int) -> Ragged:
     if lengths.max(initial=0) <= length:
         return rows
     kept = np.minimum(lengths, length)
-    return Ragged(rows.values[_places(rows.splits[:-1], kept)], _splits(kept))
+    return Ragged(rows.values[_positions(rows.splits[:-1], kept)], _splits(kept))
 
 
 def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
     """Packs texts into rows of at most `length` ids: the longest first, each into the first row that has room for it.
 
     First-fit decreasing (Johnson 1973): at most 11/9 of the fewest rows, and one. Of texts of one length the first of
-    the batch comes first. What is longer than a row is cut; an empty text takes no place.
+    the batch comes first. What is longer than a row is cut; an empty text takes no room.
 
     Returns:
         The rows' ids, and the lengths of each row's texts: what `packed_rows` takes.
@@ -104,7 +104,7 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
         room[rows[text]] -= size
     by_row = np.argsort(rows, kind="stable")
     order, texts_of_row = order[by_row], _splits(np.bincount(rows))
-    ids = texts.values[_places(texts.splits[order], lengths[order])]
+    ids = texts.values[_positions(texts.splits[order], lengths[order])]
     return Ragged(ids, _splits(lengths[order])[texts_of_row]), Ragged(lengths[order], texts_of_row)
 
 
@@ -180,8 +180,8 @@ def _splits(lengths: Array) -> Array:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
-def _places(starts: Array, lengths: Array) -> Array:
-    """The numbers `start, start + 1, …` of each list, one list after another."""
+def _positions(starts: Array, lengths: Array) -> Array:
+    """Gives the numbers `start, start + 1, …` of each list, one list after another."""
     splits = _splits(lengths)
     return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
 
@@ -189,6 +189,6 @@ def _places(starts: Array, lengths: Array) -> Array:
 def strings(values: Any) -> Array:
     """Gives bytes, or views of them, as TensorFlow gives strings: an object array of `bytes`, of the values' shape."""
     shape = np.shape(values) if isinstance(values, np.ndarray) else (len(values),)
-    found = np.empty(int(np.prod(shape)), object)
-    found[:] = [bytes(value) for value in (values.flat if isinstance(values, np.ndarray) else values)]
-    return found.reshape(shape)
+    result = np.empty(int(np.prod(shape)), object)
+    result[:] = [bytes(value) for value in (values.flat if isinstance(values, np.ndarray) else values)]
+    return result.reshape(shape)

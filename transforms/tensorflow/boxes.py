@@ -11,14 +11,14 @@ are zeros.
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.contract.orientation import mirrored
-from recordmill.transforms.tensorflow.geometry import placement, upright
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from recordmill.transforms.tensorflow.lists import cut, padded
 
-NUMBERS = 4  # a box has so many
+NUMBERS = 4  # of a box
 LEAST = 2.0**-100  # smaller numbers become 0, since TensorFlow may or may not flush those below 2**-126
 
 
@@ -77,20 +77,19 @@ def _upright_corners(
     """Gives corners in pixels of the upright image, whose height and width are `sides`."""
     in_file = options.oriented == "file"
     if options.unit == "relative":
-        scale = tf.cast(upright(sides, turn) if in_file else sides, tf.float64)
+        scale = tf.cast(upright(sides, turn, tf) if in_file else sides, tf.float64)
         start, end = start * scale, end * scale
-    return _turned(start, end, tf.cast(sides, tf.float64), turn) if in_file else (start, end)
-
-
-def _turned(start: tf.Tensor, end: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Turns corners as `exif.orient` turns the image."""
-    start, end, flipped = upright(start, turn), upright(end, turn), tf.stack(mirrored(turn), 1)
+    if not in_file:
+        return start, end
+    # Corners are turned as `exif.orient` turns the image.
+    sides = tf.cast(sides, tf.float64)
+    start, end, flipped = upright(start, turn, tf), upright(end, turn, tf), tf.stack(mirrored(turn), 1)
     return tf.where(flipped, sides - end, start), tf.where(flipped, sides - start, end)
 
 
 def _placed(points: tf.Tensor, sides: tf.Tensor, image: PixelOptions) -> tf.Tensor:
     """Moves points of upright images into the stored images, 0..1; outside points go to the nearest edge."""
-    goal = placement(sides, image)
+    goal = placement(sides, image, tf)
     least, most = tf.maximum(goal.offset, 0), tf.minimum(goal.offset + goal.scaled, goal.output)
     start, box, scaled, offset, output, least, most = (tf.cast(each, tf.float64) for each in (*goal, least, most))
     # All in pixels of the result times the box, so that the one division is the last step.

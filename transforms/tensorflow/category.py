@@ -1,28 +1,27 @@
-"""Categories: a name's id by its index in the vocabulary, or by its hash.
+"""Categories: a name's id by its index in the vocabulary, or by its hash; one name a row, or several.
 
 A label's ids are the indices themselves, from 0. In any other feature 0 is a missing or unknown name; then come the
 `oov_buckets` that unknown names share, then the vocabulary. With `hash_buckets` there is no vocabulary: ids are 1 to n.
+In lists unknown names have an id of their own, 1, because 0 pads.
 """
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.category import CategoryDescription, CategoryOptions, NameOptions
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, NameOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.lists import padded
 
 
-def prepare(options: CategoryOptions, column: tf.Tensor | None, context: Context) -> Prepared:
+def prepare(options: NameOptions, column: tf.Tensor | None, context: Context) -> Prepared:
     """Stores int64 ids; a `cross`, which has no column, joins the names of other features."""
-    names = crossed([context.columns[name] for name in options.cross]) if options.cross else column
-    learned = names if options.is_label else tf.boolean_mask(names, _learned(options, names, context.train))
+    names = crossed([context.columns[name] for name in options.cross or ()]) if column is None else column
+    known = context.train & (names != "") if options.optional else context.train
+    learned = names if options.is_label else tf.boolean_mask(names, known)
 
     def store(statistics: Statistics) -> Parts:
         return {"": ids(options, names, statistics)}
 
     return Prepared(store, tokens=tokens(options, learned))
-
-
-def _learned(options: CategoryOptions, names: tf.Tensor, train: tf.Tensor) -> tf.Tensor:
-    return train & (names != "") if options.optional else train
 
 
 def tokens(options: NameOptions, names: tf.Tensor) -> tf.Tensor | None:
@@ -56,6 +55,16 @@ def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
     return tf.where(missing, "", tf.strings.join(columns, separator="\n"))  # no name holds a line break
 
 
-def features(description: CategoryDescription, stored: Parts) -> Parts:
-    """Gives the ids as they are: int64, shape [rows]."""
-    return stored
+def list_features(description: CategoriesDescription, stored: Parts) -> Parts:
+    """Gives padded ids and the part `length` (`lists.padded`), or the float32 1s and 0s of `multi_hot`."""
+    if description.read == "multi_hot":
+        return {"": multi_hot(stored[""], description.vocabulary_size)}
+    return padded(description, stored[""], tf.constant(description.padding_id, tf.int64))
+
+
+def multi_hot(rows: tf.RaggedTensor, size: int) -> tf.Tensor:
+    """Gives 1 at each id that a row holds, else 0: float32, shape [rows, size]. Leaves out ids below 0."""
+    values = tf.cast(rows.flat_values, tf.int64)
+    positions = tf.boolean_mask(tf.stack([rows.value_rowids(), values], axis=1), values >= 0)
+    times = tf.scatter_nd(positions, tf.ones_like(positions[:, 0], tf.float32), [rows.nrows(), size])
+    return tf.ensure_shape(tf.minimum(times, 1.0), [None, size])

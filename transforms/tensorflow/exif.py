@@ -1,7 +1,7 @@
 """Reads and applies EXIF orientation inside the graph, because serving gets the same raw bytes as the build.
 
 JPEG: the first `Exif` segment among the application segments (APPn, COM) that open the file. PNG: the first `eXIf`
-chunk, wherever it stands. WebP: the first `EXIF` chunk of a file whose header announces one. Tag 0x0112 of IFD0, SHORT
+chunk at any position. WebP: the first `EXIF` chunk of a file whose header announces one. Tag 0x0112 of IFD0, SHORT
 or LONG, with a single value of 1..8, in either byte order; the last one counts. Everything else, malformed EXIF too,
 is orientation 1 and never an error.
 

@@ -1,9 +1,9 @@
 """Stored to model-ready: the only way from a record to a model's input, for training and for serving.
 
-All functions take the features' descriptions as `dataset.json` holds them, work on a batch, and run eagerly, inside
-`Dataset.map` and inside a SavedModel.
+All functions work on a batch, and run eagerly, inside `Dataset.map` and inside a SavedModel.
 
->>> batches.map(lambda serialized: parse(manifest.features, serialized))  # doctest: +SKIP
+>>> features = read_descriptions(manifest.features)  # doctest: +SKIP
+>>> batches.map(lambda serialized: parse(features, serialized))  # doctest: +SKIP
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
-from recordmill.transforms.contract.kinds import read_description, read_descriptions
-from recordmill.transforms.contract.kinds.base import Json
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
@@ -23,12 +22,12 @@ from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.kind import DTYPES, Parts, Stored
 from recordmill.transforms.tensorflow.kinds import KINDS
 
-Features = Mapping[str, Json]
+Features = Mapping[str, Description]
 
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
     """Gives the specs with which `tf.io.parse_example` reads the features, and the row's key on request."""
-    stored = stored_features(read_descriptions(features), with_key=with_key)
+    stored = stored_features(features, with_key=with_key)
     return {name: part_spec(part) for name, part in stored.items()}
 
 
@@ -55,13 +54,9 @@ def model_features(
     Returns:
         Tensors of shape [rows, …] and the dtypes that the kinds' own `features` state, by the parts' names. No rows
         give tensors of no rows.
-
-    Raises:
-        DatasetError: a description's kind is unknown, or its options are broken.
     """
     ready: dict[str, tf.Tensor] = {}
-    for name, json in features.items():
-        description = read_description(json)
+    for name, description in features.items():
         parts: Parts = {part: stored[part_name(name, part)] for part in description.parts()}
         if isinstance(description, ImageDescription | ImageSequenceDescription):
             result = _images(description, parts, options)
@@ -92,8 +87,8 @@ def _text(description: TextDescription, parts: Parts, options: FinishOptions) ->
 
 def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
     """Restores the transform graph's output from records: the bytes of packed texts become ids."""
-    packed = [name for name, description in features.items() if "packed" in description]
-    return {**parsed, **{name: text.unpacked(parsed[name]) for name in packed}}
+    texts = [name for name, each in features.items() if isinstance(each, TextDescription) and each.packed is not None]
+    return {**parsed, **{name: text.unpacked(parsed[name]) for name in texts}}
 
 
 def parse(

@@ -8,7 +8,8 @@ modules of their own: `image_header` (before the graph), `image_decode`, `image_
 
 Where images keep their own sizes, a batch is as high and wide as its largest, zeros lie below and to the right, and
 the part `shape` gives each image's sides. With `optional`, an empty string is a missing image: zeros, and 1 in the part
-`missing`. `store: original` keeps the EXIF orientation as the part `orientation`, for the reader.
+`missing`. `store: original` keeps the EXIF orientation as the part `orientation`, for the reader. A row of a sequence
+may have no images.
 """
 
 import math
@@ -18,6 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,
@@ -25,12 +27,12 @@ from recordmill.transforms.contract.kinds.image import (
     ImageSequenceDescription,
 )
 from recordmill.transforms.tensorflow.exif import orientation
-from recordmill.transforms.tensorflow.geometry import placement, upright
 from recordmill.transforms.tensorflow.image_decode import decode, is_jpeg, libjpeg
 from recordmill.transforms.tensorflow.image_encode import encode
 from recordmill.transforms.tensorflow.image_resize import resize
 from recordmill.transforms.tensorflow.image_sides import stored_sides
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.lists import padded
 
 AnyImages = ImageDescription | ImageSequenceDescription
 
@@ -92,7 +94,7 @@ def geometry(column: tf.Tensor) -> tf.Tensor:
 
     def source(encoded: tf.Tensor) -> tf.Tensor:
         turn = orientation(encoded)
-        return tf.concat([upright(stored_sides(encoded), turn), [tf.cast(turn, tf.int64)]], 0)
+        return tf.concat([upright(stored_sides(encoded), turn, tf), [tf.cast(turn, tf.int64)]], 0)
 
     return tf.map_fn(source, column, fn_output_signature=tf.TensorSpec([3], tf.int64), parallel_iterations=1)
 
@@ -125,6 +127,21 @@ def features(description: ImageDescription, stored: Parts) -> Parts:
     """Decodes stored images, strings of shape [rows]; see `normalized_images`. The part `missing` stays as it is."""
     ready = normalized_images(description, stored[""], stored.get("orientation"))
     return {**ready, "missing": stored["missing"]} if "missing" in stored else ready
+
+
+def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
+    """Decodes and normalizes each image of the part "", strings, ragged [rows, None], then pads with zeros.
+
+    Returns:
+        uint8 as they are, or float32, shape [rows, images, height, width, channels], and the part `length`, as
+        in `lists.padded`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: the bytes are not what was stored.
+    """
+    encoded = stored[""]
+    pixels = normalized_images(description, encoded.flat_values)[""]
+    return padded(description, encoded.with_flat_values(pixels))
 
 
 def normalized_images(
@@ -161,7 +178,7 @@ def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Te
     def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         size = stored_sides(row[0])
         if description.encoding == "original":
-            size = placement(upright(size, row[1]), description.pixel_options).output
+            size = placement(upright(size, row[1], tf), description.pixel_options, tf).output
         return tf.where(row[0] == "", tf.zeros([2], tf.int64), size)
 
     return tf.map_fn(read_size, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))

@@ -14,11 +14,11 @@ from functools import partial
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.geometry import placement, upright
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.tensorflow.exif import APART, contains, jpeg_orientation, orient, other_orientation
-from recordmill.transforms.tensorflow.geometry import placement, upright
 
 Branch = Callable[[], tf.Tensor]
 PNG_PALETTE, PNG_ALPHA = 3, 4  # colour type of palettes; the bit of those with an alpha channel
@@ -87,8 +87,8 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
 
 def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
     """Gives the index in RATIOS of the largest divisor of a JPEG's size that is allowed: int32 scalar."""
-    sides = upright(tf.cast(shape[:2], tf.int64), orientation)
-    goal = placement(sides, options)
+    sides = upright(tf.cast(shape[:2], tf.int64), orientation, tf)
+    goal = placement(sides, options, tf)
     ratios = tf.constant(RATIOS[1:], tf.int64)[:, tf.newaxis]
     # Then the reduced image is cut and scaled exactly as the whole one would be.
     is_whole = tf.reduce_all(tf.concat([sides, goal.start, goal.box], 0) % ratios == 0, 1)

@@ -1,14 +1,14 @@
 """Brings an upright image to the size in its options, in the graph: cut, scaled, laid on the background.
 
-`tensorflow.geometry` computes where an image goes; this module moves the pixels there. Every method rounds
+`contract.geometry` computes where an image goes; this module moves the pixels there. Every method rounds
 its weighted sums to the nearest whole number, half to even, and keeps them in 0..255.
 """
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.geometry import placement
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.luma import luma
-from recordmill.transforms.tensorflow.geometry import placement
 
 MEANS = ("area", "bilinear", "nearest")  # of bytes: never beyond 0..255, as the other methods are beside an edge
 
@@ -18,7 +18,7 @@ def resize(image: tf.Tensor, options: PixelOptions) -> tf.Tensor:
 
     Both sides are static where the options give a `size`.
     """
-    goal = placement(tf.shape(image, tf.int64)[:2], options)
+    goal = placement(tf.shape(image, tf.int64)[:2], options, tf)
     cuts = options.size is not None and options.fit == "crop"
     if cuts:
         image = _cut(image, goal.start, goal.box)

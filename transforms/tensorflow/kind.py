@@ -6,7 +6,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -62,7 +62,7 @@ class Prepared:
     wanted: RequestedStatistics = RequestedStatistics()
     """The statistics of the values that the analysis must find."""
     geometry: Callable[[], tf.Tensor] | None = None
-    """Gives images' sizes before they were scaled, for boxes, which move with them (`tensorflow.geometry`)."""
+    """Gives images' sizes before they were scaled, for boxes, which move with them (`contract.geometry`)."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,11 @@ class Context:
     """The options of all features, by feature."""
 
 
-class Kind(Protocol):
-    """A module of this package that is the graph half of a kind."""
+class Kind(NamedTuple):
+    """The graph half of a kind."""
 
-    def prepare(self, options: Any, column: Any, context: Context) -> Prepared:
-        """Takes the raw column, shape [rows] or ragged [rows, None] (None for a kind that has no column).
-
-        A missing value, where `optional` allows it, comes as `""`, as NaN, or as an empty list.
-        """
-
-    def features(self, description: Any, stored: Parts) -> Mapping[str, Any]:
-        """Makes a batch of stored values model-ready, by part."""
+    prepare: Callable[[Any, Any, Context], Prepared]
+    """Takes the options and the raw column, shape [rows] or ragged [rows, None]; None for a kind without a column. A
+    missing value, where `optional` allows it, comes as `""`, as NaN, or as an empty list."""
+    features: Callable[[Any, Parts], Parts] = lambda description, stored: stored
+    """Takes the description, and makes a batch of stored values model-ready, by part; by default they are."""

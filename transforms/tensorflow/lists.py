@@ -1,22 +1,39 @@
-"""Lists of values in a row, of any kind: cut when they are stored, padded when they are read."""
+"""Lists of values in a row, of any kind: each value prepared as one of its kind, padded when they are read."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
 from recordmill.transforms.contract.kinds.base import ListDescription
 from recordmill.transforms.contract.kinds.raw import RawDescription
-from recordmill.transforms.tensorflow.kind import Parts
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
+
+
+def each(prepare: Callable[[Any, Any, Context], Prepared]) -> Callable[[Any, Any, Context], Prepared]:
+    """Makes of a kind's `prepare` that of its lists, ragged [rows, None].
+
+    The first `max_length` values of a list are prepared, each as a value of the kind. A missing list is an empty one,
+    so no value is missing.
+    """
+
+    def prepare_lists(options: Any, column: tf.RaggedTensor, context: Context) -> Prepared:
+        kept = cut(options.max_length, column)
+        of_values = replace(context, train=tf.gather(context.train, kept.value_rowids()))
+        values = prepare(replace(options, optional=False), kept.flat_values, of_values)
+
+        def store(statistics: Statistics) -> Parts:
+            return {"": kept.with_flat_values(values.store(statistics)[""])}
+
+        return replace(values, store=store, geometry=None)
+
+    return prepare_lists
 
 
 def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
     """Keeps the first `max_length` values of each row, or all."""
     return column if max_length is None else column[:, :max_length]
-
-
-def of_train(column: tf.RaggedTensor, train: tf.Tensor) -> tf.Tensor:
-    """Gives the values of the train split's rows, one after another."""
-    return tf.boolean_mask(column.flat_values, tf.gather(train, column.value_rowids()))
 
 
 def padded(description: ListDescription | RawDescription, values: tf.RaggedTensor, padding: Any = None) -> Parts:
@@ -37,3 +54,8 @@ def padded(description: ListDescription | RawDescription, values: tf.RaggedTenso
     if length != "varying":
         return {"": full}
     return {"": full, "length": tf.cast(values.row_lengths(), tf.int64)}
+
+
+def features(description: ListDescription, stored: Parts) -> Parts:
+    """Pads with 0, and gives the part `length` where it varies (`padded`)."""
+    return padded(description, stored[""])

@@ -1,14 +1,14 @@
 """Numbers: clipped, transformed, normalized or put into buckets, in float64: the same bits in any batch.
 
 The order of the steps: clip, transform, statistics of the train split, imputation of missing numbers, normalize or
-bucket. A missing number comes as NaN; the statistics leave it out.
+bucket. A missing number comes as NaN; the statistics leave it out. Those of lists are of all numbers in the lists.
 """
 
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.number import NumberDescription, NumberOptions
+from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, RequestedStatistics, Statistics
 from recordmill.transforms.tensorflow.logarithm import log, log1p
 
@@ -30,7 +30,12 @@ def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prep
     if not options.is_learned:
         return Prepared(store)
     learned = context.train if known is None else context.train & known
-    return Prepared(store, values=tf.boolean_mask(values, learned), wanted=wanted(options))
+    wanted = RequestedStatistics(
+        extremes=options.normalize == "min_max",
+        median=options.optional and options.impute == "median",
+        buckets=options.quantiles or 1,
+    )
+    return Prepared(store, values=tf.boolean_mask(values, learned), wanted=wanted)
 
 
 def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
@@ -73,17 +78,3 @@ def _imputed(options: NumberOptions, statistics: Statistics) -> tf.Tensor:
     if impute == "median":
         return statistics.median
     return tf.cast(transformed(options, tf.constant(impute, tf.float32)), tf.float64)
-
-
-def wanted(options: NumberOptions) -> RequestedStatistics:
-    """Gives the statistics that the analysis must find beside mean and variance."""
-    return RequestedStatistics(
-        extremes=options.normalize == "min_max",
-        median=options.optional and options.impute == "median",
-        buckets=options.quantiles or 1,
-    )
-
-
-def features(description: NumberDescription, stored: Parts) -> Parts:
-    """Gives the values as they are: float32 or int64, shape [rows]; and `missing`, int64, shape [rows]."""
-    return stored

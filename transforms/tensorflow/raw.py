@@ -1,10 +1,11 @@
-"""Raw values: stored as they are; lists are padded when they are read."""
+"""Raw values, and tensors of the user's own function: stored as they are, padded when they are read."""
 
 from typing import Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared
 from recordmill.transforms.tensorflow.lists import cut, padded
 
@@ -18,3 +19,14 @@ def prepare(options: RawOptions, column: Any, context: Context) -> Prepared:
 def features(description: RawDescription, stored: Parts) -> Parts:
     """Gives the values as they are, shape [rows]; pads lists with 0 or `""` (`lists.padded`)."""
     return padded(description, stored[""]) if description.length is not None else stored
+
+
+def prepare_own(options: FeatureOptions, column: Any, context: Context) -> Prepared:
+    """Raises: the user's function stores the feature."""
+    raise NotImplementedError
+
+
+def own_features(description: OwnDescription, stored: Parts) -> Parts:
+    """Gives the values: shape [rows, *shape]; ragged rows padded with 0 or `""`, [rows, longest]."""
+    values = stored[""]
+    return {"": values.to_tensor() if isinstance(values, tf.RaggedTensor) else values}

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from recordmill.transforms.contract.stored import part_name
-from recordmill.transforms.tensorflow.features import model_features
+from recordmill.transforms.tensorflow.features import Features, model_features
 
 LENGTHS = "lengths"
 Inputs = Mapping[str, tf.TypeSpec]
@@ -28,7 +28,7 @@ class ServingModel(tf.Module):
         super().__init__()
         self._layer = tft.TFTransformOutput(export).transform_features_layer()
 
-    def signature(self, inputs: Inputs, wanted: Mapping[str, Any]) -> Callable[..., Any]:
+    def signature(self, inputs: Inputs, wanted: Features) -> Callable[..., Any]:
         """Makes a concrete function that takes these inputs by name and gives these features.
 
         A feature that needs another input, such as a weight that the user's function computes from the label, is left
@@ -37,15 +37,13 @@ class ServingModel(tf.Module):
 
         def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
             stored = self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()})
-            return model_features({name: json for name, json in wanted.items() if name in stored}, stored)
+            return model_features({name: each for name, each in wanted.items() if name in stored}, stored)
 
         specs = {name: spec for feature, given in inputs.items() for name, spec in _flat(feature, given).items()}
         return tf.function(serve, autograph=False).get_concrete_function(**specs)
 
 
-def export_serving(
-    export: str, descriptions: Mapping[str, Mapping[str, Any]], inputs: Inputs, label: str | None, folder: str
-) -> None:
+def export_serving(export: str, descriptions: Features, inputs: Inputs, label: str | None, folder: str) -> None:
     """Writes the SavedModel into a folder that is not there yet."""
     model = ServingModel(export)
     others = {name: spec for name, spec in inputs.items() if name != label}

@@ -171,7 +171,7 @@ class Rows:
             order = block_shuffle(steps.records, given.seed, self.request.bytes)
         else:
             return InOrder(steps.records)
-        if self.request.given.finish.text != "bucketed":
+        if self.request.given.text != "bucketed":
             return Ahead(order)
         window = steps.global_batch * Bucketed.WINDOW
         return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
@@ -232,7 +232,7 @@ class Rows:
             for name, values in self.parameters(chosen).items()
         }
         with self.counters.timed(self._stage):
-            return finish(request.features, columns, request.given.finish, augment=augment, memory=self.memory)
+            return finish(request.features, columns, request.given, augment=augment, memory=self.memory)
 
 
 def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:

@@ -11,8 +11,7 @@ from recordmill.pipeline.reader.batches.rows import Rows
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options.request import Request, images_of
 from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.transforms.contract.array_spec import ArraySpec
-from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.ragged import ArraySpec, Ragged
 from recordmill.transforms.contract.stored import stored_features
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.features import finish
@@ -25,15 +24,13 @@ class SplitSource:
     """The batches of a request's steps."""
 
     def __init__(self, request: Request) -> None:
-        self.request = request
-        self.epochs = request.given.epochs
-        self.start_step = request.given.start_step
+        self.request, self.given = request, request.given
         self.threads = request.threads
-        self.workers = request.given.workers
         self.of_epoch = request.steps.of_epoch
-        self.steps_together = _steps_together(request)
-        self.keeps_batches = request.given.on_error == "raise"
-        self.max_skipped = request.given.max_skipped
+        # More than one for small records only.
+        of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
+        together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
+        self.steps_together = 1 if images_of(request.features) else together
         self.element_spec = element_spec(request)
         self._labels: Any = None
 
@@ -52,13 +49,13 @@ class SplitSource:
     def rows(self, counters: Counters | None = None) -> Rows:
         """Opens the records, and reads all labels once where the order follows from them."""
         rows = Rows(self.request, self._labels, counters)
-        if self.request.given.balance:
+        if self.given.balance:
             self._labels = rows.labels
         return rows
 
     def starting_at(self, step: int) -> "SplitSource":
         """Gives the same source, beginning at another step."""
-        return SplitSource(replace(self.request, given=replace(self.request.given, start_step=step)))
+        return SplitSource(replace(self.request, given=replace(self.given, start_step=step)))
 
 
 def element_spec(request: Request) -> Any:
@@ -69,7 +66,7 @@ def element_spec(request: Request) -> Any:
     """
     columns = parse([], stored_features(request.features, with_key=request.given.with_key))
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
-    ready = finish(request.features, columns, request.given.finish, augment=augment)
+    ready = finish(request.features, columns, request.given, augment=augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
     try:
         return _specs(structured(request, ready, draws, np.zeros(0, np.float32)), request.rows)
@@ -86,9 +83,3 @@ def _specs(batch: Any, rows: int | None) -> Any:
         return tuple(_specs(part, rows) for part in batch)
     shape = (rows, *(side or None for side in batch.shape[1:]))
     return ArraySpec(shape, "bytes" if batch.dtype == object else batch.dtype.name)
-
-
-def _steps_together(request: Request) -> int:
-    """Gives the steps to make at once: more than one for small records only."""
-    of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
-    return 1 if images_of(request.features) else max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))

@@ -36,7 +36,7 @@ def _only(method: str, default: Default) -> Default:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(FinishOptions):
     """Options of an input, checked when they are made, as far as that needs no dataset.
 
     Raises:
@@ -65,22 +65,12 @@ class ReadOptions:
     augment: "Sequence[Any] | Mapping[str, Sequence[Any] | Mask]" = ()
     """Random changes of images (`recordmill.augment`): a list for all images, or a dictionary of lists by feature; in a
     list also MixUp and CutMix of whole batches."""
-    dtype: str | None = None
-    """The dtype of images: `uint8` as stored, `float32` or `bfloat16` normalized; None as the spec says."""
     label: str | None = THE_LABEL
     """The target, None for none; the dataset's label where it is not given."""
     features: Collection[str] | None = None
     """The features to read beside the label; all where they are not given."""
     with_key: bool = False
     """Adds `key`, the rows' keys (bytes, [batch]), to the features."""
-    text: str = "padded"
-    """The form of texts: `padded` to one length; `bucketed`, padded in batches of like sizes; `ragged`; `packed`, the
-    batch's documents in the fewest rows of `text_length` ids."""
-    text_length: int | str | None = None
-    """The length of padded texts: a number of ids, or `longest` for the batch's longest; by default the feature's
-    `max_length`, else the batch's longest."""
-    masks: bool = False
-    """Adds `<feature>_mask` to padded texts: bool, True where there is a token."""
     host_index: int = 0
     """The number of this host, from 0; each host reads a part of its own."""
     host_count: int = 1
@@ -99,8 +89,6 @@ class ReadOptions:
     """The most records that an iteration may leave out."""
     verify: bool = False
     """Compares every shard's sha256 with the manifest's first."""
-    finish: FinishOptions = field(init=False, repr=False, compare=False)
-    """`dtype`, `text`, `text_length` and `masks`, as both engines take them."""
 
     def __post_init__(self) -> None:
         if self.input_context is not None:  # which does not pickle to worker processes
@@ -121,10 +109,7 @@ class ReadOptions:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise DatasetError(f"{name} is at least {least}, got {value}")
-        try:
-            self._set("finish", FinishOptions(self.dtype, self.text, self.text_length, self.masks))
-        except ValueError as error:
-            raise DatasetError(str(error)) from None
+        super().__post_init__()
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -147,7 +132,11 @@ def evaluation_options(split: str, options: Mapping[str, Any]) -> ReadOptions:
 
 def option_names(method: str) -> list[str]:
     """Gives the names of the options that `training_input` or `evaluation_input` has beside `split`."""
-    return [each.name for each in fields(ReadOptions)[1:] if each.init and each.metadata.get("only", method) == method]
+    return [
+        each.name
+        for each in fields(ReadOptions)
+        if each.name != "split" and each.metadata.get("only", method) == method
+    ]
 
 
 def check_batch_size(batch_size: int) -> None:

@@ -151,7 +151,7 @@ def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> No
         return
     if description.packed:
         raise DatasetError(f"'{name}' was packed when it was built: leave text='packed' out")
-    if given.finish.length_of(description.max_length) is None:
+    if given.length_of(description.max_length) is None:
         raise DatasetError(f"text='packed' needs text_length, how many ids a row of '{name}' holds")
     if given.pad:
         raise DatasetError("text='packed' gives rows of several records, which have no weight each: pad=False")
@@ -174,20 +174,15 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
         by_feature = dict.fromkeys(images, [change for change in given if change not in mixtures])
     for name in by_feature:
         if name not in images:
-            raise DatasetError(f"augment is for images, and '{name}' is none that is read: {', '.join(images)}")
+            raise DatasetError(f"augment is for images, and '{name}' is not among {', '.join(images)}")
     try:
         augment = {name: check(changes) for name, changes in by_feature.items() if changes}
     except ValueError as error:
         raise DatasetError(str(error)) from None
-    classes = _num_classes(features, label)
+    target = features.get(label or "")
+    classes = target.vocabulary_size if isinstance(target, CategoryDescription) else None
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
-
-
-def _num_classes(features: Mapping[str, Description], label: str | None) -> int | None:
-    """Counts the label's classes; None where it is no category."""
-    description = None if label is None else features[label]
-    return description.vocabulary_size if isinstance(description, CategoryDescription) else None
 
 
 def _list(given: Any) -> Sequence[Any]:

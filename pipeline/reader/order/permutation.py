@@ -36,12 +36,12 @@ def combine(*numbers: int) -> int:
 
 
 def uniform(key: int, positions: Integers, lanes: int) -> npt.NDArray[np.float64]:
-    """Gives random numbers for places in a sequence.
+    """Gives random numbers for positions in a sequence.
 
     Args:
         key: of the sequence, from `combine`.
-        positions: int64 [rows], the places.
-        lanes: how many numbers each place has.
+        positions: int64 [rows].
+        lanes: how many numbers each position has.
 
     Returns:
         float64 [rows, lanes], 0 <= number < 1, multiples of 2**-53.

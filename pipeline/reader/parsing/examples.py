@@ -17,7 +17,7 @@ import numpy.typing as npt
 from recordmill.pipeline.reader.parsing.batched import Spans, walk
 from recordmill.pipeline.reader.parsing.single import BYTES, FLOATS, INTS, scan
 from recordmill.pipeline.reader.parsing.varints import PADDING, Int64s, Malformed, decode
-from recordmill.transforms.contract.ragged import Bytes, Column, Ragged, RowError
+from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import Stored
 
 SMALL = 8 << 10  # 8 KiB, the mean of records that are joined: more costs more than a scan of each
@@ -106,12 +106,12 @@ def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored])
     for encoded, name in names.items():
         lists = [row.get(encoded) for row in rows]
         kind = _KINDS[parts[name].dtype]
-        for found in lists:
-            if found is None and parts[name].shape is not None:
+        for values in lists:
+            if values is None and parts[name].shape is not None:
                 raise Malformed(f"feature '{name}' is not there")
-            if found is not None and found[0] != kind:
-                raise Malformed(f"feature '{name}' is a list of {_NAMES[found[0]]}, expected {parts[name].dtype}")
-        chunks = [found[1] if found else [] for found in lists]
+            if values is not None and values[0] != kind:
+                raise Malformed(f"feature '{name}' is a list of {_NAMES[values[0]]}, expected {parts[name].dtype}")
+        chunks = [values[1] if values else [] for values in lists]
         counts = [len(row) if kind == BYTES else sum(map(len, row)) for row in chunks]
         gathered[name] = _Values([chunk for row in chunks for chunk in row], np.array(counts, np.int64))
     return gathered
@@ -130,7 +130,9 @@ def _column(name: str, values: _Values, stored: Stored) -> Column:
     if (counts != expected).any():
         raise Malformed(f"feature '{name}' holds {counts[counts != expected][0]} values, expected {expected}")
     if stored.dtype == "bytes":
-        return _shaped_bytes(data, (len(counts), *stored.shape)) if stored.shape else data
+        if not stored.shape:
+            return data
+        data = np.fromiter(map(bytes, data), object, len(data))
     return data.reshape(len(counts), *stored.shape)
 
 
@@ -140,7 +142,3 @@ def _numbers(values: _Values, dtype: str) -> tuple[npt.NDArray[Any], Int64s]:
     if (values.counts % 4).any():
         raise Malformed("a list of floats has a number of bytes that is no multiple of 4")
     return np.frombuffer(bytearray().join(values.data), "<f4"), values.counts // 4
-
-
-def _shaped_bytes(values: Bytes, shape: tuple[int, ...]) -> npt.NDArray[np.object_]:
-    return np.fromiter(map(bytes, values), object, len(values)).reshape(shape)

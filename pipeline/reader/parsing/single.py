@@ -18,7 +18,7 @@ FIRST, SECOND = 0x0A, 0x12  # the tags of fields 1 and 2 that have a length
 
 Chunks: TypeAlias = list[memoryview]
 """The values of a list of bytes; of numbers packed pieces: varints, or little-endian float32, never cut inside one."""
-Found: TypeAlias = dict[bytes, tuple[int, Chunks]]
+Lists: TypeAlias = dict[bytes, tuple[int, Chunks]]
 """The kind of each feature's list, BYTES, FLOATS or INTS, and what it holds, by name."""
 
 
@@ -34,7 +34,7 @@ class _OtherForm(Exception):
     """The record is not of the one form."""
 
 
-def scan(record: bytes | memoryview, names: Collection[bytes]) -> Found:
+def scan(record: bytes | memoryview, names: Collection[bytes]) -> Lists:
     """Gives the features of these names; one that is not there, or has no list, is left out.
 
     Raises:
@@ -69,15 +69,15 @@ def _in_the_one_form(record: bytes | memoryview) -> bytes:
     return canonical
 
 
-def _scan(data: memoryview, names: Collection[bytes]) -> Found:
-    found: Found = {}
+def _scan(data: memoryview, names: Collection[bytes]) -> Lists:
+    lists: Lists = {}
     entries = _entries(data)
     if len({entry.name for entry in entries}) < len(entries):  # the last of two counts
         raise _OtherForm
     for name, start, stop in entries:
         if start < stop and name in names:
-            found[name] = data[start], _chunks(data, start, stop)
-    return found
+            lists[name] = data[start], _chunks(data, start, stop)
+    return lists
 
 
 def _entries(data: memoryview) -> list[Entry]:
@@ -104,7 +104,7 @@ def _entries(data: memoryview) -> list[Entry]:
 
 
 def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
-    """The content of a feature's list."""
+    """Gives the content of a feature's list."""
     kind = data[offset]
     size, offset = _length(data, offset + 1)
     if offset + size != stop or kind not in (BYTES, FLOATS, INTS):
@@ -120,7 +120,7 @@ def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
 
 
 def _length(data: memoryview, offset: int) -> tuple[int, int]:
-    """A length, and the offset after it; IndexError at the end of the data."""
+    """Reads a length, and gives the offset after it too. Raises: IndexError at the end of the data."""
     byte = data[offset]
     if byte < 128:
         return byte, offset + 1

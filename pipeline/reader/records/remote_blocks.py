@@ -2,7 +2,7 @@
 
 Threads share it: while one reads a range, the others wait for it.
 
->>> blocks = RecentBlocks(read=lambda ranges: [bytes(one.end - one.start) for one in ranges])
+>>> blocks = RecentBlocks(read=lambda ranges: [bytes(each.end - each.start) for each in ranges])
 >>> [len(data) for data in blocks.get([Range("s3://data/a.tfrecord", 0, 3)])]
 [3]
 """
@@ -46,7 +46,8 @@ class RecentBlocks:
             for each in wanted:
                 self._blocks.move_to_end(each)
             self._bytes += sum(each.end - each.start for each in missing)
-            self._forget()
+            while self._bytes > self._kept and len(self._blocks) > 1:
+                self._drop(next(iter(self._blocks)))
         if missing:
             self._fill(missing, dict(zip(wanted, futures, strict=True)))
         return [block.result() for block in futures]
@@ -70,10 +71,6 @@ class RecentBlocks:
                 if not blocks[each].done():
                     blocks[each].set_exception(error)
             raise
-
-    def _forget(self) -> None:
-        while self._bytes > self._kept and len(self._blocks) > 1:
-            self._drop(next(iter(self._blocks)))
 
     def _drop(self, each: Range) -> None:
         del self._blocks[each]

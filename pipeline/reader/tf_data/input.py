@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.reader.input import NumpyBatches, Source
 from recordmill.pipeline.reader.order.steps import Passes
-from recordmill.transforms.contract.array_spec import ArraySpec
+from recordmill.transforms.contract.ragged import ArraySpec
 
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
 
@@ -22,19 +22,14 @@ def as_tf_data(source: Source, passes: Passes, begin: Begin) -> tf.data.Dataset:
     if _is_whole(source):  # Keras shows its progress by the number of batches
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
         batches = batches.apply(tf.data.experimental.assert_cardinality(count))
-    return batches.prefetch(AHEAD).with_options(_untuned())
-
-
-def _untuned() -> tf.data.Options:
-    """Turns TensorFlow's tuning off: all numbers are given, and its thread delays dropping an iterator by seconds."""
     options = tf.data.Options()
-    options.autotune.enabled = False
-    return options
+    options.autotune.enabled = False  # all numbers are given, and its thread delays dropping an iterator by seconds
+    return batches.prefetch(AHEAD).with_options(options)
 
 
 def _in_one_thread(source: Source) -> Source:
     """Lets TensorFlow's thread make the batches where one thread would: two would compete for Python's lock."""
-    if source.threads > 1 or source.workers:
+    if source.threads > 1 or source.given.workers:
         return source
     alone = copy(source)
     alone.threads = 0
@@ -91,5 +86,9 @@ def _pairs(batch: Any) -> Any:
 
 
 def _is_whole(source: Source) -> bool:
-    """Whether all iterations have the same length: a resumed input's first may be the rest of an epoch."""
-    return source.keeps_batches and (source.epochs is not None or source.start_step % max(1, source.of_epoch) == 0)
+    """Whether all iterations have the same length: a resumed input's first may be the rest of an epoch.
+
+    With `on_error="skip"` all records of a step may be left out, and so its batch.
+    """
+    given = source.given
+    return given.on_error == "raise" and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0)

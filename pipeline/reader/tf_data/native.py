@@ -49,7 +49,9 @@ def native_tf_data(source: Source) -> tf.data.Dataset:
         num_parallel_calls=tf.data.AUTOTUNE if shuffles else None,
     )
     if shuffles:
-        records = records.shuffle(_buffer(request), given.seed)
+        mean = max(1, request.bytes // max(1, request.steps.records))
+        buffer = min(request.steps.records, BUFFER_BYTES // mean, BUFFER_RECORDS)
+        records = records.shuffle(max(1, buffer), given.seed)
     batches = records.batch(given.batch_size, given.drop_remainder).take(request.steps.of_epoch)
     batches = batches.map(lambda serialized: _model_ready(request, serialized), num_parallel_calls=tf.data.AUTOTUNE)
     steps = request.steps.of_epoch
@@ -61,7 +63,7 @@ def native_tf_data(source: Source) -> tf.data.Dataset:
 
 
 def _of_host(request: Request) -> Iterator[Piece]:
-    """The pieces of files that this host reads: an equal part of the records, one after another."""
+    """Gives the pieces of files that this host reads: an equal part of the records, one after another."""
     steps = request.steps
     first, end = (steps.records * host // steps.host_count for host in (steps.host_index, steps.host_index + 1))
     passed = 0  # records of the ranges before
@@ -72,7 +74,7 @@ def _of_host(request: Request) -> Iterator[Piece]:
 
 
 def _pieces(request: Request, low: int, high: int) -> Iterator[Piece]:
-    """The pieces of files that hold the records `low` to `high`, by their numbers in all shards."""
+    """Gives the pieces of files that hold the records `low` to `high`, by their numbers in all shards."""
     before = 0
     for shard in request.shards:
         skip, until = max(0, low - before), min(shard.records, high - before)
@@ -81,16 +83,9 @@ def _pieces(request: Request, low: int, high: int) -> Iterator[Piece]:
         before += shard.records
 
 
-def _buffer(request: Request) -> int:
-    """The records of the shuffle buffer, at least one."""
-    mean = max(1, request.bytes // max(1, request.steps.records))
-    return max(1, min(request.steps.records, BUFFER_BYTES // mean, BUFFER_RECORDS))
-
-
 def _model_ready(request: Request, serialized: tf.Tensor) -> Any:
     given = request.given
-    described = {name: description.to_json() for name, description in request.features.items()}
-    features = parse(described, serialized, with_key=given.with_key, options=given.finish)
+    features = parse(request.features, serialized, with_key=given.with_key, options=given)
     label = None if request.label is None else features.pop(request.label)
     return in_structure(request, features, label, None)
 

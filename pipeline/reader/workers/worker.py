@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.metrics import counters_of
 from recordmill.pipeline.reader.workers.batch_pickles import pickled_batch
 from recordmill.pipeline.reader.workers.shared_memory import SharedMemory
-from recordmill.transforms.numpy.buffers import SMALL, Array, BatchMemory
+from recordmill.transforms.numpy.buffers import SMALL, BatchMemory
 
 
 class Piece(NamedTuple):
@@ -70,7 +70,9 @@ class Maker:
         array = np.frombuffer(raw, np.uint8)
         offset = self._memory.offset(array)
         if offset is None:
-            array = self._copy(array)
+            copy = self._copies.empty(array.shape, array.dtype)
+            copy[:] = array
+            array = copy
             offset = self._memory.offset(array)
         if offset is None:
             return True
@@ -78,11 +80,6 @@ class Maker:
         self._held[number] = array
         pieces.append(Piece(number, offset, len(array)))
         return False
-
-    def _copy(self, array: Array) -> Array:
-        copy = self._copies.empty(array.shape, array.dtype)
-        copy[:] = array
-        return copy
 
 
 def _pickled_error(error: Exception) -> bytes:

@@ -29,6 +29,8 @@ class NameOptions(FeatureOptions):
     oov_buckets: int = 0
     hash_buckets: int | None = None
     is_label: bool = False
+    cross: tuple[str, ...] | None = None
+    """The features whose names are joined, in place of a column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,6 @@ class CategoryOptions(NameOptions):
     """The options of one name a row."""
 
     kind: ClassVar[str] = "category"
-    cross: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

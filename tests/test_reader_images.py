@@ -1,4 +1,4 @@
-"""The NumPy decoder and resizer against TensorFlow's: every format, type and turn, and where pictures go."""
+"""The NumPy decoder and resizer against TensorFlow's: every format, type and turn, and where images go."""
 
 import itertools
 import struct
@@ -11,19 +11,20 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image as Picture
+from PIL import Image
 
 from recordmill.augment import CenterCrop, RandomFlip, Resize, apply
+from recordmill.transforms.contract import geometry
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.contract.ragged import RowError
-from recordmill.transforms.numpy import image_decode as picture_decode
+from recordmill.transforms.numpy import image_decode as numpy_decode
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.image_decode import LARGE, SPARE, DecodeError, decode, decode_original, jpeg
-from recordmill.transforms.numpy.image_resize import MAX_SIDE, MAX_STRIP, placement, resize
+from recordmill.transforms.numpy.image_resize import placed, resize
 from recordmill.transforms.numpy.images import ImageReader
-from recordmill.transforms.tensorflow import geometry, image_decode, image_resize
+from recordmill.transforms.tensorflow import image_decode, image_resize
 from recordmill.transforms.tensorflow.exif import orientation
 from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, png, saved, turned
 from tests.test_image_decode import EVERY_RGBA, PALETTE, PALETTE_ALPHA, SAMPLES, TYPES
@@ -36,7 +37,7 @@ PHOTO = np.kron(SMOOTH[:36, :48], np.ones((12, 12, 1))).astype(np.uint8)  # 432 
 @pytest.fixture
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "pillow":
-        monkeypatch.setattr(picture_decode, "simplejpeg", None)
+        monkeypatch.setattr(numpy_decode, "simplejpeg", None)
 
 
 @pytest.fixture
@@ -77,13 +78,13 @@ def test_jpegs_are_decoded_bit_for_bit(pixels: np.ndarray, quality: int, keys: d
     for out in (None, np.empty(pixels.shape, np.uint8)):
         found = decode(memoryview(data), 3, out)
         np.testing.assert_array_equal(found, stored, strict=True)
-        assert out is None or found is out or picture_decode.simplejpeg is None
+        assert out is None or found is out or numpy_decode.simplejpeg is None
 
 
 @pytest.mark.parametrize("backend", ["simplejpeg", "pillow"], indirect=True)
 def test_odd_jpegs(backend: None) -> None:
     check_original(saved(NOISE[..., 0]))
-    check_original(saved(Picture.fromarray(NOISE).convert("CMYK")))
+    check_original(saved(Image.fromarray(NOISE).convert("CMYK")))
     check_original(saved(SMOOTH) + b"something behind its end")
     check_original(saved(SMOOTH).replace(b"\xff\xdb", b"\0\0\xff\xdb", 1))  # of which libjpeg warns
 
@@ -157,7 +158,7 @@ def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
         saved(EVERY_RGBA, "WEBP"),
         saved(EVERY_RGBA, "WEBP", lossless=False, quality=60),
         saved(EVERY_RGBA, "PNG"),
-        *(saved(Picture.fromarray(PIXELS).convert(mode), "PNG") for mode in ("1", "L", "LA", "P", "RGB", "RGBA")),
+        *(saved(Image.fromarray(PIXELS).convert(mode), "PNG") for mode in ("1", "L", "LA", "P", "RGB", "RGBA")),
     ],
     ids=lambda data: f"{data[:4]!r}{len(data)}",
 )
@@ -178,11 +179,11 @@ def test_other_formats(data: bytes) -> None:
         saved(SMOOTH, "GIF"),
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 9, 9, 9, 9, 9)),
         b"",
-        b"no picture",
+        b"no image",
     ],
     ids=lambda data: f"{data[:4]!r}{len(data)}",
 )
-def test_what_is_no_whole_picture_is_an_error(data: bytes, backend: None) -> None:
+def test_what_is_no_whole_image_is_an_error(data: bytes, backend: None) -> None:
     with pytest.raises(DecodeError, match="cut off or damaged|neither JPEG nor PNG"):
         decode(data, 3)
     with pytest.raises(DecodeError, match="cut off or damaged"):
@@ -203,7 +204,7 @@ SIZES = st.tuples(st.integers(1, 90), st.integers(1, 90))
     shorter=st.integers(90, 500),
     way=st.sampled_from(["pad", "crop", "stretch", "none", "crop to", "scale to"]),
 )
-def test_a_picture_goes_where_the_graph_puts_it(
+def test_a_image_goes_where_the_graph_puts_it(
     sides: tuple[int, int], size: tuple[int, int], shorter: int, way: str
 ) -> None:
     keys: dict[str, Any] = {
@@ -212,14 +213,13 @@ def test_a_picture_goes_where_the_graph_puts_it(
         "crop to": {"size": size, "fit": "crop", "shorter_side": shorter},
     }.get(way, {"size": size, "fit": way})
     asked = options(**keys)
-    expected = geometry.placement(tf.constant(sides), asked)
-    assert placement(sides, asked) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
+    expected = geometry.placement(tf.constant(sides, tf.int64), asked, tf)
+    assert placed(sides, asked) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
 
 
 def test_the_limits_are_the_graphs() -> None:
-    assert (MAX_SIDE, MAX_STRIP) == (geometry.MAX_SIDE, geometry.MAX_STRIP)
     assert (LARGE, SPARE) == (image_decode.LARGE, image_decode.SPARE)
-    assert sorted([1, *picture_decode.RATIOS]) == sorted(image_decode.RATIOS)
+    assert sorted([1, *numpy_decode.RATIOS]) == sorted(image_decode.RATIOS)
 
 
 METHODS = ["auto", "area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"]
@@ -282,7 +282,7 @@ def test_batches_of_originals(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize(("store", "shape"), [("png", [18, 27, 3]), ("raw", [18, 27, 3]), ("png", [None, None, 3])])
-def test_pictures_are_augmented_before_they_are_normalized(store: str, shape: list[int | None], dtype: str) -> None:
+def test_images_are_augmented_before_they_are_normalized(store: str, shape: list[int | None], dtype: str) -> None:
     rolled = [PIXELS, np.roll(PIXELS, 3, 0)]
     data = [pixels.tobytes() if store == "raw" else saved(pixels, "PNG") for pixels in rolled]
     changes, parameters = (CenterCrop((9, 11)), RandomFlip()), np.array([[1.0, 0.0], [0.0, 1.0]])
@@ -295,7 +295,7 @@ def test_pictures_are_augmented_before_they_are_normalized(store: str, shape: li
     assert "shape" not in found or found["shape"].tolist() == [[9, 11]] * 2
 
 
-def test_pictures_that_an_augmentation_brings_to_one_size_may_be_missing() -> None:
+def test_images_that_an_augmentation_brings_to_one_size_may_be_missing() -> None:
     described = description("png", [None, None, 3], "uint8", optional=True)
     augment = Augment((Resize((4, 4)),), np.zeros((2, 0)))
     found = ImageReader("x", described, None, augment).images([b"", saved(PIXELS, "PNG")])
@@ -314,10 +314,10 @@ def test_pictures_that_an_augmentation_brings_to_one_size_may_be_missing() -> No
         (b"GIF89a", "image 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b'GIF89a'"),
         (b"", "image 'x' cannot be decoded: it is neither JPEG nor PNG: it begins with b''"),
     ],
-    ids=["cut", "smaller", "larger", "no picture", "nothing"],
+    ids=["cut", "smaller", "larger", "no image", "nothing"],
 )
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_a_picture_that_is_not_as_described_is_an_error_of_its_row(
+def test_a_image_that_is_not_as_described_is_an_error_of_its_row(
     bad: bytes, message: str, dtype: str, augment: Augment | None
 ) -> None:
     reader = ImageReader("x", description("jpeg", [18, 27, 3]), dtype, augment)
