@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_refused(
 
 @pytest.mark.parametrize("options", [{"epochs": 0}, {"start_step": -1}, {"threads": 0}, {"workers": -1}], ids=str)
 def test_a_mixture_refuses_what_an_input_refuses(options: dict[str, int], dataset: Dataset) -> None:
-    with pytest.raises(DatasetError, match=f"{next(iter(options))} is .*, got {next(iter(options.values()))}$"):
+    with pytest.raises(DatasetError, match=f"{next(iter(options))} is .* got {next(iter(options.values()))}$"):
         mix(inputs(dataset), [1, 1], **options)  # type: ignore[arg-type]
 
 
