@@ -74,15 +74,33 @@ def image_spec(options: ImageOptions) -> dict[str, tf.TensorSpec]:
 
 
 def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
-    return {"": encode(resize(decode(encoded, options), options), is_jpeg(encoded), options)}
+    """Encodes the image at its size; a JPEG that fits keeps its bytes, so that no pixel is compressed twice."""
+    turn = orientation(encoded)
+    pixels = resize(decode(encoded, options, turn), options)
+    jpeg = is_jpeg(encoded)
+    if options.store not in ("auto", "jpeg"):
+        return {"": encode(pixels, jpeg, options)}
+    fits = tf.cond(jpeg & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
+    return {"": tf.cond(fits, lambda: _after(pixels, encoded), lambda: encode(pixels, jpeg, options))}
+
+
+def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+    """Compares an upright JPEG's channels and size with those that it would get: bool scalar."""
+    shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
+    goal = placement(shape[:2], options)
+    same_size = tf.reduce_all(tf.stack([goal.box, goal.scaled, goal.output]) == shape[:2])
+    return same_size & (shape[2] == options.channels)
+
+
+def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
+    """Gives an image's bytes once it is decoded, so that one that cannot be is an error."""
+    return tf.strings.substr(encoded, tf.minimum(tf.shape(pixels)[0], 0), tf.strings.length(encoded))
 
 
 def _original(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     """Keeps the bytes as they came, if they can be decoded."""
     turn = orientation(encoded)
-    sides = tf.shape(decode(encoded, options, turn))
-    whole = tf.strings.substr(encoded, tf.minimum(sides[0], 0), tf.strings.length(encoded))  # waits for the decoder
-    return {"": whole, "orientation": tf.cast(turn, tf.int64)}
+    return {"": _after(decode(encoded, options, turn), encoded), "orientation": tf.cast(turn, tf.int64)}
 
 
 def geometry(column: tf.Tensor) -> tf.Tensor:

@@ -29,7 +29,7 @@ def _to_jpeg(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
         quality=options.quality,
         progressive=False,
         optimize_size=False,
-        chroma_downsampling=True,
+        chroma_downsampling=options.chroma == "4:2:0",
         density_unit="in",
         x_density=300,
         y_density=300,

@@ -16,6 +16,7 @@ from recordmill.pipeline.build.images.read import UNDECODABLE
 from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.typing.faults import Fault
+from recordmill.transforms.contract.image_metadata import without_metadata
 
 Stored = Mapping[str, Any]
 """Stored tensors by feature."""
@@ -27,6 +28,7 @@ class StoredGraph:
 
     def __init__(self, context: BuildContext, export: str) -> None:
         self._specs = input_specs(context)
+        self._stripped = {name for name, options in context.images().items() if options.strips}
         self._layer = tft.TFTransformOutput(export).transform_features_layer()
         self._graph = tf.function(lambda raw: self._layer(raw), input_signature=[self._specs], autograph=False)
         self._graph.get_concrete_function()  # traced here, not in the threads
@@ -37,7 +39,15 @@ class StoredGraph:
         Raises:
             tf.errors.InvalidArgumentError: an image cannot be decoded.
         """
-        return self._graph({name: batch.tensor(name, spec.dtype) for name, spec in self._specs.items()})
+        stored = self._graph({name: batch.tensor(name, spec.dtype) for name, spec in self._specs.items()})
+        return stored | {name: _stripped(stored[name]) for name in self._stripped & stored.keys()}
+
+
+def _stripped(images: Any) -> Any:
+    """Leaves out the metadata of stored images, strings of shape [rows] or ragged [rows, None]."""
+    if isinstance(images, tf.RaggedTensor):
+        return images.with_flat_values(_stripped(images.flat_values))
+    return tf.constant([without_metadata(data) for data in images.numpy().tolist()], tf.string, images.shape)
 
 
 class BatchTransformer:

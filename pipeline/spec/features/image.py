@@ -82,7 +82,11 @@ class Image(Feature):
     """auto: JPEG for JPEG sources, PNG otherwise; raw: uint8 pixels; original: the file's bytes, which the reader
     decodes, turns and scales."""
     quality: int = Field(default=95, ge=1, le=100, strict=True)
-    """JPEG quality."""
+    """JPEG quality, of images that are encoded."""
+    chroma: Literal["4:2:0", "4:4:4"] = "4:2:0"
+    """The colour resolution of JPEGs that are encoded: half of the brightness' in both directions, or the same."""
+    metadata: Literal["strip", "keep"] = "strip"
+    """strip: a file that is stored as it came loses its EXIF, XMP, comments and colour profile; keep: it has them."""
     normalize: Normalize = "zero_one"
     """zero_one: 0..1; minus_one_one: -1..1; imagenet: by ImageNet's mean and standard deviation; dataset: mean 0 and
     variance 1 a channel over the train split; none: uint8, untouched; or `mean` and `std` as numbers."""

@@ -36,12 +36,20 @@ class ImageOptions(PixelOptions, FeatureOptions):
     kind: ClassVar[str] = "image"
     store: str = "auto"
     quality: int = 95
+    chroma: str = "4:2:0"
+    metadata: str = "strip"
+    """`strip` or `keep`: the metadata of files that are stored as they came."""
     measured: bool = False
     """Whether the analysis measures the pixels: `normalize: dataset`."""
     max_pixels: int
     max_bytes: int
     max_length: int | None = None
     """The number of images of a sequence that are kept; None: all."""
+
+    @property
+    def strips(self) -> bool:
+        """Whether stored bytes may hold a file's metadata, which is left out."""
+        return self.metadata == "strip" and self.store in ("auto", "jpeg", "original")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,130 @@
+"""JPEGs that fit, and originals, keep their bytes; their metadata is left out."""
+
+import io
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.tensorflow.image import stored_image
+from tests.pictures import ORIENTATION, options, photo, saved
+
+WIDTH, HEIGHT = 160, 120
+
+
+def exif(orientation: int = 1) -> Picture.Exif:
+    """EXIF that says more than a user wants to publish."""
+    tags = Picture.Exif()
+    tags[0x010F], tags[ORIENTATION] = "SECRET phone", orientation
+    return tags
+
+
+def jpeg(image: Picture.Image | None = None, **keys: Any) -> bytes:
+    return saved(image or photo(1), "JPEG", **{"quality": 80, **keys})
+
+
+def stored(data: bytes, **keys: Any) -> bytes:
+    given_options = options(**{"size": (HEIGHT, WIDTH), **keys})
+    return stored_image(tf.constant(data), given_options)[""].numpy()
+
+
+def pixels(data: bytes) -> Any:
+    return np.asarray(Picture.open(io.BytesIO(data)))
+
+
+FITTING = [
+    (jpeg(), {}),
+    (jpeg(progressive=True), {}),
+    (jpeg(subsampling=0), {}),
+    (jpeg(exif=exif()), {}),
+    (jpeg(), {"store": "jpeg"}),
+    (jpeg(), {"fit": "crop"}),
+    (jpeg(), {"fit": "stretch"}),
+    (jpeg(photo(1, (120, 120))), {"fit": "crop", "shorter_side": 120, "size": (120, 120)}),
+    (jpeg(), {"fit": "none", "size": None}),
+    (jpeg(), {"shorter_side": HEIGHT, "size": None}),
+    (jpeg(photo(1).convert("L")), {"channels": 1}),
+]
+OTHERS = [
+    (jpeg(), {"size": (HEIGHT, WIDTH - 1)}),
+    (jpeg(), {"size": (WIDTH, HEIGHT)}),
+    (jpeg(), {"channels": 1}),
+    (jpeg(photo(1).convert("L")), {}),
+    (jpeg(photo(1).convert("CMYK")), {}),
+    (jpeg(exif=exif(3)), {}),
+    (jpeg(photo(1, (120, 160)), exif=exif(6)), {}),
+    (jpeg(photo(1, (120, 120))), {"fit": "crop", "shorter_side": 128, "size": (120, 120)}),
+    (jpeg(), {"shorter_side": HEIGHT + 1, "size": None}),
+    (jpeg(), {"store": "png"}),
+    (saved(photo(1), "PNG"), {}),
+    (saved(photo(1), "PNG"), {"store": "jpeg"}),
+]
+
+
+@pytest.mark.parametrize(("data", "keys"), FITTING)
+def test_a_jpeg_that_fits_keeps_its_bytes(data: bytes, keys: dict[str, Any]) -> None:
+    assert stored(data, **keys) == data
+
+
+@pytest.mark.parametrize(("data", "keys"), OTHERS)
+def test_any_other_is_encoded(data: bytes, keys: dict[str, Any]) -> None:
+    assert stored(data, **keys) != data
+
+
+def test_a_jpeg_that_fits_and_is_damaged_is_an_error() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        stored(jpeg()[:2000])
+
+
+def test_colours_of_full_resolution_are_larger_and_nearer() -> None:
+    data = saved(photo(1), "PNG")
+    half, full = (stored(data, store="jpeg", chroma=chroma) for chroma in ("4:2:0", "4:4:4"))
+    errors = [np.abs(pixels(each).astype(int) - np.asarray(photo(1))).mean() for each in (half, full)]
+    assert len(full) > len(half)
+    assert errors[1] < errors[0]
+
+
+PROFILE = b"SECRET" * 200
+WITH_METADATA = {
+    "baseline": jpeg(exif=exif(), comment=b"SECRET", icc_profile=PROFILE),
+    "progressive": jpeg(exif=exif(), progressive=True, comment=b"SECRET"),
+    "restarts": jpeg(exif=exif(), restart_marker_blocks=3),
+    "CMYK": jpeg(photo(1).convert("CMYK"), exif=exif()),
+    "and another file": jpeg() + b"SECRET video",
+    "PNG": saved(photo(1), "PNG", exif=exif(), icc_profile=PROFILE),
+    "palette": saved(photo(1).convert("P"), "PNG", exif=exif(), transparency=3),
+    "WebP": saved(photo(1), "WEBP", exif=exif(), icc_profile=PROFILE, xmp=b"<SECRET/>"),
+}
+
+
+@pytest.mark.parametrize("name", WITH_METADATA)
+def test_metadata_is_left_out_and_every_pixel_stays(name: str) -> None:
+    data = WITH_METADATA[name]
+    assert b"SECRET" in data or name in ("PNG", "palette")
+    bare = without_metadata(data)
+    with Picture.open(io.BytesIO(bare)) as picture:
+        assert b"SECRET" not in bare
+        assert not picture.getexif()
+        assert "icc_profile" not in picture.info
+    np.testing.assert_array_equal(pixels(bare), pixels(data))
+    assert without_metadata(bare) == bare
+
+
+def test_the_graphs_own_jpegs_and_pngs_hold_none() -> None:
+    for store, size in itertools.product(("jpeg", "png"), ((50, 40), (8, 8))):
+        data = stored(saved(photo(1), "PNG"), store=store, size=size)
+        assert without_metadata(data) == data
+
+
+@given(st.sampled_from(sorted(WITH_METADATA)), st.integers(0, 20_000), st.binary(max_size=8))
+def test_no_bytes_break_it(name: str, offset: int, noise: bytes) -> None:
+    data = WITH_METADATA[name]
+    offset %= len(data)
+    for hostile in (data[:offset], data[:offset] + noise + data[offset + len(noise) :]):
+        assert len(without_metadata(hostile)) <= len(hostile) + 8

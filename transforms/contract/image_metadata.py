@@ -1,0 +1,81 @@
+"""Leaves out what an image file says beside its pixels: where, when and with what it was taken, and its colour profile.
+
+A file that is stored as it came (`store: original`, or a JPEG that already fits) would carry a phone's position into a
+dataset. The bytes that decode to pixels stay as they are, so every decoder gives the same pixels.
+
+>>> without_metadata(b"neither JPEG nor PNG nor WebP")
+b'neither JPEG nor PNG nor WebP'
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+
+KEPT_SEGMENTS = {0xE0: b"JFIF\0", 0xEE: b"Adobe"}
+"""The application segments that say how a JPEG's components are colours, by marker."""
+METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}
+"""JPEG's markers of application segments and comments."""
+SCAN, END = 0xDA, 0xD9
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")
+"""A marker before or between scans; not one that stands alone, nor bytes that fill."""
+AFTER_SCAN = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
+"""The marker that ends a scan: not a stuffed byte, not a restart."""
+PNG = b"\x89PNG\r\n\x1a\n"
+KEPT_CHUNKS = frozenset(b"IHDR PLTE IDAT IEND tRNS gAMA cHRM sRGB sBIT bKGD pHYs acTL fcTL fdAT".split())
+WEBP_METADATA = frozenset((b"EXIF", b"XMP ", b"ICCP"))
+WEBP_FLAGS = 0x20 | 0x08 | 0x04
+"""The bits of VP8X that announce a profile, EXIF and XMP."""
+
+
+def without_metadata(data: bytes) -> bytes:
+    """Gives a JPEG, PNG or WebP without metadata, and without what follows its end; any other file as it is."""
+    if data.startswith(b"\xff\xd8\xff"):
+        return b"\xff\xd8" + b"".join(_jpeg_pieces(data))
+    if data.startswith(PNG):
+        return PNG + b"".join(_png_chunks(data))
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        body = b"WEBP" + b"".join(_webp_chunks(data))
+        return b"RIFF" + struct.pack("<I", len(body)) + body
+    return data
+
+
+def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
+    match = MARKER.search(data, 2)
+    while match is not None:
+        start, marker = match.start(), data[match.start() + 1]
+        if marker == END:
+            yield data[start : start + 2]
+            return
+        end = start + 2 + int.from_bytes(data[start + 2 : start + 4], "big")
+        is_kept = marker in KEPT_SEGMENTS and data.startswith(KEPT_SEGMENTS[marker], start + 4)
+        if is_kept or marker not in METADATA:
+            yield data[start:end]
+        if marker == SCAN:
+            match = AFTER_SCAN.search(data, end)
+            yield data[end : match.start() if match else len(data)]
+        else:
+            match = MARKER.search(data, end)
+
+
+def _png_chunks(data: bytes) -> Iterator[bytes]:
+    offset = len(PNG)
+    while offset < len(data):
+        kind, end = data[offset + 4 : offset + 8], offset + 12 + int.from_bytes(data[offset : offset + 4], "big")
+        if kind in KEPT_CHUNKS:
+            yield data[offset:end]
+        if kind == b"IEND":
+            return
+        offset = end
+
+
+def _webp_chunks(data: bytes) -> Iterator[bytes]:
+    offset, last = 12, 8 + int.from_bytes(data[4:8], "little")
+    while offset < min(last, len(data)):
+        kind, size = data[offset : offset + 4], int.from_bytes(data[offset + 4 : offset + 8], "little")
+        end = offset + 8 + size + size % 2
+        if kind == b"VP8X" and size:
+            flags = data[offset + 8] & ~WEBP_FLAGS
+            yield data[offset : offset + 8] + bytes([flags]) + data[offset + 9 : end]
+        elif kind not in WEBP_METADATA:
+            yield data[offset:end]
+        offset = end
