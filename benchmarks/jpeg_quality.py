@@ -40,7 +40,7 @@ def pixels(data: bytes) -> Pixels:
 def row(name: str, files: list[bytes], truth: list[Pixels]) -> str:
     """A row of the table: the means over all photos, and the greatest difference."""
     errors = [pixels(data).astype(float) - exact for data, exact in zip(files, truth, strict=True)]
-    psnr = np.mean([10 * np.log10(255**2 / max(np.mean(error**2), 1e-9)) for error in errors])
+    psnr = np.mean([10 * np.log10(255**2 / max(float(np.mean(error**2)), 1e-9)) for error in errors])
     size = sum(map(len, files)) / len(files)
     how_near = f"{psnr:.1f} dB" if psnr < 100 else "the same"
     return f"| {name} | {size / 1e3:.1f} kB | {how_near} | {max(np.abs(error).max() for error in errors):.0f} |"
