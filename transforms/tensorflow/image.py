@@ -87,7 +87,7 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
 def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     """Compares an upright JPEG's channels and size with those that it would get: bool scalar."""
     shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
-    goal = placement(shape[:2], options)
+    goal = placement(shape[:2], options, tf)
     same_size = tf.reduce_all(tf.stack([goal.box, goal.scaled, goal.output]) == shape[:2])
     return same_size & (shape[2] == options.channels)
 
