@@ -115,10 +115,9 @@ def test_before_the_plan_something_is_said() -> None:
     assert (view.stage, view.share, view.details) == ("looking at the sources", 0.0, "")
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_live_line_says_what_is_loading(tmp_path: Path) -> None:
     screen = io.StringIO()
-    with Display(Screen(file=screen, force_terminal=True, width=100)) as display:
+    with Display(Screen(file=screen, force_terminal=True, width=100), look_seconds=0.01) as display:
         display.stage = "loading Apache Beam and TensorFlow"
         wait_until(lambda: "loading Apache Beam and TensorFlow" in screen.getvalue())
 

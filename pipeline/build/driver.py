@@ -14,7 +14,7 @@ from pathlib import Path
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.beam.graph import run_job
-from recordmill.pipeline.build.beam.pre_passes import run_pre_passes
+from recordmill.pipeline.build.beam.pre_passes import install_user_code, run_pre_passes
 from recordmill.pipeline.build.beam.runners import Runner, make_runner
 from recordmill.pipeline.build.class_ids import gone, id_changes
 from recordmill.pipeline.build.context.graph_inputs import input_specs
@@ -157,6 +157,7 @@ class _Attempt:
         if kept is not None:
             context = replace(context, export=kept.export, groups=kept.groups)
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
+        install_user_code(context)  # the serving model is made of the same operations, also where no job is left
         if chunks:
             run_job(context, chunks, self.runner)
         check_unchanged(plan, self.files)

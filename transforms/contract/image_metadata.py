@@ -73,7 +73,7 @@ def _webp_chunks(data: bytes) -> Iterator[bytes]:
     while offset < min(last, len(data)):
         kind, size = data[offset : offset + 4], int.from_bytes(data[offset + 4 : offset + 8], "little")
         end = offset + 8 + size + size % 2
-        if kind == b"VP8X" and size:
+        if kind == b"VP8X" and offset + 8 < len(data):
             flags = data[offset + 8] & ~WEBP_FLAGS
             yield data[offset : offset + 8] + bytes([flags]) + data[offset + 9 : end]
         elif kind not in WEBP_METADATA:
