@@ -12,6 +12,7 @@ from recordmill.pipeline.build.analysis.exact_sums import class_names
 from recordmill.pipeline.build.class_ids import continues
 from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.build.run_options import Listener
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions import publishing
 
@@ -88,6 +89,13 @@ def test_a_name_keeps_its_id_from_version_to_version(tmp_path: Path) -> None:
     assert fresh.is_new
     assert output.names() == ["ant", "bee", "cat", "dog", "zebra"]
     assert any("have another id than before" in note for note in output.notes if note.startswith("animal: "))
+
+    (Path(first.folder) / "transform_fn/assets/animal.vocabulary.txt").unlink()
+    assert output.build(FIRST).manifest.version != first.manifest.version  # damaged, it is not gone back to
+    vocabulary = Path(open_dataset(tmp_path / "out").folder) / "transform_fn/assets/animal.vocabulary.txt"
+    vocabulary.unlink()
+    with pytest.raises(UserError, match=r"ids of .animal. in .* cannot be kept: .*; to give new ids: `classes: fresh`"):
+        output.build(SECOND)
 
 
 @pytest.mark.slow

@@ -108,9 +108,13 @@ def _names(spec: Spec, output: str, version: Manifest) -> Names:
 
 def version_of(output: str, plan: BuildPlan) -> Manifest | None:
     """The newest version of the same spec and inputs in which every name has the id of the live version."""
-    return publishing.find_version(
-        output, plan.source_key, lambda version: continues(_names(plan.spec, output, version), plan.kept)
-    )
+
+    def fits(version: Manifest) -> bool:
+        with suppress(UserError):  # a damaged version is none to go back to
+            return continues(_names(plan.spec, output, version), plan.kept)
+        return False
+
+    return publishing.find_version(output, plan.source_key, fits)
 
 
 def published_before(output: str, plan: BuildPlan, options: RunOptions) -> Published | None:
