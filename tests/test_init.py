@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import math
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,12 +27,13 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.dataset.key_hash import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.boxes import fitting_orders
 from recordmill.pipeline.init.choose import feature_names, valid_name
 from recordmill.pipeline.init.formats import cell_options
 from recordmill.pipeline.init.guess import ID, share_of
 from recordmill.pipeline.init.render import option_line, shown
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
-from recordmill.pipeline.init.starter import dataset_name, starter, write_new
+from recordmill.pipeline.init.starter import dataset_name, starter, write_spec
 from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.csv.source import Csv
 from recordmill.pipeline.sources.jsonl.source import JsonLines
@@ -58,11 +61,11 @@ def lines(path: Path, rows: list[Any]) -> None:
 
 
 def guessed(folder: Path, path: str = "data", **options: Any) -> tuple[Spec, str]:
-    """The spec that is printed for a path in a folder, and its text."""
+    """The spec that is printed for a path in a folder, its question answered, and its text."""
     if path == "data" and (folder / "data/labels.csv").exists():
         path = "data/labels.csv"  # a table whose rows name the images beside it
     text = starter(str(folder / path), FILES, folder=str(folder), **options)
-    return parse_spec(text), text
+    return parse_spec(re.sub(r"order: (\w+) or \w+", r"order: \1", text)), text
 
 
 def class_folders(folder: Path) -> None:
@@ -171,40 +174,49 @@ IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
 CATEGORY, NUMBER, RAW = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"}
 TABLE = {"format": "csv", "path": "data/labels.csv", "separator": ";", "images": "data/photos/"}
 HALF = {"train": 80.0, "validation": 10.0}
+
+
+def classes(*names: str) -> dict[str, Any]:
+    return {"kind": "category", "classes": names}
+
+
 CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
     (class_folders, {"source": ({"format": "image_folder", "path": "data/"},), "splits": {"train": 100.0}},
-     {"image": IMAGE, "label": CATEGORY}, "label"),
+     {"image": IMAGE, "label": classes("cat", "dog")}, "label"),
     (split_folders, {"splits": {"train": 67.0, "validation": 33.0},
                      "split_by": {"column": "split", "values": {"train": ("Train",), "validation": ("val",)}}},
-     {"image": IMAGE, "label": CATEGORY}, "label"),
+     {"image": IMAGE, "label": classes("a", "b")}, "label"),
     (metadata, {"source": ({"format": "image_folder", "path": "data/"},)},
      {"image": {**IMAGE, "size": (50, 100)}, "text": {"kind": "text", "max_length": 8},
+      "bbox": {"kind": "boxes", "column": "objects.bbox", "image": "image", "order": "corners", "unit": "absolute"},
       "category": {"kind": "categories", "column": "objects.category"}}, None),
     (captions, {}, {"image": {**IMAGE, "size": (224, 224)}, "text": {"kind": "text", "max_length": 8},
                     "score": {**NUMBER, "optional": True}}, None),
     (table_of_images, {"source": (TABLE,)},
-     {"file": {**IMAGE, "size": (32, 64)}, "class": CATEGORY}, "class"),
+     {"file": {**IMAGE, "size": (32, 64)}, "class": classes("0", "1"),
+      "bbox": {"kind": "boxes", "image": "file", "order": "coco", "unit": "absolute"}}, "class"),
     (splits_of_files, {"source": ({"format": "csv", "path": "data/train.csv", "split": "train"},
                                   {"format": "csv", "path": "data/dev.csv", "split": "validation"}),
                        "key": ("id",), "splits": HALF},
-     {"n": {**NUMBER, "optional": True}, "text": {"kind": "text", "max_length": 8}, "target": CATEGORY}, "target"),
+     {"n": {**NUMBER, "optional": True}, "text": {"kind": "text", "max_length": 8}, "target": classes("0", "1")},
+     "target"),
     (json_rows, {"source": ({"format": "jsonl", "path": "data/rows.ndjson"},), "key": ("uuid",),
                  "splits": {"train": 80.0, "test": 20.0},
                  "split_by": {"column": "set", "values": {"train": ("train",), "test": ("TEST",)}}},
      {"flag": CATEGORY, "tags": {"kind": "categories"}, "vector": {"kind": "numbers"},
       "a": {**NUMBER, "column": "inner.a", "optional": True}, "day": RAW, "url": RAW}, None),
     (parquet, {"source": ({"format": "parquet", "path": "data/*.parquet"},)},
-     {"image": IMAGE, "views": {**IMAGE, "kind": "image_sequence"}, "label": CATEGORY,
+     {"image": IMAGE, "views": {**IMAGE, "kind": "image_sequence"}, "label": classes(*"0123"),
       "image_id": {**RAW, "type": "int64"}}, "label"),
-    (webdataset, {}, {"image": {**IMAGE, "column": "jpg;png"}, "cls": CATEGORY,
+    (webdataset, {}, {"image": {**IMAGE, "column": "jpg;png"}, "cls": classes(*"012"),
                       "caption": {"kind": "text", "column": "json.caption", "max_length": 8}}, "cls"),
     (tfrecord, {}, {"image_encoded": {**IMAGE, "column": "image/encoded"},
-                    "image_class_label": {**CATEGORY, "column": "image/class/label"}, "x": NUMBER},
+                    "image_class_label": {**classes(*"012"), "column": "image/class/label"}, "x": NUMBER},
      "image_class_label"),
     (different_files, {"splits": {"train": 100.0}},
      {"a": {**NUMBER, "optional": True}, "b": CATEGORY, "zip": {**RAW, "optional": True}}, None),
     (texts, {"source": ({"format": "text", "path": "data/**/*.txt", "document": "file"},)},
-     {"text": {"kind": "text", "max_length": 8}, "label": CATEGORY}, "label"),
+     {"text": {"kind": "text", "max_length": 8}, "label": classes("bad", "good")}, "label"),
 ]  # fmt: skip
 
 
@@ -217,7 +229,7 @@ def test_what_is_guessed(make: Make, top: Any, features: Any, label: str | None,
     assert {key: found[key] for key in top} == top
     assert spec.label == label
     assert text == guessed(tmp_path)[1]
-    write(tmp_path / "dataset.yaml", text)
+    write(tmp_path / "dataset.yaml", text.replace(" or tensorflow", ""))
     assert make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES).rows
 
 
@@ -226,7 +238,8 @@ REASONS = [
     (splits_of_files, ["not in 11 % of the 45 rows", "is one split"]),
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "same: always yes",
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
-    (table_of_images, ["order: ORDER, unit: absolute} # boxes, four numbers each", "in 20 rows: none would be"]),
+    (table_of_images, ["20 boxes, by the column's name", "order: coco # the only order that fits them; coco: x_min",
+                       "numbers up to 19", "classes: ['0', '1'] # all names", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
     (split_folders, ["left out: 1 (notes.md)", "train 67 % of the rows, validation 33 % of the rows, by the 30 rows"]),
     (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
@@ -404,16 +417,55 @@ def test_json_lines_that_are_not_utf8_are_counted(tmp_path: Path) -> None:
     assert "encoding" not in text  # an option that the source does not have
 
 
-@pytest.mark.parametrize("order", ["corners", "coco", "center", "tensorflow"])
-def test_boxes_are_a_comment_that_waits_for_their_order(tmp_path: Path, order: str) -> None:
+def test_the_order_of_boxes_is_a_question(tmp_path: Path) -> None:
     metadata(tmp_path)
+    text = guessed(tmp_path)[1]
+    assert "# keep the right one; corners: x_min, y_min, x_max, y_max; tensorflow: y_min, x_min, y_max, x_max" in text
+    line = text[: text.index("order:")].count("\n") + 1
+    question = f"dataset.yaml:{line}: features.bbox.order: `corners or tensorflow` is a question: keep the right one"
+    with pytest.raises(UserError, match=f"^{question}$"):
+        parse_spec(text)
+    for order in ("corners", "tensorflow"):
+        boxes = parse_spec(text.replace("corners or tensorflow", order)).features["bbox"]
+        assert boxes.model_dump()["order"] == order
+
+
+@pytest.mark.parametrize(
+    ("box", "side", "orders"),
+    [
+        ([10, 20, 95, 60], 100, ["corners", "tensorflow"]),
+        ([10, 20, 30, 40], 100, ["corners", "coco", "tensorflow"]),
+        ([60, 50, 40, 45], 100, ["coco", "center"]),
+        ([5, 5, 4, 4], math.inf, ["coco", "center"]),
+        ([0.1, 0.2, 0.8, 0.9], 1, ["corners", "tensorflow"]),
+        ([60, 50, 90, 45], 100, []),
+        ([-9, 0, 4, 4], 100, []),
+    ],
+)
+def test_an_order_fits_where_boxes_lie_in_images(box: list[float], side: float, orders: list[str]) -> None:
+    boxes = np.array([box] * 99 + [[-50, -50, -60, -60]])  # one bad box of a hundred decides nothing
+    assert fitting_orders(boxes, side) == orders
+
+
+def test_boxes_that_fit_no_image_are_a_comment(tmp_path: Path) -> None:
+    table_of_images(tmp_path)
+    write(tmp_path / "data/labels.csv", "file;bbox\n" + "".join(f"{n}.png;[300,300,90,2]\n" for n in range(20)))
     spec, text = guessed(tmp_path)
     assert "bbox" not in spec.features
-    [(line, why)] = re.findall(r"^  # (bbox: {.*order: ORDER.*})  # (.*)$", text, re.MULTILINE)
-    assert why == "boxes, four numbers each: remove the #, and choose the order: corners, coco, center or tensorflow"
-    chosen = text.replace("features:\n", f"features:\n  {line.replace('ORDER', order)}\n")
-    found = parse_spec(chosen).features["bbox"].model_dump(exclude_unset=True)
-    assert found == {"kind": "boxes", "column": "objects.bbox", "image": "image", "order": order, "unit": "absolute"}
+    assert "  # bbox: boxes by its name, but in no known order do they lie in images\n" in text
+
+
+def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
+    for number in range(1_100):
+        name = "zebra" if number == 1_001 else ("ant", "bee")[number % 2]
+        write(tmp_path / f"few/train/{name}/{number}.png", b"\x89PNG")
+    spec, _ = guessed(tmp_path, "few/train")
+    assert spec.features["label"].model_dump()["classes"] == ("ant", "bee", "zebra")  # the sample has no zebra
+    lines(tmp_path / "many.jsonl", [{"x": f"some words {n}", "label": f"class {n % 201}"} for n in range(804)])
+    assert re.search("# classes: NAMES +# not written: 201 names, more than 200", guessed(tmp_path, "many.jsonl")[1])
+    lines(tmp_path / "long.jsonl", [{"x": f"some words {n}", "label": f"class {n % 2}"} for n in range(3_000)])
+    text = guessed(tmp_path, "long.jsonl")[1]
+    assert re.search("# classes: NAMES +# not written: 1,000 sampled rows may not hold all names", text)
 
 
 def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:
@@ -437,11 +489,19 @@ def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path / "data")
     file = tmp_path / "specs" / "a.yaml"
     file.parent.mkdir()
-    write_new(file, lambda: starter(".", FILES, "animals", str(file.parent)))
+    write_spec(file, lambda: starter(".", FILES, "animals", str(file.parent)))
     assert "path: ../data/" in file.read_text()
     assert load_spec(str(file)).name == "animals"
-    with pytest.raises(UserError, match="a.yaml is there already: name another file"):
-        write_new(file, lambda: "")
+    with pytest.raises(UserError, match="a.yaml is there already: name another file, or write over it with --force"):
+        write_spec(file, lambda: "")
+    write_spec(file, lambda: "name: b\n", force=True)
+    assert file.read_text() == "name: b\n"
+    note = (
+        "# Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
+    )
+    assert note in starter(".", FILES)
+    assert note not in starter(".", FILES, folder=".")
+    assert note not in starter(str(tmp_path / "specs/../data"), FILES, folder=str(file.parent))
     with pytest.raises(UserError, match="--name: '1 a' is no name of a dataset"):
         starter(".", FILES, "1 a")
 
@@ -479,7 +539,8 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
        st.text(st.characters(exclude_categories=["Cs"])))  # fmt: skip
 def test_a_line_says_what_was_meant(value: Any, why: str) -> None:
     text = f"# {shown(why)}\n{option_line('key', (value, why))}\n"
-    assert len(text.split("\n")) == 3
+    *comments, _, end = text.split("\n")
+    assert (len(comments) in (1, 2), end, {comment[:2] for comment in comments}) == (True, "", {"# "})
     assert yaml.safe_load(text) == {"key": value}
 
 

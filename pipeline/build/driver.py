@@ -180,7 +180,10 @@ class _Attempt:
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
         self._note_ids(results, {name: description for name, (_, description) in features.items()})
         self.listener.on_publish()
-        return Published(*publish(results, self.output, features, self.lease), is_new=True)
+        published = Published(*publish(results, self.output, features, self.lease), is_new=True)
+        for name in (name for name, split in published.manifest.splits.items() if not split.records):
+            self.listener.on_note(f"the split '{name}' has no records")
+        return published
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
         """Notes which ids are new, or have moved. Raises: OutputError if another version gave ids meanwhile."""

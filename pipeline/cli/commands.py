@@ -127,10 +127,11 @@ def init(
         Path | None,
         typer.Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over the file of --output.")] = False,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_build_extra()
-    from recordmill.pipeline.init.starter import starter, write_new
+    from recordmill.pipeline.init.starter import starter, write_spec
     from recordmill.pipeline.sources.local_files import LocalFiles
 
     files = LocalFiles()
@@ -144,7 +145,7 @@ def init(
         text = starter(path, files, name)
         print(printable(text) if sys.stdout.isatty() else text, end="")
     else:
-        write_new(output, lambda: starter(path, files, name, str(output.parent)))
+        write_spec(output, lambda: starter(path, files, name, str(output.parent)), force=force)
 
 
 @app.command(

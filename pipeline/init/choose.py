@@ -1,10 +1,12 @@
 """Chooses among the columns: the features and their names, the key, the label, and what decides the splits."""
 
+import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from recordmill.pipeline.init.boxes import answered, guess_boxes
 from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.guess import (
     FITS,
@@ -23,7 +25,8 @@ from recordmill.pipeline.init.images import guess_image
 from recordmill.pipeline.init.recognize import SPLITS, Found, counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.image_folder.image_paths import IMAGE, LABEL, SPLIT
+from recordmill.pipeline.sources.image_folder.image_paths import IMAGE, LABEL, SPLIT, path_column
+from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.spec.model import RESERVED
 
 LONGEST = 100
@@ -32,9 +35,8 @@ PARTS = ("missing", "length", "orientation")
 SURE_IDS = ("id", "key", "uuid")
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
+MOST_CLASSES = 200  # that a person reads
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
-BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
-"""The usual names of boxes."""
 
 Named = tuple[str, Reading] | None
 """A column, and its values as names."""
@@ -53,6 +55,10 @@ class Draft:
     """The columns that no feature reads, by the names that their features would have."""
     label: Mapping[str, Choice]
 
+    def answered(self) -> "Draft":
+        """Gives the draft with an answer to each question that it leaves to the user, so that it can be tried."""
+        return replace(self, features={name: answered(item) for name, item in self.features.items()})
+
 
 def make_draft(found: Found, sample: Sample) -> Draft:
     """Decides everything that the spec says.
@@ -69,10 +75,11 @@ def make_draft(found: Found, sample: Sample) -> Draft:
             guesses[column[0]] = left_out(column[0], why, column[1])
     label, why_label = _find_label(sample, guesses)
     if label:
-        guesses[label.column] = label
+        guesses[label.column] = label = _with_classes(label, found, sample)
     names = feature_names(sorted(guesses, key=lambda column: not guesses[column].kind))
-    image = next((names[column] for column, item in guesses.items() if item.kind == "image"), None)
-    guesses = {column: _boxes(item, image) if image else item for column, item in guesses.items()}
+    image = next((item for item in guesses.values() if item.kind == "image"), None)
+    if image:
+        guesses = {column: guess_boxes(item, names[image.column], image) for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
@@ -83,17 +90,6 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(found, guesses)})}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
     return Draft(found, rows, features, left, target)
-
-
-def _boxes(item: Guess, image: str) -> Guess:
-    """A guess, or a comment where it may be boxes: no one but the user knows the order of their numbers."""
-    are_fours = all(len(value) % 4 == 0 for value in item.reading.values) if item.kind == "numbers" else False
-    if not are_fours or not BOXES.fullmatch(plain_name(item.column)):
-        return item
-    unit = "relative" if all(0 <= number <= 1 for number in item.reading.distinct) else "absolute"
-    why = "boxes, four numbers each: remove the #, and choose the order: corners, coco, center or tensorflow"
-    instead = {"kind": "boxes", "column": item.column, "image": image, "order": "ORDER", "unit": unit}
-    return left_out(item.column, why, item.reading, instead)
 
 
 def valid_name(text: str, default: str) -> str:
@@ -184,6 +180,24 @@ def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | N
         why = f"{options['kind'][1]}; not in {lacking}, which would be rejects, since a label cannot be optional"
         options["kind"] = (item.kind, why)
     return replace(item, options=options), "what a model learns to predict; every other feature is its input"
+
+
+def _with_classes(label: Guess, found: Found, sample: Sample) -> Guess:
+    """A label with its classes where all their names are known for certain; else with the reason why they are not."""
+    if label.kind == "number":
+        return label
+    names, is_known = set(label.reading.distinct), label.reading.is_all
+    if found.folders and label.column in sample.of_path:
+        images = [posixpath.join(folder, IMAGE) for folder in found.folders]
+        column = Column(ColumnType.CATEGORY)
+        labels = path_column(LABEL, column, images, {}, reads_split=bool(sample.always))
+        names, is_known = {*check_column(LABEL, column, labels, {}).drop_null().to_pylist()}, True
+    classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
+    if not is_known:
+        classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
+    elif len(names) > MOST_CLASSES:
+        classes = {"# classes": ("NAMES", f"not written: {len(names):,} names, more than {MOST_CLASSES}")}
+    return replace(label, options={**label.options, **classes})
 
 
 def _find_split(sample: Sample) -> Named:

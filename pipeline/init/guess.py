@@ -4,7 +4,7 @@ A column is read as one type after another, and taken as the first that fits nea
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,8 @@ PERCENTILE = 0.95
 
 Choice = tuple[Any, str]
 """A value of the spec, and why."""
+Header = tuple[int, int] | str
+"""Width and height of an image in pixels, as its header has them, or the reason of its reject."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Guess:
     """The options of the feature, its kind first. One whose name begins with # is a comment; the reason why a column is
     left out stands under #, with the options of a feature that it may be."""
     reading: Reading
+    headers: Sequence[Sequence[Header]] = ()
+    """The headers of the images of about 200 rows."""
 
     @property
     def kind(self) -> str | None:

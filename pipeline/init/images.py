@@ -4,8 +4,10 @@ import posixpath
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
 
-from recordmill.pipeline.init.guess import FITS, Choice, Guess, feature, share_of
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, share_of
 from recordmill.pipeline.init.recognize import NAMING, counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.base import Files
@@ -24,11 +26,8 @@ READERS = 16  # images that are read at once: far away it is the waiting that ta
 SMALL_SIDE, USUAL_SIDE = 256, 224
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
-Size = tuple[int, int]
-"""Width and height in pixels, as the header has them."""
 
-
-def read_headers(sample: Sample, name: str, *, many: bool) -> list[list[Size | str]]:
+def read_headers(sample: Sample, name: str, *, many: bool) -> list[list[Header]]:
     """Reads the headers of about 200 rows' images, as a build does before it decodes.
 
     Returns:
@@ -41,13 +40,13 @@ def read_headers(sample: Sample, name: str, *, many: bool) -> list[list[Size | s
         for value in block.table[name].to_pylist()
         if value is not None
     ]
-    unread = list({image for row in rows for image in row}.difference(sample.headers))
+    images = list({image for row in rows for image in row})
     with ThreadPoolExecutor(READERS) as pool:
-        sample.headers.update(zip(unread, pool.map(lambda image: _size(sample, *image), unread), strict=True))
-    return [[sample.headers[image] for image in row] for row in rows]
+        headers = dict(zip(images, pool.map(lambda image: _header(sample, *image), images), strict=True))
+    return [[headers[image] for image in row] for row in rows]
 
 
-def _size(sample: Sample, number: int, reference: bytes) -> Size | str:
+def _header(sample: Sample, number: int, reference: bytes) -> Header:
     """An image's size, or the reason of its reject."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.sources[number].image_root(sample.files), parsed.path)
@@ -74,16 +73,18 @@ def guess_image(sample: Sample, name: str) -> Guess | None:
         are_texts, images = texts.fit >= FITS / 2, sample.read(name, ColumnType.IMAGE, many=many)
         if (are_texts and not _are_named(texts)) or (not are_texts and images.fit < FITS):
             continue
-        headers = [size for row in read_headers(sample, name, many=many) for size in row]
-        sizes = [size for size in headers if isinstance(size, tuple)]
-        if not are_texts and 2 * len(sizes) <= len(headers):
+        headers = read_headers(sample, name, many=many)
+        each = list(chain.from_iterable(headers))
+        sizes = [header for header in each if isinstance(header, tuple)]
+        if not are_texts and 2 * len(sizes) <= len(each):
             continue
         if not sizes and name != IMAGE:
             why = "paths of images that were not found: the source's `images: FOLDER` says where they lie"
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image; `crop` cuts it, `stretch` distorts it")
-        return feature(name, "image_sequence" if many else "image", what, images, size=_common_size(sizes), fit=fit)
+        kind = "image_sequence" if many else "image"
+        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit), headers=headers)
     return None
 
 
@@ -99,7 +100,7 @@ def _is_named(value: str) -> bool:
     return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
 
 
-def _common_size(sizes: Sequence[Size]) -> Choice:
+def _common_size(sizes: Sequence[tuple[int, int]]) -> Choice:
     """Height and width, and why: the images' own size where most have it and it is small."""
     if not sizes:
         return [USUAL_SIDE, USUAL_SIDE], "height, width: a usual size; no image's header could be read"

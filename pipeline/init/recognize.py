@@ -41,6 +41,8 @@ class Found:
     """The reasons, by option."""
     notes: Sequence[str] = ()
     """Comments on the data: what is not read, and what was not guessed."""
+    folders: Sequence[str] = ()
+    """Where each image is a row, the folders of all images, relative to the source's."""
 
     @property
     def split_names(self) -> list[str]:
@@ -125,6 +127,7 @@ def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo])
         bool(metadata) or len(shown) == len(images),
         {"format": f"{counted(len(images), 'image')}{rows}"},
         [*_left_out(folder, left), *hints],
+        [] if metadata else sorted({posixpath.dirname(file.path[len(folder) + 1 :]) for file in images}),
     )
 
 
@@ -191,9 +194,9 @@ def _table(files: Files, form: str, sources: Sequence[SourceFiles], notes: Seque
     return Found(splits, shown, len(shown) == len(every), why, notes)
 
 
-def counted(count: int, what: str) -> str:
+def counted(count: int, what: str, several: str = "") -> str:
     """A count in words: `1 text`, `2,000 texts`."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {what if count == 1 else several or f'{what}s'}"
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:

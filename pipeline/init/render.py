@@ -12,6 +12,7 @@ from recordmill.pipeline.spec.yaml_document import STRING
 
 PATHS = ("path", "images")
 COMMENTS = 46  # the column of the comments; behind a longer line its comment follows at once
+LONG = 120  # the comment of a longer line stands above it
 SHOWN = 400  # characters of a comment
 
 
@@ -26,7 +27,9 @@ _Dumper.add_representer(
 
 
 def option_line(key: str, choice: Choice, start: str = "") -> str:
-    """A key with its value in one line, behind `start`, and the reason as a comment; a key may begin with # itself.
+    """A key with its value in one line, behind `start`, and the reason as a comment behind or above it.
+
+    A key may begin with # itself: then all of the line is a comment.
 
     >>> option_line("name", ("a", "by the path"))
     'name: a                                         # by the path'
@@ -34,6 +37,8 @@ def option_line(key: str, choice: Choice, start: str = "") -> str:
     value, why = choice
     comment = "# " if key.startswith("# ") else ""
     line = f"{start}{comment}{_scalar(key.removeprefix(comment))}: {_scalar(value)}"
+    if len(line) > LONG and why:
+        return f"{' ' * len(start)}# {shown(why)}\n{line}"
     return f"{line:<{COMMENTS}}  # {shown(why)}" if why else line
 
 

@@ -145,8 +145,6 @@ class Sample:
         self.is_whole = found.is_whole and self.files.is_whole
         self.always: Columns = {}
         """Columns that are read with any other, because it depends on them."""
-        self.headers: dict[tuple[int, bytes], tuple[int, int] | str] = {}
-        """By source and reference of an image: its size, or the reason of its reject."""
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [source.plan(self.files, {}, CHUNK_BYTES) for source in self.sources]
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]

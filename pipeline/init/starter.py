@@ -26,17 +26,18 @@ from recordmill.pipeline.spec.sources import AnySource
 SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
 """The names of folders and files that say nothing of the data: the folder above says more."""
+RELATIVE = "Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
 BEGINNINGS = "Of large files the first rows were read: where rows are sorted, the others may be different."
 
 
-def starter(path: str, files: Files, name: str | None = None, folder: str = ".") -> str:
+def starter(path: str, files: Files, name: str | None = None, folder: str | None = None) -> str:
     """Writes a starter spec for the data at a path.
 
     Args:
         path: a folder, a file or a glob, local or a URL.
         files: opens it.
         name: the dataset's name; without one it comes from the path.
-        folder: the folder of the spec, which its paths are relative to.
+        folder: the folder of the spec, which its paths are relative to; the working folder where it is not known.
 
     Raises:
         UserError: no source reads what is there, or the name cannot be one; the message says what to do.
@@ -44,12 +45,15 @@ def starter(path: str, files: Files, name: str | None = None, folder: str = ".")
     """
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked(name)
-    written = partial(written_path, folder=os.path.abspath(folder), keep=os.path.isabs(path))
+    written = partial(written_path, folder=os.path.abspath(folder or "."), keep=os.path.isabs(path))
     found, sample = open_sample(files, recognize(files, whole))
     draft = make_draft(found, sample)
-    lines, limit = try_spec(parse_spec(write_draft(draft, name, lambda path: path)), sample)
+    tried = parse_spec(write_draft(draft.answered(), name, lambda path: path))
+    lines, limit = try_spec(tried, draft.features.values(), sample)
     notes = [f"Guesses by `recordmill init` for {path}; the reasons stand behind them.", *lines]
-    return write_draft(draft, name, written, notes if sample.files.is_whole else [*notes, BEGINNINGS], limit)
+    notes += [] if sample.files.is_whole else [BEGINNINGS]
+    is_relative = "://" not in whole and not os.path.isabs(written(whole))
+    return write_draft(draft, name, written, [*notes, RELATIVE] if folder is None and is_relative else notes, limit)
 
 
 def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
@@ -100,17 +104,17 @@ def written_path(path: str, folder: str, *, keep: bool = False) -> str:
     return f"{seen}/" if os.path.isdir(path) else seen
 
 
-def write_new(file: Path, text: Callable[[], str]) -> None:
-    """Writes a file that is not there yet.
+def write_spec(file: Path, text: Callable[[], str], *, force: bool = False) -> None:
+    """Writes a file; one that is there only with `force`.
 
     Raises:
         UserError: it is there, or cannot be written.
     """
-    if file.exists():
-        raise UserError(f"{file} is there already: name another file, or remove it")
+    if file.exists() and not force:
+        raise UserError(f"{file} is there already: name another file, or write over it with --force")
     made = text()
     try:
-        with file.open("x", encoding="utf-8", newline="\n") as opened:
+        with file.open("w" if force else "x", encoding="utf-8", newline="\n") as opened:
             opened.write(made)
     except OSError as error:
         raise UserError(f"{file} cannot be written: {error.strerror}") from None

@@ -2,9 +2,9 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 
-from recordmill.pipeline.init.guess import Choice
-from recordmill.pipeline.init.images import read_headers
+from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.recognize import counted
 from recordmill.pipeline.init.sample import Sample, count_rows, in_words
 from recordmill.pipeline.spec.model import Spec
@@ -14,8 +14,8 @@ Rejects = Counter[tuple[str, str]]
 ENCODING = "`encoding: NAME`, such as cp1252, in the source reads text that is not UTF-8."
 
 
-def try_spec(spec: Spec, sample: Sample) -> tuple[list[str], Choice]:
-    """Reads the sample as a build of the spec does; the spec's sources are the sample's.
+def try_spec(spec: Spec, features: Iterable[Guess], sample: Sample) -> tuple[list[str], Choice]:
+    """Reads the sample as a build of the spec does; the spec's sources are the sample's, its features the guesses.
 
     Returns:
         The result in words, and the share of rejects that a build should take, with the reason.
@@ -29,7 +29,7 @@ def try_spec(spec: Spec, sample: Sample) -> tuple[list[str], Choice]:
     keys = [value for _, block in blocks for value in block.table[key].to_pylist()]
     rejects["duplicate_key", ""] = len(keys) - len(set(keys))
     rejects, rows = +rejects, sum(count_rows(block) for _, block in blocks)
-    images, bad = _bad_images(spec, sample)
+    images, bad = _bad_images(features)
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
     lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects)}."]
     if images:
@@ -42,17 +42,11 @@ def try_spec(spec: Spec, sample: Sample) -> tuple[list[str], Choice]:
     return lines, _limit(rejects.total() / max(rows, 1) + bad.total() / max(images, 1), has_images=images > 0)
 
 
-def _bad_images(spec: Spec, sample: Sample) -> tuple[int, Rejects]:
+def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
     """The number of rows whose images' headers were read, and those with a bad one."""
-    images, bad = 0, Rejects()
-    for name, feature in spec.features.items():
-        if feature.kind in ("image", "image_sequence"):
-            column = feature.column or name
-            headers = read_headers(sample, column, many=feature.kind != "image")
-            faults = [[size for size in row if isinstance(size, str)] for row in headers]
-            images += len(headers)
-            bad.update((row[0], column) for row in faults if row)
-    return images, bad
+    rows = [(item.column, headers) for item in features for headers in item.headers]
+    faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
+    return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
 
 
 def _limit(share: float, *, has_images: bool) -> Choice:

@@ -63,6 +63,8 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
         return "should not be empty"
     if kind == "value_error":
         return str(context["error"])
+    if kind == "literal_error" and (answers := _open_answers(problem, document.text(path))):
+        return f"`{' or '.join(answers)}` is a question: keep the right one"
     if kind in WANTED:
         return f"should be {WANTED[kind](context)}, got {_got(problem, path, document)}"
     return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_got(problem, path, document)}"
@@ -91,6 +93,16 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
 """The wanted values in words, by pydantic's type of the error."""
 
 
+def _open_answers(problem: Any, text: str | None) -> list[str]:
+    """The values between which a spec of `recordmill init` leaves the choice: `corners or coco`; none of any other."""
+    answers = (text or "").split(" or ")
+    return answers if set(answers) <= set(_expected(problem)) else []
+
+
+def _expected(problem: Any) -> list[str]:
+    return re.findall("'(.*?)'", problem["ctx"]["expected"])
+
+
 def _got(problem: Any, path: Path, document: Document) -> str:
     if problem["loc"][-1] == "[key]":
         return f"`{path[-1]}`"
@@ -100,7 +112,7 @@ def _got(problem: Any, path: Path, document: Document) -> str:
     if problem["type"] == "string_type":
         return f"`{text}`, which YAML reads as {taken}: put it in quotes"
     if problem["type"] == "literal_error":
-        return f"`{text}`{did_you_mean(text, re.findall(r'[a-z0-9_]+', problem['ctx']['expected']))}"
+        return f"`{text}`{did_you_mean(text, _expected(problem))}"
     return f"`{text[:80]}`"
 
 
