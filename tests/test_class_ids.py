@@ -20,7 +20,7 @@ SPEC = """
 name: animals
 source: {format: csv, path: rows.csv}
 key: id
-splits: {train: 1}
+splits: {train: 1, test: 0.001}
 label: animal
 features:
   animal: {kind: category}
@@ -64,6 +64,7 @@ def test_a_name_keeps_its_id_from_version_to_version(tmp_path: Path) -> None:
     first = output.build(FIRST)
     assert output.names() == ["cat", "dog", "emu"]
     assert output.names("color") == ["[UNK]", "green", "red"]
+    assert "the split 'test' has no records" in output.notes
     assert not output.build(FIRST).is_new  # its own names decide nothing
 
     second = output.build(SECOND)
