@@ -11,6 +11,8 @@ HERE = Path(__file__).parent
 BASE = ["google-crc32c>=1.5", "numpy>=1.26", "pillow>=12"]
 # JPEG into the batch's own memory, quick resizing; batches in bfloat16, a type that NumPy lacks.
 FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", "simplejpeg>=1.8"]
+# HEIC and HEIF, which phones write.
+HEIF = ["pillow-heif>=1.1"]
 TENSORFLOW = ["keras>=3", "tensorflow>=2.21,<2.22"]
 # The commands that look at datasets: show, versions, pin, prune, verify and their kin.
 CLI = ["rich>=13", "typer>=0.29"]
@@ -75,12 +77,13 @@ setup(
     extras_require={
         "cli": CLI,
         "fast": FAST,
+        "heif": HEIF,
         "tf": TENSORFLOW,
         "build": BUILD,
         "gcp": GCP,
         "aws": AWS,
         "s3": AWS,  # as it was called first
-        "dev": [*FAST, *BUILD, *GCP, *AWS, *TOOLS],
+        "dev": [*FAST, *HEIF, *BUILD, *GCP, *AWS, *TOOLS],
     },
     entry_points={"console_scripts": ["recordmill = recordmill.__main__:main"]},
 )

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pillow_heif.HeifImagePlugin  # noqa: F401 - Pillow then writes HEIF
 from PIL import Image as Picture
 
 from recordmill.pipeline.spec.features.image import Image
@@ -17,7 +18,11 @@ RANDOM = np.random.default_rng(0)
 PIXELS = np.kron(RANDOM.integers(0, 256, (6, 9, 3)), np.ones((3, 3, 1))).astype(np.uint8)  # 18 x 27
 BACKGROUND = (250, 120, 7)
 ORIENTATION = 0x0112
-LOSSLESS = {"WEBP": {"lossless": True, "exact": True}}
+LOSSLESS = {
+    "WEBP": {"lossless": True, "exact": True},
+    "AVIF": {"quality": 100, "subsampling": "4:4:4"},  # within 3 levels
+    "HEIF": {"quality": -1, "chroma": 444},  # within 1
+}
 
 
 def options(**keys: Any) -> ImageOptions:
@@ -48,7 +53,7 @@ def turned(form: str, orientation: int, pixels: Any = PIXELS) -> bytes:
     """A picture whose EXIF, or TIFF's tag, states an orientation."""
     exif = Picture.Exif()
     exif[ORIENTATION] = orientation
-    tag = {"tiffinfo": {ORIENTATION: orientation}} if form == "TIFF" else {"exif": exif}
+    tag = {"tiffinfo": {ORIENTATION: orientation}} if form == "TIFF" else {"exif": exif.tobytes()}
     return saved(pixels, form, **tag)
 
 

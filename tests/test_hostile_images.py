@@ -49,7 +49,22 @@ FORMATS = {
     "fax": saved(Picture.fromarray(PIXELS).convert("1"), "TIFF", compression="group4"),
     "tiff jpeg": saved(form="TIFF", compression="jpeg"),
     "tiff inks": saved(INKS, "TIFF"),
+    "avif": saved(form="AVIF"),
+    "avif alpha": saved(ALPHA, "AVIF"),
+    "animated avif": animated("AVIF"),
+    "turned avif": turned("AVIF", 6),
+    "heif": saved(form="HEIF"),
+    "heif alpha": saved(ALPHA, "HEIF"),
+    "heif of many": animated("HEIF"),
+    "heif grid": saved(np.kron(PIXELS, np.ones((8, 8, 1), np.uint8)), "HEIF", tile_size=64),
 }
+
+
+def stating(form: str, width: int, height: int) -> bytes:
+    """An image whose header lies about its size."""
+    return re.sub(rb"(?s)(ispe\0{4}).{8}", lambda found: found[1] + struct.pack(">II", width, height), saved(form=form))
+
+
 BOMB = zlib.compress(bytes(20_000_000), 9)
 HUGE = struct.pack(">IIBBBBB", 2**31 - 1, 2**31 - 1, 8, 6, 0, 0, 0)
 BODY = saved(form="PNG")[len(PNG) :]
@@ -108,6 +123,13 @@ def test_with_any_bytes_changed_it_is_accepted_or_refused(graph: Graph, name: st
         (b"<html><body>404 Not Found</body></html>", "unsupported_format"),
         (b"%PDF-1.7\n", "unsupported_format"),
         (b"\0\0\0\x1cftypavif", "unsupported_format"),
+        (stating("AVIF", 2**32 - 1, 2**32 - 1), "too_many_pixels"),
+        (stating("HEIF", 2**32 - 1, 2**32 - 1), "too_many_pixels"),
+        (stating("HEIF", 1_000, 1_000), "undecodable_image"),
+        (stating("HEIF", 1, 1), "undecodable_image"),
+        (stating("AVIF", 9, 6), "accepted"),  # it is scaled to what it states
+        (FORMATS["heif"] + bytes(5_000), "accepted"),
+        (FORMATS["heif"][:-30], "undecodable_image"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "unsupported_format"),
         (bytes(1 << 20), "unsupported_format"),
         (bytes((1 << 20) + 1), "too_large"),

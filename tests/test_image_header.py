@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill.transforms.contract.image_header import JPEG, PNG, TIFFS, ImageError, check_header, read_header
+from recordmill.transforms.contract.image_header import JPEG, PNG, TIFFS, Header, ImageError, check_header, read_header
 from tests.pictures import PIXELS, animated, bmp, chunk, saved
 
 HEIGHT, WIDTH = PIXELS.shape[:2]
@@ -28,14 +28,40 @@ def tiff(order: str, width: int, height: int, kind: int = 3, big: bool = False) 
     return {"<": b"II", ">": b"MM"}[order] + head + body
 
 
+def box(name: bytes, payload: bytes, is_long: bool = False) -> bytes:
+    """A box of an ISO base media file; a long one has its size behind its name."""
+    if is_long:
+        return struct.pack(">I4sQ", 1, name, 16 + len(payload)) + payload
+    return struct.pack(">I4s", 8 + len(payload), name) + payload
+
+
+def properties(payload: bytes, **keys: bool) -> bytes:
+    """The box around the properties of a file's images."""
+    return box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", payload, **keys), **keys), **keys)
+
+
+def iso(boxes: bytes, brands: bytes = b"heic\0\0\0\0") -> bytes:
+    """A file of such boxes."""
+    return box(b"ftyp", brands) + boxes
+
+
+SIZE = struct.pack(">III", 0, 27, 18)
+THUMBNAIL = struct.pack(">III", 0, 9, 6)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "the file is empty; JPEG, PNG, GIF, BMP, WebP and TIFF are read"),
+        (b"", "the file is empty; JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF and HEIF are read"),
         (b"hello, world", "the file is no image; JPEG"),
         (b'<?xml version="1.0"?>\n<svg xmlns="x">', "the file is SVG"),
-        (b"\0\0\0\x1cftypheic", "the file is HEIF"),
-        (b"\0\0\0\x1cftypavif", "the file is AVIF"),
+        (b"\0\0\0\x1cftypheic", "the file begins as HEIF, but its header states no size"),
+        (b"\0\0\0\x1cftypavif", "the file begins as AVIF, but its header states no size"),
+        (iso(box(b"ispe", SIZE)), "begins as HEIF, but"),
+        (iso(box(b"meta", bytes(4) + box(b"iprp", box(b"ipco", box(b"ispe", SIZE[:-1]))))), "begins as HEIF, but"),
+        (iso(properties(box(b"free", b"") * 11_000 + box(b"ispe", SIZE))), "begins as HEIF, but"),
+        (iso(box(b"meta", bytes(4)) * 500_000), "begins as HEIF, but"),
+        (iso(properties(box(b"ispe", bytes(12)))), "begins as HEIF, but"),
         (b"\0\0\0\x0cjP  \r\n", "the file is JPEG 2000"),
         (saved()[:2], "no image"),
         (saved()[:20], "begins as JPEG, but its header states no size"),
@@ -92,6 +118,15 @@ def test_what_is_no_image_that_is_read_is_named(data, message):
         (saved(form="TIFF"), "TIFF", False),
         *[(tiff(order, 27, 18, kind), "TIFF", False) for order in "<>" for kind in (3, 4)],
         *[(tiff(order, 27, 18, 16, big=True), "TIFF", False) for order in "<>"],
+        (saved(form="AVIF"), "AVIF", False),
+        (saved(ALPHA, "AVIF"), "AVIF", False),
+        (animated("AVIF"), "AVIF", False),
+        (iso(properties(box(b"ispe", THUMBNAIL) + box(b"ispe", SIZE) + box(b"ispe", THUMBNAIL))), "HEIF", False),
+        (iso(properties(box(b"ispe", SIZE, is_long=True), is_long=True)), "HEIF", False),
+        (iso(properties(box(b"ispe", SIZE)) + struct.pack(">I4s", 0, b"mdat")), "HEIF", False),
+        (iso(properties(box(b"ispe", SIZE)), b"mif1\0\0\0\0mif1heic"), "HEIF", False),
+        (iso(properties(box(b"ispe", SIZE)), b"mif1\0\0\0\0mif1miafavif"), "AVIF", False),
+        (iso(box(b"moov", box(b"trak", box(b"tkhd", bytes(76) + b"\0\x1b\0\0\0\x12\0\0"))), b"avis"), "AVIF", False),
     ],
 )
 def test_the_header_is_read_and_its_pixels_are_bounded(data, form, in_graph):
@@ -103,6 +138,11 @@ def test_the_header_is_read_and_its_pixels_are_bounded(data, form, in_graph):
     assert error.value.reason == "too_many_pixels"
 
 
+@pytest.mark.parametrize("data", [saved(form="HEIF"), animated("HEIF"), saved(ALPHA, "HEIF")])
+def test_the_size_of_a_heif_is_that_of_its_blocks(data):
+    assert read_header(data) == Header("HEIF", 64, 64, in_graph=False)
+
+
 @pytest.mark.parametrize(
     ("data", "size"),
     [
@@ -111,6 +151,7 @@ def test_the_header_is_read_and_its_pixels_are_bounded(data, form, in_graph):
         (bmp(b"", -(2**31), 2**31 - 1, 24), "2147483647 x 2147483648"),
         (b"RIFF\0\0\0\0WEBPVP8X" + bytes(8) + b"\xff" * 6, "16777216 x 16777216"),
         (tiff(">", 2**32 - 1, 2**32 - 1, 4), "4294967295 x 4294967295"),
+        (iso(properties(box(b"ispe", SIZE) + box(b"ispe", bytes(4) + b"\xff" * 8))), "4294967295 x 4294967295"),
     ],
 )
 def test_a_bomb_is_refused_by_its_header(data, size):

@@ -5,7 +5,9 @@ import io
 import struct
 from dataclasses import asdict
 
+import cv2
 import numpy as np
+import pillow_heif
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 from PIL import ImageOps
 
-from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, require_plugin
+from recordmill.pipeline.sources.machine_faults import is_machine_fault
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image import geometry
 from recordmill.transforms.tensorflow.image_decode import decode
@@ -70,6 +73,15 @@ def test_what_the_graph_takes_stays_as_it_is(data):
         (saved(PIXELS[..., 0], "TIFF"), "L"),
         (saved(Picture.fromarray(PIXELS).convert("1"), "TIFF", compression="group4"), "RGB"),
         (saved(Picture.fromarray(PIXELS).quantize(16), "TIFF"), "RGB"),
+        (saved(form="AVIF"), "RGB"),
+        (saved(form="AVIF", quality=40, subsampling="4:2:0"), "RGB"),
+        (saved(PIXELS[..., 0], "AVIF"), "L"),
+        (animated("AVIF"), "RGB"),
+        (saved(form="HEIF"), "RGB"),
+        (saved(form="HEIF", quality=40, chroma=420), "RGB"),
+        (saved(np.kron(PIXELS, np.ones((8, 8, 1), np.uint8)), "HEIF", tile_size=64), "RGB"),
+        (saved(PIXELS[..., 0], "HEIF"), "L"),
+        (animated("HEIF"), "RGB"),
     ],
 )
 def test_opaque_images_are_what_pillow_decodes(data, mode):
@@ -81,7 +93,34 @@ def test_a_lossless_jpeg_is_decoded():
     np.testing.assert_array_equal(decoded(LOSSLESS_JPEG), LOSSLESS_PIXELS)
 
 
-@pytest.mark.parametrize("data", [saved(ALPHA, "TIFF"), saved(ALPHA.convert("LA"), "TIFF")])
+@pytest.mark.parametrize("form", ["AVIF", "HEIF"])
+def test_the_first_frame_and_the_primary_image_are_the_image(form):
+    assert np.abs(decoded(animated(form)).astype(int) - PIXELS).max() <= 3
+
+
+@pytest.mark.parametrize("is_12_bits", [False, True])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_10_and_12_bits_of_heif_become_8(channels, is_12_bits, monkeypatch):
+    monkeypatch.setattr(pillow_heif.options, "SAVE_HDR_TO_12_BIT", is_12_bits)
+    samples = np.kron(RANDOM.integers(0, 65_536, (6, 9, channels)), np.ones((4, 4, 1))).astype(np.uint16)
+    file = io.BytesIO()
+    mode = {1: "I;16", 3: "RGB;16"}[channels]
+    pillow_heif.from_bytes(mode, (36, 24), samples.tobytes()).save(file, quality=-1, chroma=444)
+    assert pillow_heif.open_heif(file).info["bit_depth"] == (12 if is_12_bits else 10)
+    assert np.abs(decoded(file.getvalue(), channels=channels).astype(int) - (samples >> 8)).max() <= 1
+
+
+@pytest.mark.parametrize("depth", [10, 12])
+def test_10_and_12_bits_of_avif_become_8(depth):
+    samples = np.kron(RANDOM.integers(0, 1 << depth, (6, 9, 3)), np.ones((4, 4, 1))).astype(np.uint16)
+    _, data = cv2.imencode(".avif", samples, [cv2.IMWRITE_AVIF_DEPTH, depth, cv2.IMWRITE_AVIF_QUALITY, 100])
+    assert np.abs(decoded(data.tobytes()).astype(int) - (samples[..., ::-1] >> (depth - 8))).max() <= 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [saved(ALPHA, "TIFF"), saved(ALPHA.convert("LA"), "TIFF"), saved(ALPHA, "AVIF"), saved(ALPHA, "HEIF")],
+)
 def test_alpha_lies_on_the_background(data):
     rgba = opened(data, "RGBA")
     assert 0 < rgba[..., 3].min() < 255
@@ -147,6 +186,13 @@ def test_the_low_bits_of_12_are_left_out():
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("form", ["AVIF", "HEIF"])
+def test_avif_and_heif_are_turned_upright_once(form, orientation):
+    upright = ImageOps.exif_transpose(Picture.open(io.BytesIO(turned("PNG", orientation))))
+    assert np.abs(decoded(turned(form, orientation)).astype(int) - np.asarray(upright)).max() <= 3
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_tiff_is_turned_upright_by_the_graph(orientation):
     data = turned("TIFF", orientation)
     expected = np.asarray(ImageOps.exif_transpose(Picture.open(io.BytesIO(data))))
@@ -172,12 +218,24 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
         (animated("WEBP")[:80], "undecodable_image", "the WebP is cut off"),
         (bmp(bytes(9), 18, 27, 24, compression=5), "undecodable_image", "the BMP is cut off"),
         (LOSSLESS_JPEG[:-30], "undecodable_image", "the JPEG is cut off"),
+        (saved(form="AVIF")[:-30], "undecodable_image", "the AVIF is cut off"),
+        (saved(np.zeros((50, 50), np.uint8), "AVIF"), "too_many_pixels", "50 x 50 = 2500"),
+        (saved(np.zeros((50, 50), np.uint8), "HEIF"), "too_many_pixels", "64 x 64 = 4096"),
     ],
 )
 def test_what_is_bad_is_named(data, reason, message):
     with pytest.raises(ImageError, match=message) as error:
         decodable(data, asdict(options(max_pixels=1_000)))
     assert error.value.reason == reason
+
+
+def test_without_its_plugin_a_format_names_the_extra(monkeypatch):
+    require_plugin.cache_clear()
+    monkeypatch.setattr("recordmill.pipeline.build.images.transcode.find_spec", lambda package: None)
+    with pytest.raises(MissingPluginError, match=r'pip install "recordmill\[heif\]" \(missing: pillow_heif\)') as error:
+        decodable(saved(form="HEIF"), asdict(options()))
+    assert is_machine_fault(error.value)  # no row is rejected
+    assert len(decodable(saved(form="AVIF"), asdict(options()))) > 0
 
 
 STARTS = [b"GIF89a", b"BM", saved(form="GIF")[:60], saved(PIXELS[..., 0], "BMP")[:60], tiff(b"", 5, 7)[:40]]

@@ -17,9 +17,9 @@ from tests.hostile_decoder import CRASH, EAT, HANG, QUIT, SPIN
 from tests.pictures import animated, saved, turned
 
 DECODER = "tests.hostile_decoder:decode"
-OPTIONS = {"max_pixels": 1_000}
+OPTIONS = {"max_pixels": 5_000}
 GOOD = [saved(), saved(progressive=True), saved(form="PNG"), saved(form="WEBP"), saved(form="BMP"), animated("GIF")]
-GOOD += [turned("TIFF", 6), saved()[:-200], saved(form="PNG")[:-80]]
+GOOD += [turned("TIFF", 6), saved(form="AVIF"), turned("HEIF", 6), saved()[:-200], saved(form="PNG")[:-80]]
 
 
 @pytest.fixture(scope="module")

@@ -29,10 +29,11 @@ import recordmill.keras
 from recordmill.pipeline.cli.extras import BUILD, CLI
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.version import VERSION
+from recordmill.transforms.contract.image_formats import FORMATS
 from tests import published
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"cli", "fast", "tf", "build", "gcp", "aws", "s3", "dev"}
+EXTRAS = {"cli", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "dev"}
 LOADED_BY_OTHERS = {"boto3", "gcsfs", "s3fs"}  # by Beam and fsspec, for URLs of their kind
 ONLY_SOME_SPECS = {"sentencepiece", "tensorflow-text"}
 WITH_OTHERS = {
@@ -177,8 +178,15 @@ def test_every_requirement_is_imported() -> None:
     assert required("build", "fast", "aws", "gcp") - provided == LOADED_BY_OTHERS
 
 
+def test_the_plugins_of_formats_are_in_their_extras() -> None:
+    plugins = [form for form in FORMATS if form.plugin]
+    assert plugins
+    for form in plugins:
+        assert unprovided([form.plugin.partition(".")[0]], required(form.extra)) == []
+
+
 def test_dev_is_all_that_users_install() -> None:
-    assert required("dev") > required("build", "fast", "aws", "gcp", "tf")
+    assert required("dev") > required("build", "fast", "heif", "aws", "gcp", "tf")
     assert required("s3") == required("aws")
 
 

@@ -54,7 +54,7 @@ def test_a_copy_looks_like_its_original(copy: str) -> None:
     assert len(missed) <= 1, missed
 
 
-@pytest.mark.parametrize("form", ["JPEG", "WEBP", "TIFF", "BMP", "GIF"])
+@pytest.mark.parametrize("form", ["JPEG", "WEBP", "TIFF", "BMP", "GIF", "AVIF", "HEIF"])
 def test_the_format_does_not_matter(form: str) -> None:
     for seed in range(5):
         assert alike(seen(photo(seed)), seen(photo(seed), form))

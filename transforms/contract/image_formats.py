@@ -24,6 +24,10 @@ class ImageFormat:
     """Pillow's name of the format; no other of its openers is tried."""
     turned_by_pillow: bool = False
     """Whether Pillow applies the EXIF orientation by itself when it loads the pixels."""
+    plugin: str = ""
+    """The module that teaches Pillow the format when it is imported; empty where Pillow knows it by itself."""
+    extra: str = ""
+    """The extra of `recordmill` that installs the plugin."""
 
 
 FORMATS = (
@@ -33,13 +37,20 @@ FORMATS = (
     ImageFormat("BMP", (".bmp",), rb"BM", "BMP"),
     ImageFormat("WebP", (".webp",), rb"RIFF....WEBP", "WEBP"),
     ImageFormat("TIFF", (".tif", ".tiff"), rb"II[*+]\0|MM\0[*+]", "TIFF", turned_by_pillow=True),
+    ImageFormat("AVIF", (".avif",), rb"....ftyp(avi[fs]|m(if|sf)1....(....){0,16}?avi[fs])", "AVIF"),
+    ImageFormat(
+        "HEIF",
+        (".heic", ".heif", ".hif"),
+        rb"....ftyp(he(ic|ix|im|is|vc|vx|vm|vs)|mif1|msf1)",
+        "HEIF",
+        plugin="pillow_heif.HeifImagePlugin",
+        extra="heif",
+    ),
 )
 NAMED = {each.name: each for each in FORMATS}
 SUFFIXES = frozenset(suffix for each in FORMATS for suffix in each.suffixes)
 """The suffixes of files that are listed as images, in any case."""
 OTHERS = {
-    rb"....ftypavi[fs]": "AVIF",
-    rb"....ftyp(hei[cx]|mif1|msf1)": "HEIF",
     rb"\0\0\x01\0": "ICO",
     rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": "JPEG 2000",
     rb"\0\0\0\x0cJXL |\xff\x0a": "JPEG XL",

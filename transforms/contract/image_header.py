@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from recordmill.transforms.contract.image_formats import FORMATS, format_of, other_format
+from recordmill.transforms.contract.iso_boxes import largest_size
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -52,7 +53,7 @@ class Header:
     format: str
     """The name of one of `image_formats.FORMATS`."""
     width: int
-    """In pixels as they are stored, before EXIF turns them; at least 1."""
+    """In pixels as they are stored, before EXIF turns them; at least 1. Of AVIF and HEIF the largest image's."""
     height: int
     in_graph: bool
     """Whether the graph decodes it, and rightly; `pipeline.build.images.transcode` makes a PNG of any other."""
@@ -218,5 +219,7 @@ READERS: Mapping[str, Callable[[bytes], Read]] = {
     "BMP": lambda data: (_bmp_size(data), _is_plain_bmp(data), 1),
     "WebP": lambda data: (_webp_size(data), not _is_animated_webp(data), 1),
     "TIFF": lambda data: (_tiff_size(data), False, 1),
+    "AVIF": lambda data: (largest_size(data), False, 1),
+    "HEIF": lambda data: (largest_size(data), False, 1),
 }
 """The readers of headers, by the format's name (`image_formats.FORMATS`)."""

@@ -20,9 +20,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.build.images.transcode import UndecodableError
+from recordmill.pipeline.build.images.transcode import UndecodableError, require_plugin
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sockets import waiting_pair
+from recordmill.transforms.contract.image_formats import NAMED
 from recordmill.transforms.contract.image_header import ImageError, check_header
 
 PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
@@ -77,8 +78,10 @@ class Isolation:
             ImageError: as there; `too_slow`: it took too long.
             UndecodableError: as there; or the decoder's process ended, by the image or since memory was short.
             IsolationError: no process can be started.
+            MissingPluginError: as there.
         """
         header = check_header(data, options["max_pixels"])
+        require_plugin(NAMED[header.format])
         seconds = self._seconds + header.width * header.height // PIXELS_A_SECOND
         decoder = self._idle.pop() if self._idle else self._fork()
         decoder.channel.settimeout(seconds * self._wall)

@@ -8,17 +8,15 @@ colours are the mean chroma of the image's quarters, since red and blue hearts h
 '4ad90effb1c44ca7826c1a8e7f80807f'
 """
 
-import io
-
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 from PIL.Image import Resampling
 
-from recordmill.pipeline.build.images.transcode import UPRIGHT
+from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
 from recordmill.pipeline.sources.machine_faults import is_machine_fault
 from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
-from recordmill.transforms.contract.image_header import check_header, check_pixels
+from recordmill.transforms.contract.image_header import check_header
 from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 
 SIDE = 32
@@ -62,9 +60,9 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
 
 def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
     """Gives the upright image in luma and chroma, [32, 32, 3]."""
-    with Image.open(io.BytesIO(data), formats=[form.pillow]) as image:
-        check_pixels(*image.size, max_pixels)  # a frame may be larger than the file's header says
-        image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # a JPEG is decoded at 1/8 of its sides
+    with open_image(data, form, max_pixels) as image:
+        if form.name == "JPEG":  # a HEIF would give its thumbnail, which may show anything
+            image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of its sides
         turn = image.getexif().get(ORIENTATION, 1)
         image.load()
         small = _plain(image)

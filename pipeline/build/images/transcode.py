@@ -1,8 +1,9 @@
 """Transcodes images that the graph does not decode rightly to PNG, by Pillow, before the graph.
 
-JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF (its first frame), TIFF (its first page), animated
-WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency and their EXIF orientation. A
-client of the serving model calls the same function; it needs Pillow and this package, no TensorFlow.
+JPEG, PNG, WebP of one image and plain BMP pass as they are. GIF and AVIF (their first frame), TIFF (its first page),
+HEIF (its primary image), animated WebP, every other BMP and lossless JPEG become PNG of 8 bits, with their transparency
+and their orientation. A client of the serving model calls the same function; it needs Pillow and this package, no
+TensorFlow.
 
     encoded = decodable(data, {"max_pixels": 64_000_000})
 """
@@ -10,14 +11,18 @@ client of the serving model calls the same function; it needs Pillow and this pa
 import io
 import warnings
 from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from PIL import Image
 from PIL.Image import Transpose
 
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.machine_faults import is_machine_fault
-from recordmill.transforms.contract.image_formats import NAMED
+from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_pixels
 from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 
@@ -49,6 +54,10 @@ class UndecodableError(ImageError):
     """Pillow failed: the image is damaged, or memory was short and a codec does not say so."""
 
 
+class MissingPluginError(UserError, ImportError):
+    """This machine lacks the library that decodes a format; the message names the extra. No row is rejected for it."""
+
+
 def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     """Gives an image's bytes, or those of a PNG where the graph would not decode them rightly.
 
@@ -58,13 +67,14 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`; UndecodableError: `undecodable_image`.
+        MissingPluginError: an extra is not installed.
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.machine_faults`).
     """
     header = check_header(data, options["max_pixels"])
     if header.in_graph:
         return data
     try:
-        return _to_png(data, header.format, options["max_pixels"])
+        return _to_png(data, NAMED[header.format], options["max_pixels"])
     except ImageError:
         raise
     except Image.DecompressionBombError:
@@ -77,9 +87,35 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
         raise UndecodableError("undecodable_image", message) from None
 
 
-def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
-    with Image.open(io.BytesIO(data), formats=[NAMED[form].pillow]) as image:
-        check_pixels(*image.size, max_pixels)  # a frame may be larger than the file's header says
+def open_image(data: bytes, form: ImageFormat, max_pixels: int) -> Image.Image:
+    """Opens an image with the one decoder of its format; decodes nothing yet.
+
+    Raises:
+        ImageError: `too_many_pixels`: a frame is larger than the file's header says.
+        MissingPluginError: an extra is not installed.
+        Exception: any other, of hostile bytes.
+    """
+    if form.plugin:
+        require_plugin(form)
+        import_module(form.plugin)
+    image = Image.open(io.BytesIO(data), formats=[form.pillow])
+    check_pixels(*image.size, max_pixels)
+    return image
+
+
+@cache
+def require_plugin(form: ImageFormat) -> None:
+    """Raises: MissingPluginError: the format's plugin is not installed."""
+    package = form.plugin.partition(".")[0]
+    if package and find_spec(package) is None:
+        raise MissingPluginError(
+            f"an image is {form.name}, which needs an extra: pip install "
+            f'"recordmill[{form.extra}]" (missing: {package}); then run the same command again'
+        )
+
+
+def _to_png(data: bytes, form: ImageFormat, max_pixels: int) -> bytes:
+    with open_image(data, form, max_pixels) as image:
         tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
         check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)  # allocated whole
         turn = image.getexif().get(ORIENTATION, 1)
@@ -89,7 +125,7 @@ def _to_png(data: bytes, form: str, max_pixels: int) -> bytes:
     exif = Image.Exif()
     if turn in TURNED_BACK:
         exif[ORIENTATION] = turn  # the graph turns it, and knows that it did
-        if NAMED[form].turned_by_pillow:
+        if form.turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, exif=exif)
