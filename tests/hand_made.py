@@ -97,6 +97,7 @@ def row(number: int) -> dict[str, Any]:
         "weight": number / 4,
         "count": -number,
         "note": b"\xff note %d" % number,
+        "boxes": [0.25, 0.0, 0.75, 0.5] * (1 + number % 2),
     }
 
 
@@ -113,9 +114,10 @@ def serialized(number: int, features: dict[str, Any] = FEATURES) -> bytes:
 def _feature(value: Any) -> tf.train.Feature:
     if isinstance(value, bytes):
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
-    if isinstance(value, float):
-        return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
-    return tf.train.Feature(int64_list=tf.train.Int64List(value=value if isinstance(value, list) else [value]))
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(each, float) for each in values):
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
 
 def encoded(pixels: np.ndarray, encoding: str) -> bytes:

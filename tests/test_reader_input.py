@@ -10,7 +10,21 @@ import pytest
 import tensorflow as tf
 
 from recordmill import Dataset, DatasetError, open_dataset
-from recordmill.augment import ColorJitter, CutMix, Mask, MixUp, RandomCrop, RandomFlip, RandomResizedCrop
+from recordmill.augment import (
+    ColorJitter,
+    CutMix,
+    GaussianBlur,
+    Mask,
+    MixUp,
+    RandAugment,
+    RandomApply,
+    RandomCrop,
+    RandomErasing,
+    RandomFlip,
+    RandomResizedCrop,
+    RandomRotation,
+    Views,
+)
 from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.contract.ragged import ArraySpec, Ragged
 from tests import hand_made
@@ -411,9 +425,14 @@ def test_buckets_take_little_padding(tmp_path: Path) -> None:
 
 
 AUGMENT = [RandomCrop((4, 5), pad=1), RandomFlip(vertical=0.5), ColorJitter(brightness=0.3, contrast=0.2)]
+POLICY = [RandAugment(), RandomErasing(fill="random"), Views([RandomRotation(20), RandomApply([GaussianBlur(3)])])]
 
 
-@pytest.mark.parametrize("augment", [AUGMENT, {"image": AUGMENT}, [*AUGMENT, MixUp(0.4)], [CutMix()]], ids=str)
+@pytest.mark.parametrize(
+    "augment",
+    [AUGMENT, {"image": AUGMENT}, [*AUGMENT, MixUp(0.4)], [CutMix()], POLICY],
+    ids=["list", "dictionary", "MixUp", "CutMix", "policy"],
+)
 def test_augmentations_are_the_same_in_every_form(augment: Any, dataset: Dataset) -> None:
     def given(**options: Any) -> Input:
         return dataset.training_input(batch_size=5, seed=4, dtype="uint8", augment=augment, epochs=2, **options)

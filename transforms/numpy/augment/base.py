@@ -17,10 +17,14 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.transforms.contract.luma import luma
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 Values: TypeAlias = Sequence[float]
 """The parameters of one image, as many as `numbers` says."""
+Fill: TypeAlias = int | tuple[int, int, int]
+"""A level of every channel, or a colour: red, green, blue."""
 Shape: TypeAlias = tuple[int | None, int | None, int]
 """Height, width and channels; None for a side that is not known before the image."""
 
@@ -33,12 +37,18 @@ class Augmentation(ABC):
         ValueError: an option is out of its range.
     """
 
-    lanes: ClassVar[int] = 0
-    """The random numbers of an image."""
-    numbers: ClassVar[int] = 0
-    """The parameters that `draw` makes of them."""
     resizes: ClassVar[bool] = False
     """True where the result has a size of its own."""
+
+    @property
+    def lanes(self) -> int:
+        """The random numbers of an image; a class that always has as many declares them as a `ClassVar`."""
+        return 0
+
+    @property
+    def numbers(self) -> int:
+        """The parameters that `draw` makes of them."""
+        return 0
 
     def draw(self, uniforms: Floats) -> Floats:
         """Makes parameters, float64 [rows, numbers], of random numbers, float64 [rows, lanes] in [0, 1)."""
@@ -161,3 +171,17 @@ def check_size(augmentation: Augmentation, size: Any) -> None:
     sides = size if isinstance(size, tuple) else (size, size)
     if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
         raise ValueError(f"{augmentation}: the size is no number of pixels; give such as 224, or (192, 256)")
+
+
+def check_fill(augmentation: Augmentation, fill: Any) -> None:
+    """Refuses what is no level and no colour. Raises: ValueError."""
+    levels = fill if isinstance(fill, tuple) else (fill, fill, fill)
+    if len(levels) != 3 or not all(isinstance(level, int) and 0 <= level <= 255 for level in levels):
+        raise ValueError(f"{augmentation}: fill is {fill}; give a level, 0 to 255, or three: red, green, blue")
+
+
+def fill_levels(fill: Fill, channels: int) -> list[int]:
+    """Gives each channel's level; a grey image has a colour's luma."""
+    if isinstance(fill, int):
+        return [fill] * channels
+    return list(fill) if channels == 3 else [luma(*fill)]

@@ -152,7 +152,7 @@ def apply(
         ValueError: `out` has another shape than the result, or a user's function gave something else than pixels.
     """
     row = np.asarray(parameters).tolist()  # single numbers of Python's are several times faster
-    active = [(change, values) for change, values in _by_change(augmentations, row) if change.acts(values)]
+    active = [(change, values) for change, values in by_change(augmentations, row) if change.acts(values)]
     moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
     sized = max((number for number, (change, _) in enumerate(active) if change.resizes), default=0)
     for number, (change, values) in enumerate(active):
@@ -165,7 +165,7 @@ def apply(
     return pixels, None if moved is None else _without_slivers(moved)
 
 
-def _by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:
+def by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:
     """Gives each change with its own part of a row of `parameters`."""
     start = 0
     for each in augmentations:

@@ -1,4 +1,4 @@
-"""Brightness, contrast, saturation and hue as one map of a pixel's colours, of whole numbers.
+"""Greyscale; brightness, contrast, saturation and hue as one map of a pixel's colours, of whole numbers.
 
 With luma Y = w · (R, G, B) and the image's mean grey m, a pixel x becomes
 
@@ -29,6 +29,7 @@ UNIT = 1024.0
 LUMA = np.array([0.299, 0.587, 0.114])
 # U is 0.492111 (B - Y), V is 0.877283 (R - Y); I and Q are the same plane, turned by 33 degrees.
 CHROMA = 0.492111 / 0.877283
+LUMA_16_BITS = np.array([luma(*row) for row in 65_536 * np.eye(3, dtype=np.int64)], np.float32)
 SAME_COLORS = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 """The numbers of the map that changes nothing."""
 
@@ -76,6 +77,24 @@ class ColorJitter(Augmentation):
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Maps the colours."""
         return recolor(pixels, values, out)
+
+
+@dataclass(frozen=True)
+class Grayscale(Augmentation):
+    """Gives every channel the luma of ITU-R BT.601, the levels of Pillow's `ImageOps.grayscale`."""
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Takes colours away; a grey image stays as it is."""
+        if pixels.shape[2] == 1:
+            return pixels
+        out = memory(out, pixels.shape)
+        colors = pixels.astype(np.float32)  # the sums of `luma` are below 2**24, so exact in float32
+        sums = colors @ LUMA_16_BITS if opencv.cv2 is None else opencv.cv2.transform(colors, LUMA_16_BITS[np.newaxis])
+        sums += 32_768
+        sums *= 2.0**-16
+        for channel in range(3):
+            out[..., channel] = sums
+        return out
 
 
 def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue: Floats) -> Floats:

@@ -23,6 +23,7 @@ from recordmill.transforms.numpy.augment.base import (
     memory,
     overlap,
 )
+from recordmill.transforms.numpy.augment.parts import check_part, draw_part, part_window
 from recordmill.transforms.numpy.image_resize import scale
 
 
@@ -117,25 +118,15 @@ class RandomResizedCrop(Crop):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.area[0] <= self.area[1] <= 1:
-            raise ValueError(f"{self}: area is no range of shares; give (least, most) of 0 to 1, such as (0.08, 1)")
-        if not 0 < self.aspect[0] <= self.aspect[1] < math.inf:
-            raise ValueError(f"{self}: aspect is no range of ratios; give (least, most) above 0, such as (0.75, 1.33)")
+        check_part(self, self.area, self.aspect)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Gives the part's height and width by the root of the image's area, and its offsets as shares of the room."""
-        narrow, wide = math.log(self.aspect[0]), math.log(self.aspect[1])
-        area = self.area[0] + (self.area[1] - self.area[0]) * uniforms[:, 0]
-        aspect = np.exp(narrow + (wide - narrow) * uniforms[:, 1])
-        return np.column_stack([np.sqrt(area / aspect), np.sqrt(area * aspect), uniforms[:, 2:]])
+        return draw_part(self.area, self.aspect, uniforms)
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Rounds sides half up, to 1 at least."""
-        root = math.sqrt(height * width)
-        high = min(max(math.floor(values[0] * root + 0.5), 1), height)
-        wide = min(max(math.floor(values[1] * root + 0.5), 1), width)
-        y = math.floor(values[2] * (height - high + 1))
-        return Window(y, math.floor(values[3] * (width - wide + 1)), high, wide)
+        return part_window(values, height, width)
 
 
 @dataclass(frozen=True)

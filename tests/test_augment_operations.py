@@ -1,0 +1,361 @@
+"""Operations of pixels against Pillow's, geometry against its definition, choices against their papers."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+
+from recordmill.augment import (
+    Augmentation,
+    AutoContrast,
+    ColorJitter,
+    Equalize,
+    GaussianBlur,
+    Grayscale,
+    Invert,
+    Posterize,
+    RandAugment,
+    RandomAffine,
+    RandomApply,
+    RandomErasing,
+    RandomFlip,
+    RandomRotation,
+    RandomSharpness,
+    Solarize,
+    TrivialAugmentWide,
+    Views,
+    apply,
+)
+from recordmill.transforms.numpy import opencv
+from recordmill.transforms.numpy.augment import chain as augment
+from recordmill.transforms.numpy.augment import policies
+from recordmill.transforms.numpy.augment.affine import affine_numbers
+from recordmill.transforms.numpy.augment.colors import color_numbers
+from tests.test_augment import _library, grey, image, uniforms, with_each_library  # noqa: F401 - a fixture
+
+SHAPES = [(1, 1, 3), (1, 1, 1), (1, 7, 3), (7, 1, 1), (2, 9, 3), (33, 20, 1), (40, 61, 3)]
+
+
+def pictures(shape: tuple[int, int, int]) -> list[np.ndarray]:
+    """Noise, few levels, a ramp, and one level."""
+    noise = image(*shape)
+    ramp = np.linspace(30, 190, math.prod(shape)).astype(np.uint8).reshape(shape)
+    return [noise, noise // 60 * 50, ramp, np.full(shape, 77, np.uint8), noise | 255]
+
+
+def pillow(pixels: np.ndarray, change: Callable[[Image.Image], Image.Image]) -> np.ndarray:
+    """Makes a change of Pillow's, which knows no image [height, width, 1]."""
+    result = np.asarray(change(Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)))
+    return result.reshape(*result.shape[:2], -1)
+
+
+def changed(pixels: np.ndarray, change: Augmentation, values: Any = None) -> np.ndarray:
+    values = augment.parameters([change], uniforms(1, change.lanes))[0] if values is None else values
+    return apply(pixels, None, [change], values)[0]
+
+
+EXACT: list[tuple[Augmentation, Callable[[Image.Image], Image.Image]]] = [
+    (AutoContrast(), ImageOps.autocontrast),
+    (Equalize(), ImageOps.equalize),
+    (Invert(), ImageOps.invert),
+    *((Posterize(bits), lambda each, bits=bits: ImageOps.posterize(each, bits)) for bits in range(1, 9)),
+    *((Solarize(level), lambda each, level=level: ImageOps.solarize(each, level)) for level in (0, 1, 99.5, 128, 256)),
+    (Grayscale(), lambda each: ImageOps.grayscale(each).convert(each.mode)),
+]
+
+
+@with_each_library
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("change", "known"), EXACT, ids=lambda each: str(each) if isinstance(each, Augmentation) else ""
+)
+def test_levels_are_pillows(change: Augmentation, known: Any, shape: tuple[int, int, int]) -> None:
+    for pixels in pictures(shape):
+        np.testing.assert_array_equal(changed(pixels, change), pillow(pixels, known))
+
+
+def test_many_pixels_are_counted_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.zeros((1 << 12, 1 << 12, 1), np.uint8)
+    pixels[0, 0] = 200
+    pixels[1, :3] = 100
+    with_opencv = changed(pixels, Equalize())
+    monkeypatch.setattr(opencv, "cv2", None)
+    np.testing.assert_array_equal(changed(pixels, Equalize()), with_opencv)
+    np.testing.assert_array_equal(with_opencv, pillow(pixels, ImageOps.equalize))
+
+
+@with_each_library
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("factor", [0.0, 0.25, 1.0, 1.5, 1.9])
+def test_factors_differ_from_pillows_by_a_level(shape: tuple[int, int, int], factor: float) -> None:
+    """Pillow cuts off where we round; its mean grey is of rounded luma."""
+    one, none = np.ones(1), np.zeros(1)
+    numbers = {
+        ImageEnhance.Brightness: (color_numbers(factor * one, one, one, none), 1),
+        ImageEnhance.Color: (color_numbers(one, one, factor * one, none), 1),
+        ImageEnhance.Contrast: (color_numbers(one, factor * one, one, none), 2),
+    }
+    for pixels in pictures(shape):
+        sharp = pillow(pixels, lambda each: ImageEnhance.Sharpness(each).enhance(factor)).astype(int)
+        ours = changed(pixels, RandomSharpness(), [round(factor * 1024) / 1024])
+        assert np.abs(ours - sharp).max() <= 1
+        for known, (values, levels) in numbers.items():
+            if pixels.shape[2] == 3 or known is not ImageEnhance.Color:
+                expected = pillow(pixels, lambda each, known=known: known(each).enhance(factor)).astype(int)
+                assert np.abs(changed(pixels, ColorJitter(), values[0]) - expected).max() <= levels, known
+
+
+@with_each_library
+@pytest.mark.parametrize("shape", SHAPES)
+def test_smoothing_is_pillows(shape: tuple[int, int, int]) -> None:
+    for pixels in pictures(shape):
+        expected = pillow(pixels, lambda each: each.filter(ImageFilter.SMOOTH)) if min(shape[:2]) > 2 else pixels
+        np.testing.assert_array_equal(changed(pixels, RandomSharpness(), [0.0]), expected)
+
+
+def exactly_blurred(pixels: np.ndarray, kernel: int, sigma: float) -> np.ndarray:
+    """Blurs in float64 as the definition says."""
+    offsets = np.arange(kernel) - kernel // 2
+    taps = np.exp(-0.5 * (offsets / sigma) ** 2)
+    taps /= taps.sum()
+    result = pixels.astype(np.float64)
+    for axis in (0, 1):
+        reach = [(kernel // 2, kernel // 2) if each == axis else (0, 0) for each in range(3)]
+        around, side = np.pad(result, reach, "reflect"), pixels.shape[axis]
+        result = sum(tap * around.take(range(at, at + side), axis) for at, tap in enumerate(taps))
+    return result
+
+
+@with_each_library
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("kernel", "sigma"), [(1, 2.0), (3, 0.1), (3, 9.0), (5, 1.0), (23, 2.0), (23, 0.7)])
+def test_blur_is_a_gaussian(shape: tuple[int, int, int], kernel: int, sigma: float) -> None:
+    change = GaussianBlur(kernel, (sigma, sigma))
+    values = change.draw(np.zeros((1, 1)))[0]
+    assert values[0] + 2 * values[1:].sum() == 1
+    for pixels in pictures(shape):
+        assert np.abs(changed(pixels, change) - exactly_blurred(pixels, kernel, sigma)).max() <= 1
+
+
+def test_deviations_are_spread_over_their_range() -> None:
+    narrow, wide = GaussianBlur(5, (0.5, 2.0)).draw(np.array([[0.0], [1.0]]))
+    for values, sigma in ((narrow, 0.5), (wide, 2.0)):
+        taps = np.exp(-0.5 * (np.arange(-2, 3) / sigma) ** 2)
+        np.testing.assert_allclose(values, (taps / taps.sum())[2:], atol=6e-4)
+
+
+MOVES = [RandomRotation(180), RandomRotation(60, "crop"), RandomAffine(90, (0.3, 0.2), (0.4, 2.0), 30, fill=9)]
+WITH_MOVES = [*MOVES, RandAugment(4, 30), TrivialAugmentWide(), RandomApply(MOVES, 0.8)]
+sides = st.integers(1, 24)
+
+
+def without_opencv(function: Callable[[], np.ndarray]) -> np.ndarray:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opencv, "cv2", None)
+        return function()
+
+
+@given(st.integers(0, 2**32), sides, sides, st.sampled_from([1, 3]), st.sampled_from([*WITH_MOVES, GaussianBlur(7)]))
+@settings(max_examples=200, deadline=None)
+def test_both_libraries_give_the_same(seed: int, height: int, width: int, channels: int, change: Augmentation) -> None:
+    pixels = image(height, width, channels, seed)
+    pixels.flags.writeable = False
+    values = augment.parameters([change], uniforms(1, change.lanes, seed))[0].tolist()
+    with_opencv = apply(pixels, None, [change], values)[0]
+    assert with_opencv.shape == pixels.shape
+    np.testing.assert_array_equal(with_opencv, without_opencv(lambda: apply(pixels, None, [change], values)[0]))
+    inside = pixels.copy()
+    np.testing.assert_array_equal(change.apply(inside, values, inside), change.apply(pixels, values))
+    mask = apply(pixels, None, [change], values, mask=True)[0]
+    assert set(np.unique(mask)) <= {0, *np.unique(pixels)}
+
+
+@with_each_library
+def test_quarter_turns_and_shifts_move_whole_pixels() -> None:
+    pixels = image(9, 9)
+    for quarters in range(-2, 3):
+        turned = changed(pixels, RandomRotation((90 * quarters, 90 * quarters)))
+        np.testing.assert_array_equal(turned, np.rot90(pixels, quarters))
+    small = grey([1, 2, 3], [4, 5, 6])
+    right = affine_numbers(np.ones(1), 0, 0, 1, pixels=(1.9, -1))[0]
+    np.testing.assert_array_equal(changed(small, RandomAffine(fill=9), right), grey([9, 4, 5], [9, 9, 9]))
+    np.testing.assert_array_equal(apply(small, None, [RandomAffine(fill=9)], right, mask=True)[0][0, :, 0], [0, 4, 5])
+
+
+@with_each_library
+@pytest.mark.parametrize("degrees", [-150, -30, 7, 45, 90])
+def test_rotation_is_pillows(degrees: float) -> None:
+    """Within a level inside of the image; where an edge is crossed, Pillow takes no share of the fill."""
+    ramp = np.add.outer(np.arange(60), 2 * np.arange(90)).astype(np.uint8)[..., np.newaxis]
+    ours = changed(ramp, RandomRotation((degrees, degrees), fill=255)).astype(int)
+    way = Image.Resampling.BILINEAR
+    inside = pillow(np.full_like(ramp, 255), lambda each: each.rotate(degrees, way))
+    inner = pillow(inside, lambda each: each.filter(ImageFilter.MinFilter(5))) == 255
+    expected = pillow(ramp, lambda each: each.rotate(degrees, way))
+    assert inner.mean() > 0.2
+    middle = np.s_[3:-3, 3:-3]
+    assert np.abs(ours - expected)[middle][inner[middle]].max() <= 1
+    outer = pillow(inside, lambda each: each.filter(ImageFilter.MaxFilter(5))) == 0
+    assert (ours[outer] == 255).all()
+
+
+@with_each_library
+@pytest.mark.parametrize("shape", [(60, 60, 3), (40, 90, 1), (90, 40, 3)])
+def test_a_cropped_rotation_shows_no_fill(shape: tuple[int, int, int]) -> None:
+    pixels = np.full(shape, 200, np.uint8)
+    for degrees in range(-180, 181, 15):
+        result = changed(pixels, RandomRotation((degrees, degrees), "crop"))
+        # At the corners a pixel's centre lies within half a pixel of the edge, where the fill has a share.
+        assert (result[2:-2, 2:-2] == 200).all(), degrees
+    assert (changed(pixels, RandomRotation((30, 30))) == 0).any()
+
+
+@given(st.integers(0, 2**32), st.sampled_from(WITH_MOVES))
+@settings(max_examples=200, deadline=None)
+def test_boxes_hold_the_moved_pixels(seed: int, change: Augmentation) -> None:
+    """A white rectangle on black: its pixels lie in the moved box, but for half of one that each step rounds."""
+    rng = np.random.default_rng(seed)
+    height, width = rng.integers(20, 40, 2)
+    (top, bottom), (left, right) = (np.sort(rng.choice(side + 1, 2, replace=False)) for side in (height, width))
+    mask = np.zeros((height, width, 1), np.uint8)
+    mask[top:bottom, left:right] = 255
+    box = np.array([[top / height, left / width, bottom / height, right / width]], np.float32)
+    values = augment.parameters([change], rng.random((1, change.lanes)))[0]
+    after, boxes = apply(mask, box, [change], values, mask=True)
+    assert boxes is not None
+    rows = np.argwhere(after[..., 0])
+    if len(rows):
+        y0, x0, y1, x1 = boxes[0] * np.tile([height, width], 2)
+        rounded = 0.6 * (1 if isinstance(change, TrivialAugmentWide | RandomRotation | RandomAffine) else 4) - 0.5
+        assert y0 <= rows[:, 0].min() + 0.5 + rounded
+        assert x0 <= rows[:, 1].min() + 0.5 + rounded
+        assert y1 >= rows[:, 0].max() + 0.5 - rounded
+        assert x1 >= rows[:, 1].max() + 0.5 - rounded
+
+
+@pytest.mark.parametrize("change", MOVES)
+def test_boxes_contain_their_moved_corners(change: RandomRotation | RandomAffine) -> None:
+    height, width = 30, 50
+    box = np.array([[0.3, 0.4, 0.6, 0.5]])
+    for values in augment.parameters([change], uniforms(40, change.lanes)).tolist():
+        y0, x0, y1, x1 = change.move_boxes(box, values, height, width)[0]
+        a, b, c, d, left, top = change.matrix(values, height, width)
+        for y in box[0, [0, 2]] * height:
+            for x in box[0, [1, 3]] * width:
+                corner = np.linalg.solve([[a, b], [c, d]], [x - 0.5 - left, y - 0.5 - top]) + 0.5
+                across, along = np.clip(corner / [width, height], 0, 1)
+                assert x0 - 1e-9 <= across <= x1 + 1e-9
+                assert y0 - 1e-9 <= along <= y1 + 1e-9
+    assert (change.move_boxes(np.zeros((0, 4)), values, height, width)).shape == (0, 4)
+
+
+@with_each_library
+def test_erasing_fills_its_share() -> None:
+    pixels = np.zeros((200, 100, 3), np.uint8)
+    change = RandomErasing(0.5, (0.1, 0.1), (0.5, 0.5), fill=(10, 20, 30))
+    erased = [apply(pixels, None, [change], row)[0] for row in augment.parameters([change], uniforms(60, 7))]
+    filled = [(each == [10, 20, 30]).all(2) for each in erased]
+    assert 15 <= sum(each.any() for each in filled) <= 45
+    for each in filled:
+        if each.any():
+            rows, columns = np.flatnonzero(each.any(1)), np.flatnonzero(each.any(0))
+            assert (len(rows), len(columns)) == (63, 32)  # 2,000 pixels, half as wide as high
+            assert each[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all()
+    noise = RandomErasing(1, (1, 1), (1, 1), fill="random")
+    first, again, other = (changed(image(50, 50), noise, [*row]) for row in noise.draw(uniforms(2, 7))[[0, 0, 1]])
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).mean() > 0.9
+    assert 115 < first.mean() < 140
+    assert changed(image(5, 5, 1), RandomErasing(1, (1, 1), (1, 1), fill=(255, 0, 0))).ravel().tolist() == [76] * 25
+
+
+NAMES = (
+    "Identity ShearX ShearY TranslateX TranslateY Rotate Brightness Color Contrast Sharpness Posterize Solarize "
+    "AutoContrast Equalize"
+).split()
+
+
+def strengths(policy: RandAugment | TrivialAugmentWide) -> dict[str, np.ndarray]:
+    return dict(zip(NAMES, (each.strengths for each in policies.operations(policy)), strict=True))
+
+
+def test_the_spaces_are_those_of_torchvision() -> None:
+    """`_augmentation_space` of torchvision 0.20's `RandAugment` and `TrivialAugmentWide`, of 31 bins."""
+    rand, wide = strengths(RandAugment()), strengths(TrivialAugmentWide())
+    last = {"ShearX": 0.3, "Rotate": 30, "Brightness": 0.9, "Color": 0.9, "Contrast": 0.9, "Sharpness": 0.9}
+    for name, most in last.items():
+        np.testing.assert_allclose(rand[name], np.linspace(0, most, 31), atol=1e-12)
+    for name, most in {**dict.fromkeys(last, 0.99), "Rotate": 135}.items():
+        np.testing.assert_allclose(wide[name], np.linspace(0, most, 31), atol=1e-12)
+    for each in (rand, wide):
+        np.testing.assert_allclose(each["Solarize"], np.linspace(255, 0, 31), atol=1e-12)
+    assert rand["Posterize"].tolist() == [*[8] * 4, *[7] * 8, *[6] * 7, *[5] * 8, *[4] * 4]
+    assert wide["Posterize"].tolist() == [8 - round(k / 5) for k in range(31)]
+    pixels = np.zeros((331, 331, 1), np.uint8)
+    pixels[0, 0] = 255
+    for policy, moved in ((RandAugment(1, 30), 150), (TrivialAugmentWide(), 32)):
+        values = policy.chosen(np.full(1, 3.5 / 14), np.full(1, 30.0), np.full(1, 0.9))[0]
+        assert np.argwhere(changed(pixels, policy, values)[..., 0]).tolist() == [[0, moved]]
+
+
+def test_shear_keeps_the_upper_left_corner() -> None:
+    """As torchvision's, whose operation has `center=[0, 0]`."""
+    pixels = np.zeros((40, 60, 1), np.uint8)
+    pixels[:, 30] = 255
+    policy = RandAugment(1, 30)
+    sheared = changed(pixels, policy, policy.chosen(np.full(1, 1.5 / 14), np.full(1, 30.0), np.zeros(1))[0])
+    middle = (sheared[..., 0] * (np.arange(60) + 0.5)).sum(1) / sheared[..., 0].sum(1)
+    np.testing.assert_allclose(middle, 30.5 + 0.3 * (np.arange(40) + 0.5), atol=0.1)
+
+
+@pytest.mark.parametrize(("policy", "number"), [(RandAugment(3), 3), (TrivialAugmentWide(), 1)])
+def test_operations_are_chosen_alike(policy: RandAugment | TrivialAugmentWide, number: int) -> None:
+    drawn = policy.draw(uniforms(14_000, policy.lanes)).reshape(-1, number, policies.WIDTH)
+    for each in range(number):
+        counts = np.bincount(drawn[:, each, 0].astype(int), minlength=14)
+        assert np.abs(counts - 1000).max() < 130
+    rotated = drawn[drawn[..., 0] == 5]
+    assert 0.4 < (rotated[:, 3] < 0).mean() < 0.6
+    if number == 1:
+        bits = np.bincount(drawn[drawn[..., 0] == 10][:, 1].astype(int), minlength=9)
+        assert (bits[2:] > 0).all()
+        assert len(np.unique(rotated[:, 1])) == 31
+    else:
+        assert len(np.unique(rotated[:, 1])) == 1
+
+
+@with_each_library
+def test_a_group_is_made_or_left_out() -> None:
+    pixels, box = image(6, 8), np.array([[0, 0, 0.5, 0.25]], np.float32)
+    change = RandomApply([RandomFlip(1), Invert(), lambda each, rng: each // 2], 0.3)
+    rows = augment.parameters([change], uniforms(400, change.lanes))
+    results = [apply(pixels, box, [change], row) for row in rows]
+    made = [not np.array_equal(result, pixels) for result, _ in results]
+    assert 0.2 < np.mean(made) < 0.4
+    for acted, (result, boxes) in zip(made, results, strict=True):
+        np.testing.assert_array_equal(result, (255 - pixels[:, ::-1]) // 2 if acted else pixels)
+        np.testing.assert_array_equal(boxes, [[0, 0.75, 0.5, 1]] if acted else box)
+    flipped = next(row for row, acted in zip(rows, made, strict=True) if acted)
+    np.testing.assert_array_equal(apply(pixels, None, [change], flipped, mask=True)[0], pixels[:, ::-1])
+
+
+@with_each_library
+def test_views_have_draws_of_their_own() -> None:
+    pixels = image(6, 8)
+    change = Views([RandomFlip()], 3)
+    values = augment.parameters([change], uniforms(30, change.lanes))
+    views = np.stack([apply(pixels, None, [change], row)[0] for row in values]).reshape(30, 3, 6, 8, 3)
+    flipped = (views == pixels[:, ::-1]).all((2, 3, 4))
+    assert ((views == pixels).all((2, 3, 4)) ^ flipped).all()
+    assert len({tuple(each) for each in flipped.tolist()}) == 8
+    assert change.output_shape((None, 8, 3)) == (None, 8, 3)
+    np.testing.assert_array_equal(
+        apply(pixels, None, [change], values[0], mask=True)[0].reshape(views[0].shape), views[0]
+    )
+    with pytest.raises(ValueError, match=r"boxes belong to one: leave the boxes out, features=\[…\]"):
+        apply(pixels, np.zeros((1, 4), np.float32), [change], values[0])

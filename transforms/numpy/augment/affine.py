@@ -1,0 +1,271 @@
+"""Rotation by any angle, and affine maps: each pixel of the result is taken between four of the image.
+
+Positions are whole numbers of 1/1024 pixel, then of 1/32, so that OpenCV and NumPy give the same level.
+
+>>> affine_numbers(np.cos(np.zeros(1)), 0, 0, 1)  # a, b, c, d; shifts; centre
+array([[1. , 0. , 0. , 1. , 0. , 0. , 0. , 0. , 0.5]])
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.transforms.numpy import opencv
+from recordmill.transforms.numpy.augment.base import (
+    Fill,
+    Floats,
+    Movement,
+    Pixels,
+    Values,
+    check_fill,
+    check_shares,
+    fill_levels,
+    memory,
+)
+
+UNIT = 2.0**20  # a map's numbers are whole numbers of this: machines may compute a cosine's last bit in two ways
+LARGEST_SCALE, LARGEST_SHEAR = 10.0, 45.0
+OPENCV_SIDE = 32_766
+"""The longest side, in pixels, that OpenCV maps."""
+Whole = npt.NDArray[np.int32 | np.int64]
+
+
+class Matrix(NamedTuple):
+    """The pixel of the image that lies at x, y of the result: a x + b y + left, c x + d y + top."""
+
+    a: float
+    b: float
+    c: float
+    d: float
+    left: float
+    top: float
+
+
+def affine_numbers(
+    a: Any, b: Any, c: Any, d: Any, *, shares: Any = (0.0, 0.0), pixels: Any = (0.0, 0.0), center: float = 0.5
+) -> Floats:
+    """Makes the parameters of maps from the result to the image: x becomes a x + b y, y becomes c x + d y.
+
+    Args:
+        a: a number, or float64 [rows]; `b`, `c` and `d` too. One of all is an array.
+        b: of y in x.
+        c: of x in y.
+        d: of y in y.
+        shares: how far the image moves right and down, as shares of its width and height.
+        pixels: the same in pixels, added.
+        center: where x and y are 0, as a share of both sides.
+
+    Returns:
+        float64 [rows, 9].
+    """
+    turned = (np.rint(np.asarray(each) * UNIT) / UNIT for each in (a, b, c, d))
+    return np.column_stack(np.broadcast_arrays(*turned, *shares, *pixels, center))
+
+
+class Affine(Movement):
+    """A movement by `affine_numbers`; the image's size stays, and `fill` shows where nothing of it lies."""
+
+    numbers: ClassVar[int] = 9
+    fill: Fill
+
+    @abstractmethod
+    def draw(self, uniforms: Floats) -> Floats:
+        """Makes `affine_numbers` of random numbers."""
+
+    def acts(self, values: Values) -> bool:
+        """Whether the image is moved at all."""
+        return tuple(values[:8]) != (1, 0, 0, 1, 0, 0, 0, 0)
+
+    def matrix(self, values: Values, height: int, width: int) -> Matrix:
+        """Gives the map from the result's pixels to the image's, of an image of some size."""
+        a, b, c, d = self.linear(values, height, width)
+        x, y, right, down = _center(values, height, width)
+        from_x, from_y = 0.5 - x - right, 0.5 - y - down
+        return Matrix(a, b, c, d, a * from_x + b * from_y + x - 0.5, c * from_x + d * from_y + y - 0.5)
+
+    def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
+        """Gives a, b, c and d for an image of some size."""
+        a, b, c, d = values[:4]
+        return a, b, c, d
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Takes each pixel between four, by their distances."""
+        return self._moved(pixels, values, out, fill_levels(self.fill, pixels.shape[2]), _between_four)
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Takes the nearest pixel; zeros where nothing lies."""
+        return self._moved(pixels, values, out, [0] * pixels.shape[2], _nearest)
+
+    def _moved(
+        self, pixels: Pixels, values: Values, out: Pixels | None, fill: list[int], take: Callable[..., None]
+    ) -> Pixels:
+        pixels = pixels.copy() if pixels is out else pixels
+        out = memory(out, pixels.shape)
+        take(pixels, *positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2]), fill, out)
+        return out
+
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        """Gives the upright box around each box's four corners, as far as it lies in the image."""
+        a, b, c, d = self.linear(values, height, width)
+        center_x, center_y, right, down = _center(values, height, width)
+        x, y = boxes[:, [1, 3, 1, 3]] * width - center_x, boxes[:, [0, 0, 2, 2]] * height - center_y
+        area = 1.0 / (a * d - b * c)
+        across = ((d * x - b * y) * area + (center_x + right)) / width
+        along = ((a * y - c * x) * area + (center_y + down)) / height
+        return np.clip(np.column_stack([along.min(1), across.min(1), along.max(1), across.max(1)]), 0, 1)
+
+
+def _center(values: Values, height: int, width: int) -> tuple[float, float, int, int]:
+    """Gives the centre's x and y, and how far the image moves right and down, in whole pixels, cut off."""
+    right, down = values[4] * width + values[6], values[5] * height + values[7]
+    return values[8] * width, values[8] * height, math.trunc(right), math.trunc(down)
+
+
+def positions(matrix: Matrix, height: int, width: int) -> tuple[Whole, Whole]:
+    """Gives the image's x and y of each pixel of the result, whole numbers of 1/32 pixel, [height, width]."""
+    dtype = np.int32 if max(height, width) <= 1 << 14 else np.int64
+    columns, rows = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)
+
+    def along(of_x: float, of_y: float, start: float) -> Whole:
+        of_row, of_column = (np.rint(each * 1024.0).astype(dtype) for each in (of_y * rows + start, of_x * columns))
+        place: Whole = np.add.outer(of_row + 16, of_column)
+        return np.right_shift(place, 5, out=place)
+
+    return along(matrix.a, matrix.b, matrix.left), along(matrix.c, matrix.d, matrix.top)
+
+
+def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
+    """Writes the sums of four pixels by their shares, whole numbers of 1/1024, rounded half up."""
+    height, width = pixels.shape[:2]
+    if opencv.cv2 is not None and max(height, width) <= OPENCV_SIDE:
+        first = np.empty((*x.shape, 2), np.int16)
+        for place, side, axis in ((x, width, 0), (y, height, 1)):
+            np.clip(place >> 5, -2, side, out=first[..., axis], casting="unsafe")
+        rest = y & 31
+        rest <<= 5
+        rest |= x & 31
+        way, border = opencv.cv2.INTER_LINEAR, opencv.cv2.BORDER_CONSTANT
+        opencv.cv2.remap(pixels, first, rest.astype(np.uint16), way, dst=out, borderMode=border, borderValue=fill)
+        return
+    framed = _framed(pixels, fill)
+    sums = np.full(out.shape, 512, np.int32)
+    for down, rows in ((0, 32 - (y & 31)), (1, y & 31)):
+        for right, columns in ((0, 32 - (x & 31)), (1, x & 31)):
+            sums += _at(framed, (x >> 5) + right, (y >> 5) + down) * (rows * columns)[..., np.newaxis]
+    out[...] = sums >> 10
+
+
+def _nearest(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
+    out[...] = _at(_framed(pixels, fill), (x + 16) >> 5, (y + 16) >> 5)
+
+
+def _framed(pixels: Pixels, fill: list[int]) -> Pixels:
+    """Puts one filled pixel around an image."""
+    height, width, channels = pixels.shape
+    framed = np.empty((height + 2, width + 2, channels), np.uint8)
+    framed[...] = fill
+    framed[1:-1, 1:-1] = pixels
+    return framed
+
+
+def _at(framed: Pixels, x: Whole, y: Whole) -> Pixels:
+    """Gives the pixels at x and y; the frame's beyond the image."""
+    height, width, channels = framed.shape
+    flat = np.clip(y + 1, 0, height - 1).astype(np.int64) * width + np.clip(x + 1, 0, width - 1)
+    return framed.reshape(-1, channels).take(flat, 0)
+
+
+@dataclass(frozen=True)
+class RandomRotation(Affine):
+    """Turns the image by an angle of `degrees`: a number for -x to x, or (least, most), counterclockwise.
+
+    The size stays. With `corners="fill"` the whole image turns, and its corners are cut off and filled; with
+    `corners="crop"` it also grows, about its centre, just as far that no filled pixel shows.
+    """
+
+    lanes: ClassVar[int] = 1
+    degrees: float | tuple[float, float]
+    corners: Literal["fill", "crop"] = "fill"
+    fill: Fill = 0
+
+    def __post_init__(self) -> None:
+        check_range(self, "degrees", self.degrees, 180.0)
+        check_fill(self, self.fill)
+        if self.corners not in ("fill", "crop"):
+            raise ValueError(f"{self}: corners is {self.corners!r}; give 'fill' or 'crop'")
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Draws the angle."""
+        return turn_numbers(drawn(self.degrees, uniforms[:, 0]))
+
+    def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
+        """Divides by how far the image grows: a rectangle of its shape then lies inside of it."""
+        a, b, c, d = values[:4]
+        if self.corners == "fill":
+            return a, b, c, d
+        growth = abs(a) + abs(c) * max(height / width, width / height)
+        return a / growth, b / growth, c / growth, d / growth
+
+
+@dataclass(frozen=True)
+class RandomAffine(Affine):
+    """Turns, shifts, scales and shears the image about its centre, in one step; its size stays.
+
+    `degrees` and `shear` draw angles: a number for -x to x, or (least, most). `translate` is how far it moves at most,
+    0 to 1, as a share of its height and width, or (height, width); `scale` a range of factors.
+    """
+
+    lanes: ClassVar[int] = 5
+    degrees: float | tuple[float, float] = 0.0
+    translate: float | tuple[float, float] = 0.0
+    scale: tuple[float, float] = (1.0, 1.0)
+    shear: float | tuple[float, float] = 0.0
+    fill: Fill = 0
+
+    def __post_init__(self) -> None:
+        check_range(self, "degrees", self.degrees, 180.0)
+        check_range(self, "shear", self.shear, LARGEST_SHEAR)
+        check_fill(self, self.fill)
+        for share in self._shares():
+            check_shares(self, translate=share)
+        if not 1 / LARGEST_SCALE <= self.scale[0] <= self.scale[1] <= LARGEST_SCALE:
+            raise ValueError(
+                f"{self}: scale is no range of factors; give (least, most) of 0.1 to 10, such as (0.9, 1.1)"
+            )
+
+    def _shares(self) -> tuple[float, float]:
+        return self.translate if isinstance(self.translate, tuple) else (self.translate, self.translate)
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Draws the angle, the shifts down and right, the factor, and the shear."""
+        angle, down, right, scale, shear = uniforms.T
+        turn, slant = np.deg2rad(drawn(self.degrees, angle)), np.tan(np.deg2rad(drawn(self.shear, shear)))
+        cosine, sine, growth = np.cos(turn), np.sin(turn), drawn(self.scale, scale)
+        linear = (cosine - slant * sine) / growth, -(sine + slant * cosine) / growth, sine / growth, cosine / growth
+        most_down, most_right = self._shares()
+        return affine_numbers(*linear, shares=((2 * right - 1) * most_right, (2 * down - 1) * most_down))
+
+
+def turn_numbers(degrees: Floats) -> Floats:
+    """Makes the parameters of turns about the centre, counterclockwise."""
+    turn = np.deg2rad(degrees)
+    return affine_numbers(np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn))
+
+
+def drawn(span: float | tuple[float, float], uniforms: Floats) -> Floats:
+    """Draws from (least, most), or from -x to x."""
+    least, most = span if isinstance(span, tuple) else (-span, span)
+    return least + (most - least) * uniforms
+
+
+def check_range(augmentation: Affine, name: str, span: Any, most: float) -> None:
+    """Refuses what is no range of angles. Raises: ValueError."""
+    first, last = span if isinstance(span, tuple) else (-span, span)
+    if not -most <= first <= last <= most:
+        message = f"{name} is {span}; give an angle, 0 to {most:g}, or (least, most) of {-most:g} to {most:g}"
+        raise ValueError(f"{augmentation}: {message}")

@@ -1,0 +1,145 @@
+"""Blur and sharpness: sums over a pixel's neighbours, of whole numbers, so that every library gives the same levels."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.transforms.numpy import opencv
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values, copied, memory
+
+TAP = 4096.0  # taps are whole numbers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
+UNIT = 1024.0  # the unit of a sharpness' factor, as of the colours'
+SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)
+"""Pillow's `ImageFilter.SMOOTH`, times 13."""
+
+
+@dataclass(frozen=True)
+class GaussianBlur(Augmentation):
+    """Blurs by a Gaussian of a random deviation, as SimCLR does (Chen et al. 2020, arXiv:2002.05709).
+
+    `kernel` is the number of pixels a side that are weighted, odd; `sigma` the range of the deviation in pixels,
+    uniform. Beyond its edge an image is mirrored.
+    """
+
+    lanes: ClassVar[int] = 1
+    kernel: int
+    sigma: tuple[float, float] = (0.1, 2.0)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.kernel, int) and self.kernel > 0 and self.kernel % 2):
+            raise ValueError(f"{self}: kernel is {self.kernel}; give an odd number of pixels, such as 23")
+        if not 0 < self.sigma[0] <= self.sigma[1] < math.inf:
+            raise ValueError(f"{self}: sigma is no range; give (least, most) in pixels, such as (0.1, 2.0)")
+
+    @property
+    def numbers(self) -> int:
+        """The middle tap, and those on one side of it."""
+        return self.kernel // 2 + 1
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Makes taps of the deviation, whole numbers of 1/4096; all taps together are 1."""
+        sigma = self.sigma[0] + (self.sigma[1] - self.sigma[0]) * uniforms
+        taps = np.exp(-0.5 * (np.arange(self.numbers) / sigma) ** 2)
+        taps = np.rint(taps / (2 * taps.sum(1, keepdims=True) - 1) * TAP)
+        taps[:, 0] = TAP - 2 * taps[:, 1:].sum(1)
+        return taps / TAP
+
+    def acts(self, values: Values) -> bool:
+        """Whether any neighbour has a weight."""
+        return values[0] < 1
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Weighs rows, rounds to 1/16 level, weighs columns, and rounds to whole levels, both times half to even."""
+        taps = np.array([*values[:0:-1], *values], np.float32) * np.float32(TAP)
+        rows = _weighted(pixels, taps, 1)
+        rows *= 2.0**-8
+        columns = _weighted(np.rint(rows, out=rows), taps, 0)
+        out = memory(out, pixels.shape)
+        if opencv.cv2 is not None:
+            return opencv.cv2.convertScaleAbs(columns, dst=out, alpha=2.0**-16)
+        columns *= 2.0**-16
+        np.copyto(out, np.rint(columns, out=columns), casting="unsafe")
+        return out
+
+
+def _weighted(pixels: npt.NDArray[np.uint8 | np.float32], taps: npt.NDArray[np.float32], axis: int) -> "Float32":
+    """Weighs neighbours along an axis: float32 of the image's shape; beyond the edge it is mirrored."""
+    if opencv.cv2 is not None:
+        one = np.ones(1, np.float32)
+        along = (taps, one) if axis else (one, taps)
+        border = opencv.cv2.BORDER_REFLECT_101
+        result: Float32 = opencv.cv2.sepFilter2D(pixels, opencv.cv2.CV_32F, *along, borderType=border)
+        return result.reshape(pixels.shape)
+    reach, side = len(taps) // 2, pixels.shape[axis]
+    around = np.pad(pixels, [(reach, reach) if each == axis else (0, 0) for each in range(3)], "reflect")
+    sums = np.zeros(pixels.shape, np.float32)
+    for start, tap in enumerate(taps):
+        sums += tap * around.take(range(start, start + side), axis)
+    return sums
+
+
+@dataclass(frozen=True)
+class RandomSharpness(Augmentation):
+    """Draws a factor of `factor`, 0 to 2: 0 smooths the image, 1 leaves it alone, 2 sharpens it.
+
+    The levels are those of Pillow's `ImageEnhance.Sharpness`, rounded half up where Pillow cuts off.
+    """
+
+    lanes: ClassVar[int] = 1
+    numbers: ClassVar[int] = 1
+    factor: tuple[float, float] = (0.5, 1.5)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.factor[0] <= self.factor[1] <= 2:
+            raise ValueError(f"{self}: factor is no range; give (least, most) of 0 to 2, such as (0.5, 1.5)")
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Draws the factor, in whole numbers of 1/1024."""
+        return sharpness_numbers(self.factor[0] + (self.factor[1] - self.factor[0]) * uniforms[:, 0])
+
+    def acts(self, values: Values) -> bool:
+        """Whether the factor is not 1."""
+        return values[0] != 1
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Adds the image and its smoothed one by their shares."""
+        factor, smooth = values[0], smoothed(pixels)
+        out = memory(out, pixels.shape)
+        if opencv.cv2 is not None:
+            opencv.cv2.addWeighted(pixels, factor, smooth, 1 - factor, opencv.TIE, dst=out)
+        else:
+            mixed = pixels.astype(np.float32) * np.float32(factor) + smooth.astype(np.float32) * np.float32(1 - factor)
+            out[...] = np.clip(mixed + np.float32(0.5), 0, 255)
+        return out
+
+
+def sharpness_numbers(factors: Floats) -> Floats:
+    """Makes parameters of factors, float64 [rows]: whole numbers of 1/1024."""
+    return np.rint(factors[:, np.newaxis] * UNIT) / UNIT
+
+
+def smoothed(pixels: Pixels) -> Pixels:
+    """Gives the mean of each pixel, five times, and its eight neighbours, rounded; the edge stays as it is."""
+    height, width = pixels.shape[:2]
+    smooth = copied(pixels)
+    if min(height, width) < 3:
+        return smooth
+    inside = smooth[1:-1, 1:-1]
+    # Sums are 3,315 at most, and no 13th of a whole number lies between two levels.
+    if opencv.cv2 is not None:
+        sums = opencv.cv2.filter2D(pixels, opencv.cv2.CV_16S, SMOOTH).reshape(pixels.shape)
+        means = opencv.cv2.convertScaleAbs(sums, alpha=1 / 13).reshape(pixels.shape)
+        inside[...] = means[1:-1, 1:-1]
+        return smooth
+    total = 4 * pixels[1:-1, 1:-1].astype(np.float32)
+    for y in range(3):
+        for x in range(3):
+            total += pixels[y : height - 2 + y, x : width - 2 + x]
+    inside[...] = np.rint(total * np.float32(1 / 13))
+    return smooth
+
+
+Float32 = npt.NDArray[np.float32]

@@ -1,0 +1,222 @@
+"""Random operations of AutoAugment's kind: RandAugment and TrivialAugment, in the spaces of torchvision.
+
+An operation is another augmentation with parameters of its strength; each image draws which, and in which direction.
+"""
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
+from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Movement, Pixels, Values, check_fill
+from recordmill.transforms.numpy.augment.colors import ColorJitter, color_numbers
+from recordmill.transforms.numpy.augment.filters import RandomSharpness, sharpness_numbers
+from recordmill.transforms.numpy.augment.levels import AutoContrast, Equalize, Posterize, Solarize
+
+WIDTH = 12
+"""The parameters of a chosen operation: its number, and as many as any has."""
+
+
+class Space(NamedTuple):
+    """The strongest of each operation."""
+
+    shear: float
+    translate: float
+    """A share of the side."""
+    translate_pixels: float
+    degrees: float
+    factor: float
+    """The largest distance from 1, of brightness, contrast, colour and sharpness."""
+    bits: int
+    """The bits that posterizing drops."""
+
+
+RAND_AUGMENT = Space(0.3, 150.0 / 331.0, 0.0, 30.0, 0.9, 4)
+WIDE = Space(0.99, 0.0, 32.0, 135.0, 0.99, 6)
+
+
+class Operation(NamedTuple):
+    """An augmentation, its strength by bin, and how parameters follow from strengths."""
+
+    change: Augmentation
+    strengths: Floats
+    parameters: Callable[[Floats], Floats]
+    signed: bool = True
+    """Whether a draw decides about the strength's sign."""
+
+
+class Policy(Movement):
+    """A choice of operations for each image."""
+
+    space: ClassVar[Space]
+    bins: int
+    fill: Fill
+
+    def __post_init__(self) -> None:
+        check_fill(self, self.fill)
+        if not (isinstance(self.bins, int) and self.bins > 1):
+            raise ValueError(f"{self}: bins is {self.bins}; give the number of strengths, 2 or more")
+
+    @abstractmethod
+    def draw(self, uniforms: Floats) -> Floats:
+        """Chooses operations, by `chosen`."""
+
+    def chosen(self, choice: Floats, strength_bin: Floats, sign: Floats) -> Floats:
+        """Makes the parameters of one operation an image, float64 [rows, WIDTH].
+
+        Args:
+            choice: random numbers, float64 [rows]; `sign` too.
+            strength_bin: whole numbers below `bins`, float64 [rows].
+            sign: below 0.5: the strength is negative, where it has a sign.
+        """
+        every = operations(self)
+        numbers = np.floor(choice * len(every))
+        drawn = np.zeros((len(choice), WIDTH))
+        drawn[:, 0] = numbers
+        for number, operation in enumerate(every):
+            rows = np.flatnonzero(numbers == number)
+            strengths = operation.strengths[strength_bin[rows].astype(int)]
+            if operation.signed:
+                strengths = np.where(sign[rows] < 0.5, -strengths, strengths)
+            drawn[rows, 1 : 1 + operation.change.numbers] = operation.parameters(strengths)
+        return drawn
+
+    def acts(self, values: Values) -> bool:
+        """Whether any operation changes the image."""
+        return next(self._changes(values), None) is not None
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Makes the operations, one after another."""
+        for change, own in self._changes(values):
+            pixels = change.apply(pixels, own, out)
+        return pixels
+
+    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Moves pixels as the operations do."""
+        for change, own in self._changes(values):
+            pixels = change.apply_to_mask(pixels, own, out)
+        return pixels
+
+    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+        """Moves boxes as the operations do."""
+        for change, own in self._changes(values):
+            boxes = change.move_boxes(boxes, own, height, width)
+        return boxes
+
+    def _changes(self, values: Values) -> Iterator[tuple[Augmentation, Values]]:
+        for start in range(0, len(values), WIDTH):
+            change = operations(self)[int(values[start])].change
+            own = values[start + 1 : start + 1 + change.numbers]
+            if change.acts(own):
+                yield change, own
+
+
+@dataclass(frozen=True)
+class RandAugment(Policy):
+    """Makes `num_ops` operations, each chosen anew, all of one strength (Cubuk et al. 2019, arXiv:1909.13719).
+
+    `magnitude` is the strength, 0 to `bins` - 1; `fill` shows where an image was moved away.
+    """
+
+    space: ClassVar[Space] = RAND_AUGMENT
+    num_ops: int = 2
+    magnitude: int = 9
+    bins: int = 31
+    fill: Fill = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.num_ops, int) and self.num_ops > 0):
+            raise ValueError(f"{self}: num_ops is {self.num_ops}; give the number of operations, such as 2")
+        if not (isinstance(self.magnitude, int) and 0 <= self.magnitude < self.bins):
+            raise ValueError(f"{self}: magnitude is {self.magnitude}; give a strength, 0 to {self.bins - 1}")
+
+    @property
+    def lanes(self) -> int:
+        """An operation's choice and sign, each."""
+        return 2 * self.num_ops
+
+    @property
+    def numbers(self) -> int:
+        """Each operation's parameters."""
+        return WIDTH * self.num_ops
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Chooses the operations."""
+        strength = np.full(len(uniforms), float(self.magnitude))
+        pairs = np.split(uniforms, self.num_ops, 1)
+        return np.column_stack([self.chosen(choice, strength, sign) for choice, sign in (pair.T for pair in pairs)])
+
+
+@dataclass(frozen=True)
+class TrivialAugmentWide(Policy):
+    """Makes one operation, of a random strength, from a wide range (Müller and Hutter 2021, arXiv:2103.10158)."""
+
+    space: ClassVar[Space] = WIDE
+    lanes: ClassVar[int] = 3
+    numbers: ClassVar[int] = WIDTH
+    bins: int = 31
+    fill: Fill = 0
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Chooses the operation and its strength."""
+        choice, strength, sign = uniforms.T
+        return self.chosen(choice, np.floor(strength * self.bins), sign)
+
+
+@functools.lru_cache(maxsize=64)
+def operations(policy: Policy) -> tuple[Operation, ...]:
+    """Lists a policy's operations, in torchvision's order."""
+    space, strengths = policy.space, np.linspace(0, 1, policy.bins)
+    nothing, moved, jitter = 0 * strengths, RandomAffine(fill=policy.fill), ColorJitter()
+    dropped = np.rint(np.arange(policy.bins) / ((policy.bins - 1) / space.bits))
+    return (
+        Operation(jitter, nothing, _factor(0)),  # the identity
+        Operation(moved, space.shear * strengths, lambda shear: affine_numbers(1, shear, 0, 1, center=0)),
+        Operation(moved, space.shear * strengths, lambda shear: affine_numbers(1, 0, shear, 1, center=0)),
+        Operation(moved, strengths, _shift(space, 0)),
+        Operation(moved, strengths, _shift(space, 1)),
+        Operation(moved, space.degrees * strengths, turn_numbers),
+        Operation(jitter, space.factor * strengths, _factor(0)),  # brightness
+        Operation(jitter, space.factor * strengths, _factor(2)),  # colour
+        Operation(jitter, space.factor * strengths, _factor(1)),  # contrast
+        Operation(RandomSharpness(), space.factor * strengths, lambda change: sharpness_numbers(1 + change)),
+        Operation(Posterize(8), 8 - dropped, _itself, signed=False),
+        Operation(Solarize(), 255 * strengths[::-1], _itself, signed=False),
+        Operation(AutoContrast(), nothing, _none, signed=False),
+        Operation(Equalize(), nothing, _none, signed=False),
+    )
+
+
+def _factor(number: int) -> Callable[[Floats], Floats]:
+    """Gives color maps by the change of one factor: brightness, contrast or saturation."""
+
+    def numbers(changes: Floats) -> Floats:
+        factors = np.ones((3, len(changes)))
+        factors[number] += changes
+        return color_numbers(factors[0], factors[1], factors[2], np.zeros(len(changes)))
+
+    return numbers
+
+
+def _shift(space: Space, axis: int) -> Callable[[Floats], Floats]:
+    """Gives movements along x or y."""
+
+    def numbers(strengths: Floats) -> Floats:
+        shares, pixels = ([0.0 * strengths, 0.0 * strengths] for _ in range(2))
+        shares[axis], pixels[axis] = space.translate * strengths, space.translate_pixels * strengths
+        return affine_numbers(1, 0, 0, 1, shares=shares, pixels=pixels)
+
+    return numbers
+
+
+def _itself(strengths: Floats) -> Floats:
+    return strengths[:, np.newaxis]
+
+
+def _none(strengths: Floats) -> Floats:
+    return np.empty((len(strengths), 0))
