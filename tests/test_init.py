@@ -171,7 +171,7 @@ def texts(folder: Path) -> None:
 
 
 IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
-CATEGORY, NUMBER, RAW = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"}
+CATEGORY, NUMBER, RAW, TEXTS = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"}, {"kind": "text"}
 TABLE = {"format": "csv", "path": "data/labels.csv", "separator": ";", "images": "data/photos/"}
 HALF = {"train": 80.0, "validation": 10.0}
 
@@ -183,14 +183,14 @@ def classes(*names: str) -> dict[str, Any]:
 CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
     (class_folders, {"source": ({"format": "image_folder", "path": "data/"},), "splits": {"train": 100.0}},
      {"image": IMAGE, "label": classes("cat", "dog")}, "label"),
-    (split_folders, {"splits": {"train": 67.0, "validation": 33.0},
+    (split_folders, {"splits": HALF,
                      "split_by": {"column": "split", "values": {"train": ("Train",), "validation": ("val",)}}},
      {"image": IMAGE, "label": classes("a", "b")}, "label"),
     (metadata, {"source": ({"format": "image_folder", "path": "data/"},)},
-     {"image": {**IMAGE, "size": (50, 100)}, "text": {"kind": "text", "max_length": 8},
+     {"image": {**IMAGE, "size": (50, 100)}, "text": TEXTS,
       "bbox": {"kind": "boxes", "column": "objects.bbox", "image": "image", "order": "corners", "unit": "absolute"},
       "category": {"kind": "categories", "column": "objects.category"}}, None),
-    (captions, {}, {"image": {**IMAGE, "size": (224, 224)}, "text": {"kind": "text", "max_length": 8},
+    (captions, {}, {"image": {**IMAGE, "size": (224, 224)}, "text": TEXTS,
                     "score": {**NUMBER, "optional": True}}, None),
     (table_of_images, {"source": (TABLE,)},
      {"file": {**IMAGE, "size": (32, 64)}, "class": classes("0", "1"),
@@ -198,25 +198,25 @@ CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
     (splits_of_files, {"source": ({"format": "csv", "path": "data/train.csv", "split": "train"},
                                   {"format": "csv", "path": "data/dev.csv", "split": "validation"}),
                        "key": ("id",), "splits": HALF},
-     {"n": {**NUMBER, "optional": True}, "text": {"kind": "text", "max_length": 8}, "target": classes("0", "1")},
+     {"n": {**NUMBER, "optional": True}, "text": TEXTS, "target": classes("0", "1")},
      "target"),
     (json_rows, {"source": ({"format": "jsonl", "path": "data/rows.ndjson"},), "key": ("uuid",),
-                 "splits": {"train": 80.0, "test": 20.0},
+                 "splits": {"train": 80.0, "test": 10.0},
                  "split_by": {"column": "set", "values": {"train": ("train",), "test": ("TEST",)}}},
      {"flag": CATEGORY, "tags": {"kind": "categories"}, "vector": {"kind": "numbers"},
-      "a": {**NUMBER, "column": "inner.a", "optional": True}, "day": RAW, "url": RAW}, None),
+      "a": {**NUMBER, "column": "inner.a", "optional": True}, "day": RAW, "url": RAW, "same": CATEGORY}, None),
     (parquet, {"source": ({"format": "parquet", "path": "data/*.parquet"},)},
      {"image": IMAGE, "views": {**IMAGE, "kind": "image_sequence"}, "label": classes(*"0123"),
       "image_id": {**RAW, "type": "int64"}}, "label"),
     (webdataset, {}, {"image": {**IMAGE, "column": "jpg;png"}, "cls": classes(*"012"),
-                      "caption": {"kind": "text", "column": "json.caption", "max_length": 8}}, "cls"),
+                      "caption": {**TEXTS, "column": "json.caption"}}, "cls"),
     (tfrecord, {}, {"image_encoded": {**IMAGE, "column": "image/encoded"},
                     "image_class_label": {**classes(*"012"), "column": "image/class/label"}, "x": NUMBER},
      "image_class_label"),
     (different_files, {"splits": {"train": 100.0}},
      {"a": {**NUMBER, "optional": True}, "b": CATEGORY, "zip": {**RAW, "optional": True}}, None),
     (texts, {"source": ({"format": "text", "path": "data/**/*.txt", "document": "file"},)},
-     {"text": {"kind": "text", "max_length": 8}, "label": classes("bad", "good")}, "label"),
+     {"text": TEXTS, "label": classes("bad", "good")}, "label"),
 ]  # fmt: skip
 
 
@@ -236,13 +236,15 @@ def test_what_is_guessed(make: Make, top: Any, features: Any, label: str | None,
 REASONS = [
     (class_folders, ["The 24 rows, before their images are opened: none would be a reject", "the folders: 2 dist"]),
     (splits_of_files, ["not in 11 % of the 45 rows", "is one split"]),
-    (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "same: always yes",
+    (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "1 distinct value",
                  "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
     (table_of_images, ["20 boxes, by the column's name", "order: coco # the only order that fits them; coco: x_min",
                        "numbers up to 19", "classes: ['0', '1'] # all names", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
-    (split_folders, ["left out: 1 (notes.md)", "train 67 % of the rows, validation 33 % of the rows, by the 30 rows"]),
-    (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows"]),
+    (split_folders, ["left out: 1 (notes.md)", "Train 20, val 10 of the 30 rows",
+                     "the column decides, not the shares\n"]),
+    (captions, ["a usual size; 24 images: 300 x 200", "not in 50 % of the 24 rows",
+                "# max_length: 7 # the most words in 24 texts; without it no text is cut"]),
 ]  # fmt: skip
 
 
@@ -346,7 +348,7 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("a.xlsx", b"PK\3\4\0", "is an Excel workbook, .*save each sheet as CSV"),
         ("a.npy", b"\x93NUMPY\0", "is a NumPy array"),
         ("a.pickle", b"\x80\4", "is a Python pickle"),
-        ("a.unknown", b"\1\0\2\0\3\0\4", "is of no format that is known here"),
+        ("a.unknown", b"\1\0\2\0\3\0\4", "is of no format that is known by its name: write its rows as Parquet"),
         ("a.png", b"\x89PNG", "is one image: give the folder"),
         ("a.csv", b"", "is empty"),
         ("b.csv", b"a,b\n", "holds no row"),
@@ -407,6 +409,8 @@ def test_an_encoding_is_named_in_a_comment(tmp_path: Path) -> None:
     text = guessed(tmp_path, "b.csv")[1]
     assert note in text
     assert "The 60 rows: 3 would be rejects (3 invalid_utf8 in column b)" in text
+    assert "# rejects: {max_share: 0.25}" in text
+    assert "# a build stops at 1 %, and about 5.0% of the sample would be rejects\n" in text
 
 
 def test_json_lines_that_are_not_utf8_are_counted(tmp_path: Path) -> None:

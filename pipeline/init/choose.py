@@ -3,7 +3,7 @@
 import posixpath
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from recordmill.pipeline.init.boxes import answered, guess_boxes
@@ -19,7 +19,6 @@ from recordmill.pipeline.init.guess import (
     guess,
     left_out,
     plain_name,
-    share_of,
 )
 from recordmill.pipeline.init.images import guess_image
 from recordmill.pipeline.init.recognize import SPLITS, Found, counted
@@ -51,8 +50,8 @@ class Draft:
     """The options of what names a row and what its split is."""
     features: Mapping[str, Guess]
     """By their names."""
-    left: Mapping[str, Guess]
-    """The columns that no feature reads, by the names that their features would have."""
+    left: Sequence[Guess]
+    """The columns that no feature reads."""
     label: Mapping[str, Choice]
 
     def answered(self) -> "Draft":
@@ -76,7 +75,7 @@ def make_draft(found: Found, sample: Sample) -> Draft:
     label, why_label = _find_label(sample, guesses)
     if label:
         guesses[label.column] = label = _with_classes(label, found, sample)
-    names = feature_names(sorted(guesses, key=lambda column: not guesses[column].kind))
+    names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == "image"), None)
     if image:
         guesses = {column: guess_boxes(item, names[image.column], image) for column, item in guesses.items()}
@@ -86,7 +85,7 @@ def make_draft(found: Found, sample: Sample) -> Draft:
         is_empty = not any(item.reading.rows for item in guesses.values())
         why = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
         raise UnknownDataError(f"{found.sources[0]['path']} {why}")
-    left = {names[column]: item for column, item in guesses.items() if not item.kind}
+    left = [item for item in guesses.values() if not item.kind]
     rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(found, guesses)})}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
     return Draft(found, rows, features, left, target)
@@ -175,10 +174,8 @@ def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | N
     if reading.missing > (1 - FITS) * reading.rows or not all(column in names for names in sample.names_of):
         return None, f"{column}, which many rows lack, cannot be one: a label is not optional"
     options = dict(item.options)
-    if options.pop("optional", None):
-        lacking = share_of(reading.missing, reading.rows, reading.of)
-        why = f"{options['kind'][1]}; not in {lacking}, which would be rejects, since a label cannot be optional"
-        options["kind"] = (item.kind, why)
+    if lacking := options.pop("optional", None):
+        options["# optional"] = (False, f"{lacking[1]}: rejects, since no label is optional")
     return replace(item, options=options), "what a model learns to predict; every other feature is its input"
 
 
@@ -203,7 +200,7 @@ def _with_classes(label: Guess, found: Found, sample: Sample) -> Guess:
 def _find_split(sample: Sample) -> Named:
     """The column that holds the split's name in each row; several splits must be among the sampled rows."""
     for name in sample.names:
-        names = sample.read(name, ColumnType.CATEGORY)
+        names = sample.read(name, ColumnType.TEXT)
         words = {SPLITS.get(value.lower()) for value in names.distinct}
         are_splits = None not in words and "train" in words and len(words) > 1
         if are_splits and names.fit >= FITS and not names.missing:
@@ -222,17 +219,12 @@ def _splits(found: Found, guesses: Mapping[str, Guess]) -> Choice:
 
 
 def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
-    """The shares of the splits that a column names, and how it does; a split that was not seen is not written."""
-    values = dict[str, list[str]]()
-    for value in sorted(names.distinct):
-        values.setdefault(SPLITS[value.lower()], []).append(value)
-    counts = {name: sum(names.distinct[value] for value in values[name]) for name in SHARES if name in values}
-    splits = {name: max(1, round(100 * count / len(names.values))) for name, count in counts.items()}
+    """The splits that a column names, and how it does; a split that was not seen is not written."""
+    values = {name: [value for value in sorted(names.distinct) if SPLITS[value.lower()] == name] for name in SHARES}
+    splits = {name: SHARES[name] for name, some in values.items() if some}
     others = "" if names.is_all else "; a row of another split would be a reject: add that split"
-    is_plain = all(value.islower() for value in names.distinct)
-    split_by = {"column": column, **({} if is_plain else {"values": {name: values[name] for name in counts}})}
-    message = ", ".join(f"{name} {share_of(count, len(names.values), 'the rows')}" for name, count in counts.items())
+    counts = ", ".join(f"{value} {count:,}" for value, count in sorted(names.distinct.items()))
     return {
-        "splits": (splits, f"{message}, by {names.of}{others}"),
-        "split_by": (split_by, f"holds {', '.join(sorted(names.distinct))}"),
+        "splits": (splits, f"the column decides, not the shares{others}"),
+        "split_by": ({"column": column, "values": {name: values[name] for name in splits}}, f"{counts} of {names.of}"),
     }

@@ -5,7 +5,6 @@ import posixpath
 import re
 from typing import Any
 
-from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.compression import naming_damage, open_plain, uncompressed_name
@@ -22,14 +21,16 @@ FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endin
 """The format of a file by the ending of its name: a source's, or `json`."""
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 """A number as a cell."""
-ROWS = "write its rows as Parquet or JSON Lines, and give these"
+ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
+ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
+WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
 FOREIGN = {
-    ".xlsx .xls": "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these",
-    ".npy .npz": f"a NumPy array, which no source reads: {ROWS}",
-    ".zip .rar .7z": "an archive, which no source reads: unpack it, and give the folder",
-    ".pkl .pickle": f"a Python pickle, which no source reads: {ROWS}",
+    **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
+    **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
+    **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
+    **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
-"""The commonest files that no source reads: their name and the remedy, by the endings of their names."""
+"""The commonest files that no source reads: what they are, and the remedy, by the endings of their names."""
 
 
 class UnknownDataError(UserError):
@@ -37,38 +38,27 @@ class UnknownDataError(UserError):
 
 
 def format_of(files: Files, path: str) -> str:
-    """The format of a file that is not empty: a source's, or `json`.
+    """The format of a file that is not empty: a source's, or `json`; by its name, or text if it has no zero byte.
 
     Raises:
         UnknownDataError: no source reads it.
         OSError: it cannot be read.
     """
-    ending = posixpath.splitext(path)[1].lower()
-    for endings, what in FOREIGN.items():
-        if ending in endings.split():
-            raise UnknownDataError(f"{path} is {what}")
+    foreign = FOREIGN.get(posixpath.splitext(path)[1].lower())
+    if foreign:
+        raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
-    return format_by_name(path) or _format_by_content(path, read_head(files, path))
+    form = format_by_name(path)
+    if form is None and b"\0" in read_head(files, path):
+        raise UnknownDataError(f"{path} is of no format that is known by its name: {ROWS}, or give a folder of images")
+    return form or "text"
 
 
 def format_by_name(path: str) -> str | None:
     """The format that a file's name states: a source's, or `json`; None where it states none."""
     name = posixpath.basename(uncompressed_name(path)).lower()
     return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
-
-
-def _format_by_content(path: str, head: bytes) -> str:
-    if head.startswith(b"PAR1"):
-        return "parquet"
-    if head[257:262] == b"ustar":
-        return "webdataset"
-    if record_length(head[:HEADER_BYTES]) is not None:
-        return "tfrecord"
-    if b"\0" in head:
-        what = f"{path} is of no format that is known here: it begins with {head[:8]!r}"
-        raise UnknownDataError(f"{what}; write its rows as CSV, JSON Lines or Parquet, or give a folder of images")
-    return "json" if head.lstrip()[:1] in (b"{", b"[") else "text"
 
 
 def read_head(files: Files, path: str) -> bytes:

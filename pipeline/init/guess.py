@@ -34,8 +34,6 @@ FEW_ROWS = 20  # too few to see repetitions
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as the tokenizer `words` has it
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
-PERCENTILE = 0.95
-
 
 Choice = tuple[Any, str]
 """A value of the spec, and why."""
@@ -50,7 +48,7 @@ class Guess:
     column: str
     options: Mapping[str, Choice]
     """The options of the feature, its kind first. One whose name begins with # is a comment; the reason why a column is
-    left out stands under #, with the options of a feature that it may be."""
+    left out stands under #."""
     reading: Reading
     headers: Sequence[Sequence[Header]] = ()
     """The headers of the images of about 200 rows."""
@@ -68,9 +66,9 @@ def feature(name: str, kind: str, why: str, reading: Reading, **options: Choice)
     return Guess(name, {"kind": (kind, why), **options}, reading)
 
 
-def left_out(name: str, why: str, reading: Reading, instead: Mapping[str, Any] | None = None) -> Guess:
-    """A column that no feature reads; `instead` is one that the user may choose."""
-    return Guess(name, {"#": (instead, why)}, reading)
+def left_out(name: str, why: str, reading: Reading) -> Guess:
+    """A column that no feature reads."""
+    return Guess(name, {"#": (None, why)}, reading)
 
 
 def guess(sample: Sample, name: str) -> Guess | None:
@@ -102,9 +100,9 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
         return result
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
-    names, has_words = sample.read(name, ColumnType.CATEGORY), _has_words(filled)
-    if _is_category(name, names) and not (has_words and plain_name(name).lower() in TEXTS):
-        return _category(name, names)
+    has_words = _has_words(filled)
+    if _is_category(name, texts) and not (has_words and plain_name(name).lower() in TEXTS):
+        return _category(name, sample.read(name, ColumnType.CATEGORY))
     if has_words or _is_unspaced(filled):
         return _text(name, texts, filled)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
@@ -138,18 +136,15 @@ def _is_unspaced(filled: list[str]) -> bool:
 
 
 def _text(name: str, texts: Reading, filled: list[str]) -> Guess:
-    """A text, cut where few texts are longer: of words, or of characters where hardly any have spaces."""
+    """A text of words, or of characters where hardly any have spaces; nothing is cut off it."""
     values, of = pa.array(filled, pa.string()), counted(len(filled), "text")
-    is_words = not _is_unspaced(filled)
-    lengths = sorted((pc.count_substring_regex(values, WORD) if is_words else pc.utf8_length(values)).to_pylist())
-    most = max(1, lengths[min(len(lengths) - 1, int(PERCENTILE * len(lengths)))])
-    length = -(-most // 8) * 8
-    enough = share_of(sum(count <= length for count in lengths), len(lengths), of)
-    what = "words" if is_words else "characters"
-    options: dict[str, Choice] = {"max_length": (length, f"enough {what} for {enough}")}
+    is_words, options = not _is_unspaced(filled), dict[str, Choice]()
     if not is_words:
         why = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
-        options = {"tokenizer": ("characters", why), **options}
+        options["tokenizer"] = ("characters", why)
+    most = pc.max(pc.count_substring_regex(values, WORD) if is_words else pc.utf8_length(values)).as_py()
+    what = "words" if is_words else "characters"
+    options["# max_length"] = (max(1, most), f"the most {what} in {of}; without it no text is cut")
     return feature(name, "text", f"several words in {share_of(_spaced(filled), len(filled), of)}", texts, **options)
 
 
@@ -168,16 +163,8 @@ def _repeats(names: Reading) -> bool:
     return 2 * len(names.distinct) <= count and len(names.distinct) <= MANY_CLASSES
 
 
-def _constant(name: str, values: Reading) -> Guess | None:
-    """A column that holds one value alone, unless it may be the label or is not known to the end."""
-    is_known = values.is_all and len(values.values) == values.rows >= FEW_ROWS
-    if len(values.distinct) > 1 or not is_known or is_label(name):
-        return None
-    return left_out(name, f"always {next(iter(values.distinct))!s:.40} in {values.of}", values)
-
-
 def _category(name: str, names: Reading) -> Guess:
-    return _constant(name, names) or feature(name, "category", distinct(names), names)
+    return feature(name, "category", distinct(names), names)
 
 
 def is_label(name: str) -> bool:
@@ -191,18 +178,18 @@ def plain_name(name: str) -> str:
 
 
 def _numbers(sample: Sample, name: str) -> Guess | None:
-    numbers, whole = sample.read(name, ColumnType.NUMBER), sample.read(name, ColumnType.INTEGER)
+    numbers = sample.read(name, ColumnType.NUMBER)
     if numbers.fit < FITS:
         return None
-    what, is_whole = f"numbers, {_range(numbers)} in {numbers.of}", whole.fit >= FITS
-    if is_whole and is_label(name) and (_repeats(whole) or len(whole.distinct) <= 2):
+    is_whole = all(map(float.is_integer, numbers.distinct))
+    if is_whole and is_label(name) and (_repeats(numbers) or len(numbers.distinct) <= 2):
         return _category(name, sample.read(name, ColumnType.CATEGORY))
     if is_whole and ID.fullmatch(plain_name(name)):
-        what = "whole numbers that identify something, by the column's name"
-        return feature(name, "raw", what, whole, type=("int64", ""))
-    maybe_codes = is_whole and (is_label(name) or (len(whole.distinct) <= FEW_CLASSES and _repeats(whole)))
-    codes = {"# kind": ("category", f"if they are codes: {distinct(whole)}")} if maybe_codes else {}
-    return _constant(name, numbers) or feature(name, "number", what, numbers, **codes)
+        why = "whole numbers that identify something, by the column's name"
+        return feature(name, "raw", why, sample.read(name, ColumnType.INTEGER), type=("int64", ""))
+    maybe_codes = is_whole and (is_label(name) or (len(numbers.distinct) <= FEW_CLASSES and _repeats(numbers)))
+    codes = {"# kind": ("category", f"if they are codes: {distinct(numbers)}")} if maybe_codes else {}
+    return feature(name, "number", f"numbers, {_range(numbers)} in {numbers.of}", numbers, **codes)
 
 
 def _range(numbers: Reading) -> str:

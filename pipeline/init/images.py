@@ -70,8 +70,13 @@ def guess_image(sample: Sample, name: str) -> Guess | None:
     """Guesses whether a column is an image, or several; None where it is neither."""
     for many in (False, True):
         texts = sample.read(name, ColumnType.TEXT, many=many)
-        are_texts, images = texts.fit >= FITS / 2, sample.read(name, ColumnType.IMAGE, many=many)
-        if (are_texts and not _are_named(texts)) or (not are_texts and images.fit < FITS):
+        are_texts = texts.fit >= FITS / 2
+        if are_texts and not _are_named(texts):
+            if any(value[:1] == "[" for value in texts.distinct):
+                continue  # lists in cells
+            return None
+        images = sample.read(name, ColumnType.IMAGE, many=many)
+        if not are_texts and images.fit < FITS:
             continue
         headers = read_headers(sample, name, many=many)
         each = list(chain.from_iterable(headers))

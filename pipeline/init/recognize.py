@@ -3,13 +3,12 @@
 import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.init.formats import UnknownDataError, cell_options, format_by_name, format_of, read_head
 from recordmill.pipeline.sources.base import FileInfo, Files
-from recordmill.pipeline.sources.compression import codec
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING
 from recordmill.pipeline.sources.image_folder.metadata import NAMES
@@ -43,6 +42,11 @@ class Found:
     """Comments on the data: what is not read, and what was not guessed."""
     folders: Sequence[str] = ()
     """Where each image is a row, the folders of all images, relative to the source's."""
+
+    def with_images(self, folder: str) -> "Found":
+        """Gives the same with the folder of the images that the rows name."""
+        sources = [{**source, "images": folder} for source in self.sources]
+        return replace(self, sources=sources, why={**self.why, "images": "the folder of the images that the rows name"})
 
     @property
     def split_names(self) -> list[str]:
@@ -95,8 +99,7 @@ def _folder(files: Files, folder: str) -> Found:
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen = by_format.get(form, filled)
-    for file in spread(chosen, FILES):
-        form = format_of(files, file.path)
+    form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     used = {file.path for file in chosen}
     left = [file for file in filled if file.path not in used]
     return _table(files, form, _sources(folder, chosen), _left_out(folder, left))
@@ -159,19 +162,13 @@ def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
     """A path that matches some files of a folder, and none of its others of that format."""
     if len(some) == 1:
         return some[0]
-    endings = {_ending(name) for name in some}
-    ending = endings.pop() if len(endings) == 1 else f"{posixpath.commonprefix(sorted(endings))}*"
+    common = posixpath.commonprefix([posixpath.basename(path)[::-1] for path in some])[::-1]
+    ending = f"*{escape(common[common.find('.') :])}" if "." in common else "*"
     start = escape(posixpath.commonprefix(some))
     below = start[: start.rfind("/") + 1]
-    patterns = (f"{below}*{ending}", f"{start}*{ending}", f"{below}**/*{ending}", f"{start}*")
+    patterns = (f"{below}{ending}", f"{start}{ending}", f"{below}**/{ending}", f"{below}**")
     exact = (path for path in patterns if [name for name in every if glob_pattern(path).fullmatch(name)] == list(some))
     return next(exact, f"{escape(folder)}/**")
-
-
-def _ending(path: str) -> str:
-    """The ending of a name, with that of a compression."""
-    plain, last = posixpath.splitext(path)
-    return (posixpath.splitext(plain)[1] if codec(path) else "") + last
 
 
 def _table(files: Files, form: str, sources: Sequence[SourceFiles], notes: Sequence[str] = ()) -> Found:

@@ -61,7 +61,7 @@ def write_draft(
     name: str,
     written_path: Callable[[str], str],
     notes: Sequence[str] = (),
-    limit: tuple[float, str] | None = None,
+    limit: Choice | None = None,
 ) -> str:
     """Writes a draft.
 
@@ -70,7 +70,7 @@ def write_draft(
         name: the dataset's name.
         written_path: gives an absolute path, or a URL, as the spec says it.
         notes: comments that stand first.
-        limit: the share of rejects that a build takes, and why; None where it is not known yet.
+        limit: the limit of rejects that a build would need, which the user has to choose; None where it needs none.
     """
     lines = [*(f"# {shown(note)}" for note in notes), option_line("name", (name, "the shards are named after it")), ""]
     lines += [*_source_lines(draft.found, written_path), ""]
@@ -79,13 +79,11 @@ def write_draft(
         named = {} if guess.column == feature else {"column": (guess.column, "")}
         options = {"kind": guess.options["kind"], **named, **guess.options}
         lines += [f"  {feature}:", *(option_line(option, choice, "    ") for option, choice in options.items())]
-    for feature, guess in draft.left.items():
-        instead, why = guess.options["#"]
-        comment = shown(f"  # {guess.column or ascii('')}: {why}")
-        lines.append(option_line(feature, (instead, why), "  # ") if instead else comment)
+    for guess in draft.left:
+        lines.append(shown(f"  # {guess.column or ascii('')}: {guess.options['#'][1]}"))
     lines += ["", *(option_line(option, choice) for option, choice in draft.label.items())]
     if limit is not None:
-        lines += ["", option_line("rejects", ({"max_share": limit[0]}, limit[1]))]
+        lines += ["", option_line("# rejects", limit)]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Found, spread
 from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, Source, SourceError
@@ -25,9 +26,11 @@ from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.image_folder.metadata import NAMES
 from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.webdataset.sample_columns import KEY
+from recordmill.pipeline.spec.sources import AnySource
 
 LINES = (*CELLS, "jsonl", "text")
 """The formats of which the first rows are cut off a large file."""
+SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
 ROWS, CHUNKS = 1_000, 32
 PIECE_BYTES = 64 << 10  # 64 KiB: read at a time for the first rows
 PART_BYTES = 16 << 20  # 16 MiB: rows behind these are not read, unless it is one huge row
@@ -138,10 +141,15 @@ class Reading:
 class Sample:
     """About 1,000 rows of sources that are alike: of the same format, with the same options."""
 
-    def __init__(self, files: Files, sources: Sequence[Source], found: Found) -> None:
-        """Reads parts of the sources' files, and plans each source to know its columns."""
-        self.sources = tuple(sources)
-        self.files = SampledFiles(files, sources[0], found.files)
+    def __init__(self, files: Files, found: Found) -> None:
+        """Reads parts of the sources' files, and plans each source to know its columns.
+
+        Raises:
+            SourceError: a source cannot read what is there.
+            OSError: the same.
+        """
+        self.sources: list[Source] = [SOURCE.validate_python(dict(options)) for options in found.sources]
+        self.files = SampledFiles(files, self.sources[0], found.files)
         self.is_whole = found.is_whole and self.files.is_whole
         self.always: Columns = {}
         """Columns that are read with any other, because it depends on them."""
@@ -185,13 +193,13 @@ class Sample:
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
         chosen = spread(chunks, CHUNKS)
         blocks, is_all = list[tuple[int, Block]](), self.is_whole and len(chosen) == len(chunks)
-        for done, (number, chunk) in enumerate(chosen):
-            limit = math.ceil(rows / (len(chosen) - done))
+        for number, chunk in chosen:
+            limit = math.ceil(rows / len(chosen))
             for block in self.sources[number].read(chunk, self.files, asked, key):
                 kept = _thinned(block, limit)
                 blocks.append((number, kept))
                 is_all &= count_rows(kept) == count_rows(block)
-                rows, limit = rows - count_rows(kept), limit - count_rows(kept)
+                limit -= count_rows(kept)
                 if not is_all and not limit:
                     break
         return blocks, is_all

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,17 +12,15 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.choose import make_draft, valid_name
 from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.images import images_folder
-from recordmill.pipeline.init.recognize import Found, recognize
+from recordmill.pipeline.init.recognize import recognize
 from recordmill.pipeline.init.render import write_draft
 from recordmill.pipeline.init.sample import Sample
 from recordmill.pipeline.init.trial import try_spec
-from recordmill.pipeline.sources.base import Files, Source
+from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.globs import escape, is_glob
 from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.spec.model import Name, parse_spec
-from recordmill.pipeline.spec.sources import AnySource
 
-SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
 """The names of folders and files that say nothing of the data: the folder above says more."""
 RELATIVE = "Paths are relative to the folder of this file: keep it where `init` ran, or write it with `--output FILE`."
@@ -46,34 +43,21 @@ def starter(path: str, files: Files, name: str | None = None, folder: str | None
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked(name)
     written = partial(written_path, folder=os.path.abspath(folder or "."), keep=os.path.isabs(path))
-    found, sample = open_sample(files, recognize(files, whole))
+    found = recognize(files, whole)
+    sample = Sample(files, found)
+    folder_of_images = images_folder(sample, files)
+    if folder_of_images:
+        found = found.with_images(folder_of_images)
+        sample = Sample(files, found)
     draft = make_draft(found, sample)
     tried = parse_spec(write_draft(draft.answered(), name, lambda path: path))
     lines, limit = try_spec(tried, draft.features.values(), sample)
     notes = [f"Guesses by `recordmill init` for {path}; the reasons stand behind them.", *lines]
-    notes += [] if sample.files.is_whole else [BEGINNINGS]
-    is_relative = "://" not in whole and not os.path.isabs(written(whole))
-    return write_draft(draft, name, written, [*notes, RELATIVE] if folder is None and is_relative else notes, limit)
-
-
-def open_sample(files: Files, found: Found) -> tuple[Found, Sample]:
-    """Gives the sources, with the folder of the images that their rows name, and a sample of the rows.
-
-    Raises:
-        SourceError: a source cannot read what is there.
-        OSError: the same.
-    """
-    sample = _sample(files, found)
-    folder = images_folder(sample, files)
-    if not folder:
-        return found, sample
-    sources = [{**options, "images": folder} for options in found.sources]
-    found = replace(found, sources=sources, why={**found.why, "images": "the folder of the images that the rows name"})
-    return found, _sample(files, found)
-
-
-def _sample(files: Files, found: Found) -> Sample:
-    return Sample(files, [SOURCE.validate_python(dict(options)) for options in found.sources], found)
+    if not sample.files.is_whole:
+        notes.append(BEGINNINGS)
+    if folder is None and "://" not in whole and not os.path.isabs(written(whole)):
+        notes.append(RELATIVE)
+    return write_draft(draft, name, written, notes, limit)
 
 
 def dataset_name(path: str) -> str:

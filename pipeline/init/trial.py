@@ -14,11 +14,11 @@ Rejects = Counter[tuple[str, str]]
 ENCODING = "`encoding: NAME`, such as cp1252, in the source reads text that is not UTF-8."
 
 
-def try_spec(spec: Spec, features: Iterable[Guess], sample: Sample) -> tuple[list[str], Choice]:
+def try_spec(spec: Spec, features: Iterable[Guess], sample: Sample) -> tuple[list[str], Choice | None]:
     """Reads the sample as a build of the spec does; the spec's sources are the sample's, its features the guesses.
 
     Returns:
-        The result in words, and the share of rejects that a build should take, with the reason.
+        The result in words, and the limit of rejects that a build would need, with the reason, if any would be one.
 
     Raises:
         SourceError: a build could not be planned.
@@ -39,7 +39,7 @@ def try_spec(spec: Spec, features: Iterable[Guess], sample: Sample) -> tuple[lis
         lines.append("None of these rows is good, so nothing would be built.")
     if hasattr(sample.sources[0], "encoding") and any(reason == "invalid_utf8" for reason, _ in rejects):
         lines.append(ENCODING)
-    return lines, _limit(rejects.total() / max(rows, 1) + bad.total() / max(images, 1), has_images=images > 0)
+    return lines, _limit(rejects.total() / max(rows, 1) + bad.total() / max(images, 1))
 
 
 def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
@@ -49,13 +49,12 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
     return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
 
 
-def _limit(share: float, *, has_images: bool) -> Choice:
-    if share:
-        why = f"about {share:.1%} of the sample would be rejects; three times that and 10 %: a build sees more"
-        return min(1.0, math.ceil(300 * share + 10) / 100), why
-    if has_images:
-        return 0.05, "none of the sample would be a reject, but damaged pixels show only in a build"
-    return 0.01, "none of the sample would be a reject"
+def _limit(share: float) -> Choice | None:
+    """The share of rejects that the build of such data needs; None where the sample has none."""
+    if not share:
+        return None
+    limit = min(1.0, math.ceil(300 * share + 10) / 100)
+    return {"max_share": limit}, f"a build stops at 1 %, and about {share:.1%} of the sample would be rejects"
 
 
 def _rejected(rejects: Rejects) -> str:
