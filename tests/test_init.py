@@ -263,7 +263,7 @@ def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
     assert "height, width of 24 images" in text
 
 
-def test_large_data_is_sampled(tmp_path: Path) -> None:
+def test_large_data_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines(tmp_path / "data/a.jsonl", [{"label": n // 4_000, "text": "some words " * 30} for n in range(16_000)])
     spec, text = guessed(tmp_path)
     assert re.search(r"category *# 1 distinct value in 1,000 sampled rows", text)
@@ -459,7 +459,7 @@ def test_boxes_that_fit_no_image_are_a_comment(tmp_path: Path) -> None:
     assert "  # bbox: boxes by its name, but in no known order do they lie in images\n" in text
 
 
-def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
+def test_classes_are_written_where_all_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(1_100):
         name = "zebra" if number == 1_001 else ("ant", "bee")[number % 2]
         write(tmp_path / f"few/train/{name}/{number}.png", b"\x89PNG")
@@ -467,7 +467,10 @@ def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
     assert spec.features["label"].model_dump()["classes"] == ("ant", "bee", "zebra")  # the sample has no zebra
     lines(tmp_path / "many.jsonl", [{"x": f"some words {n}", "label": f"class {n % 201}"} for n in range(804)])
     assert re.search("# classes: NAMES +# not written: 201 names, more than 200", guessed(tmp_path, "many.jsonl")[1])
-    lines(tmp_path / "long.jsonl", [{"x": f"some words {n}", "label": f"class {n % 2}"} for n in range(3_000)])
+    lines(tmp_path / "long.jsonl", [{"x": f"some words {n}", "label": n // 1_500} for n in range(3_000)])
+    spec, text = guessed(tmp_path, "long.jsonl")
+    assert spec.features["label"].model_dump()["classes"] == ("0", "1")  # a small file: this column is read whole
+    monkeypatch.setattr("recordmill.pipeline.init.sample.WHOLE_BYTES", 1_000)
     text = guessed(tmp_path, "long.jsonl")[1]
     assert re.search("# classes: NAMES +# not written: 1,000 sampled rows may not hold all names", text)
 
@@ -564,10 +567,14 @@ def test_names() -> None:
 
 
 @pytest.mark.slow
-def test_the_command_prints_what_builds(tmp_path: Path) -> None:
+def test_the_command_writes_what_builds_once_its_question_is_answered(tmp_path: Path) -> None:
     metadata(tmp_path)
-    command = [sys.executable, "-m", "recordmill"]
-    with (tmp_path / "dataset.yaml").open("w") as file:
-        subprocess.run([*command, "init", "data/images"], stdout=file, cwd=tmp_path, check=True, timeout=120)
+    command = [sys.executable, "-m", "recordmill", "init", "data/images", "--output", "dataset.yaml"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    asked = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
+    assert (asked.returncode, asked.stderr.count("\n")) == (1, 1)
+    assert "features.bbox.order: `corners or tensorflow` is a question: keep the right one" in asked.stderr
+    text = (tmp_path / "dataset.yaml").read_text()
+    (tmp_path / "dataset.yaml").write_text(text.replace("corners or tensorflow", "corners"))
     built = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
     assert built.returncode == 0, built.stderr

@@ -183,7 +183,10 @@ def _with_classes(label: Guess, found: Found, sample: Sample) -> Guess:
     """A label with its classes where all their names are known for certain; else with the reason why they are not."""
     if label.kind == "number":
         return label
-    names, is_known = set(label.reading.distinct), label.reading.is_all
+    reading = label.reading
+    if not reading.is_all:
+        reading = sample.read_whole(label.column, ColumnType.CATEGORY, many=label.kind == "categories")
+    names, is_known = set(reading.distinct), reading.is_all
     if found.folders and label.column in sample.of_path:
         images = [posixpath.join(folder, IMAGE) for folder in found.folders]
         column = Column(ColumnType.CATEGORY)

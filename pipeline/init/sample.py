@@ -32,6 +32,8 @@ LINES = (*CELLS, "jsonl", "text")
 """The formats of which the first rows are cut off a large file."""
 SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
 ROWS, CHUNKS = 1_000, 32
+ALL_ROWS = 1 << 40
+WHOLE_BYTES = 32 << 20  # 32 MiB: of which one column is read whole in about a second
 PIECE_BYTES = 64 << 10  # 64 KiB: read at a time for the first rows
 PART_BYTES = 16 << 20  # 16 MiB: rows behind these are not read, unless it is one huge row
 CHUNK_BYTES = 64 << 20  # 64 MiB: so that a part is one chunk; a file that is far away is held in memory up to as much
@@ -40,15 +42,16 @@ CHUNK_BYTES = 64 << 20  # 64 MiB: so that a part is one chunk; a file that is fa
 class SampledFiles:
     """Files to take a sample from: the first rows of a large file of text, any other file as it is."""
 
-    def __init__(self, files: Files, source: Source, listed: Sequence[FileInfo]) -> None:
-        """Reads the first rows, about 1,000 of all files; `source` says how they are written."""
+    def __init__(self, files: Files, source: Source, listed: Sequence[FileInfo], rows: int = ROWS) -> None:
+        """Reads the first rows, about `rows` of all files; `source` says how they are written."""
         self._files = files
         self._shown = {file.path: file for file in listed}
         self._held: dict[str, bytes] = {}
-        rows = math.ceil(ROWS / max(1, len(listed)))
+        limit = math.ceil(rows / max(1, len(listed)))
         for file in listed:
             form = _format_of_rows(source, file.path)
-            part = _first_rows(files, source, file.path, form, rows) if form in LINES else None
+            is_cut = form in LINES and rows < ALL_ROWS
+            part = _first_rows(files, source, file.path, form, limit) if is_cut else None
             if part is not None:
                 self._held[file.path], self._shown[file.path] = part, replace(file, bytes=len(part))
             elif form and "://" in file.path and file.bytes <= CHUNK_BYTES:
@@ -139,9 +142,9 @@ class Reading:
 
 
 class Sample:
-    """About 1,000 rows of sources that are alike: of the same format, with the same options."""
+    """About 1,000 rows, or as many as asked for, of sources that are alike: of one format, with the same options."""
 
-    def __init__(self, files: Files, found: Found) -> None:
+    def __init__(self, files: Files, found: Found, rows: int = ROWS) -> None:
         """Reads parts of the sources' files, and plans each source to know its columns.
 
         Raises:
@@ -149,7 +152,8 @@ class Sample:
             OSError: the same.
         """
         self.sources: list[Source] = [SOURCE.validate_python(dict(options)) for options in found.sources]
-        self.files = SampledFiles(files, self.sources[0], found.files)
+        self.files = SampledFiles(files, self.sources[0], found.files, rows)
+        self._origin, self._found, self._rows = files, found, rows
         self.is_whole = found.is_whole and self.files.is_whole
         self.always: Columns = {}
         """Columns that are read with any other, because it depends on them."""
@@ -176,8 +180,16 @@ class Sample:
                 self._read[asked] = Reading(filled, len(values) - len(filled), rejected, of, is_all)
         return self._read[asked]
 
+    def read_whole(self, name: str, kind: ColumnType, *, many: bool) -> Reading:
+        """Reads a column in all rows, where the sources are small; else in the sample."""
+        if not self._found.is_whole or sum(file.bytes for file in self._found.files) > WHOLE_BYTES:
+            return self.read(name, kind, many=many)
+        whole = Sample(self._origin, self._found, ALL_ROWS)
+        whole.always = self.always
+        return whole.read(name, kind, many=many)
+
     def take(
-        self, columns: Columns, key: Sequence[str] | None = (), rows: int = ROWS
+        self, columns: Columns, key: Sequence[str] | None = (), rows: int | None = None
     ) -> tuple[list[tuple[int, Block]], bool]:
         """Reads about so many rows, evenly spread over the sources; `key` is as `Source.read` takes it.
 
@@ -191,10 +203,11 @@ class Sample:
         asked = {**self.always, **columns}
         plans = [source.plan(self.files, asked, CHUNK_BYTES) for source in self.sources]
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
-        chosen = spread(chunks, CHUNKS)
+        rows = rows or self._rows
+        chosen = spread(chunks, max(CHUNKS, rows // ROWS))
         blocks, is_all = list[tuple[int, Block]](), self.is_whole and len(chosen) == len(chunks)
         for number, chunk in chosen:
-            limit = math.ceil(rows / len(chosen))
+            limit = -(-rows // len(chosen))
             for block in self.sources[number].read(chunk, self.files, asked, key):
                 kept = _thinned(block, limit)
                 blocks.append((number, kept))
