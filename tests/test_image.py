@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import SpecError, parse_spec
+from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.contract.stored import part_name
 from recordmill.transforms.tensorflow import features as finish
 from recordmill.transforms.tensorflow import image
@@ -65,6 +67,8 @@ def pixels_of(data, **keys):
          "side of `size`, got `5`"),
         ("size: 4, resize: lanczos", "6: features.image.resize: should be 'auto', 'area', "),
         ("size: 4, normalize: imagenet, channels: 1", "6: features.image.normalize: `imagenet` is for 3 channels"),
+        ("size: 4, normalize: clip, channels: 1", "6: features.image.normalize: `clip` is for 3 channels"),
+        ("size: 4, normalize: caffe, channels: 1", "6: features.image.normalize: `caffe` is for 3 channels: give"),
         ("size: 4, normalize: unit", "6: features.image.normalize: should be 'zero_one', "),
         ("size: 4, normalize: {mean: [1]}", "6: features.image.normalize.std: is needed and is not there"),
         ("size: 4, normalize: {mean: [1], std: [1]}", "6: features.image.normalize.mean: should be a list of 3, one "
@@ -174,6 +178,8 @@ GIVEN = {"mean": [0.5, 0.25, 0.125], "std": [0.5, 2, 0.25]}
     [
         ("zero_one", 0, 1 / 255),
         ("minus_one_one", 127.5, 1 / 127.5),
+        ("inception", 127.5, 1 / 127.5),
+        ("clip", [122.7709383, 116.7460125, 104.09373615], [1 / 68.5005327, 1 / 66.6321579, 1 / 70.32316305]),
         ("imagenet", [123.675, 116.28, 103.53], [1 / 58.395, 1 / 57.12, 1 / 57.375]),
         (GIVEN, [127.5, 63.75, 31.875], [1 / 127.5, 1 / 510, 1 / 63.75]),
         ("dataset", [1.5, 100, 200.25], [1 / 3, 1.0, 1 / 7]),
@@ -186,6 +192,25 @@ def test_pixels_are_normalized_in_float32(normalize, offset, scale):
     pixels = read(stored, store="raw").numpy().astype(np.float32)
     assert got.dtype == tf.float32
     np.testing.assert_array_equal(got, (pixels - np.float32(offset)) * np.float32(scale))
+
+
+def test_caffe_is_bgr_less_its_means():
+    """As Keras' `preprocess_input` of VGG and ResNet."""
+    stored = store(FILES, store="raw")
+    pixels = read(stored, store="raw").numpy()
+    expected = pixels[..., ::-1].astype(np.float32) - np.float32([103.939, 116.779, 123.68])
+    np.testing.assert_array_equal(read(stored, store="raw", normalize="caffe"), expected)
+    known = tf.keras.applications.vgg16.preprocess_input(pixels.astype(np.float32), data_format="channels_last")
+    np.testing.assert_array_equal(expected, known)
+
+
+def test_the_manifest_leaves_rgb_out():
+    assert "channel_order" not in described(normalize="clip").to_json()
+    json = described(normalize="caffe").to_json()
+    assert json["channel_order"] == "bgr"
+    assert ImageDescription.from_json(json) == described(normalize="caffe")
+    with pytest.raises(DatasetError, match="`channel_order` is 'hsv' in dataset.json; this release knows rgb and bgr"):
+        ImageDescription.from_json({**json, "channel_order": "hsv"})
 
 
 @pytest.mark.parametrize("how", ["auto", "jpeg", "png", "raw", "original"])

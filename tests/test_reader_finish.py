@@ -132,20 +132,23 @@ def test_every_kind_is_what_tensorflow_gives(description: dict[str, Any], rows: 
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
 @pytest.mark.parametrize("encoding", ["jpeg", "png", "raw", "auto"])
 @pytest.mark.parametrize("optional", [False, True])
-def test_images_of_one_size(encoding: str, dtype: str, optional: bool) -> None:
+@pytest.mark.parametrize("order", ["rgb", "bgr"])
+def test_images_of_one_size(order: str, encoding: str, dtype: str, optional: bool) -> None:
     ways = ["jpeg", "png"] * 2 if encoding == "auto" else [encoding] * 4
     stored = [encoded(pixels, way) for pixels, way in zip(PIXELS, ways, strict=True)]
-    description = {**IMAGE, "encoding": encoding, "dtype": dtype, **({"optional": True} if optional else {})}
+    description = {**IMAGE, "encoding": encoding, "dtype": dtype, "channel_order": order}
+    description |= {"optional": True} if optional else {}
     rows: dict[str, list[Any]] = {"x": stored}
     if optional:
         rows = {"x": [stored[0], b"", *stored[2:]], "x_missing": [0, 1, 0, 0]}
     check_same({"x": description}, rows)
 
 
+@pytest.mark.parametrize("order", ["rgb", "bgr"])
 @pytest.mark.parametrize("optional", [False, True])
-def test_images_of_their_own_sizes_are_padded_after_they_are_normalized(optional: bool) -> None:
+def test_images_of_their_own_sizes_are_padded_after_they_are_normalized(optional: bool, order: str) -> None:
     stored = [encoded(np.ascontiguousarray(PIXELS[0, :high, :wide]), "png") for high, wide in ((5, 2), (1, 7), (3, 3))]
-    description = {**IMAGE, "encoding": "png", "shape": [None, None, 3]}
+    description = {**IMAGE, "encoding": "png", "shape": [None, None, 3], "channel_order": order}
     if not optional:
         check_same({"x": description}, {"x": stored})
         return

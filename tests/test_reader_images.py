@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from recordmill.augment import CenterCrop, RandomFlip, Resize, apply
+from recordmill.augment import CenterCrop, Grayscale, RandomErasing, RandomFlip, Resize, apply
 from recordmill.transforms.contract import geometry
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.contract.ragged import RowError
@@ -293,6 +293,23 @@ def test_images_are_augmented_before_they_are_normalized(store: str, shape: list
     np.testing.assert_array_equal(found[""], whole[""], strict=True)
     assert ("shape" in found) == (shape[0] is None)
     assert "shape" not in found or found["shape"].tolist() == [[9, 11]] * 2
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "bfloat16"])
+@pytest.mark.parametrize("store", ["png", "raw"])
+def test_the_channels_change_places_after_augmentations(store: str, dtype: str) -> None:
+    data = [PIXELS.tobytes() if store == "raw" else saved(PIXELS, "PNG")]
+    changes, parameters = (Grayscale(), RandomErasing(1, (0.4, 0.4), fill=(250, 20, 3))), np.full((1, 7), 0.5)
+    augment = Augment(changes, changes[1].draw(parameters))
+    for changed in (augment, None):
+        rgb, bgr = (
+            ImageReader("x", description(store, [18, 27, 3], "float32", channel_order=order), dtype, changed).images(
+                data
+            )
+            for order in ("rgb", "bgr")
+        )
+        assert (rgb[""] != bgr[""]).any()
+        np.testing.assert_array_equal(bgr[""], rgb[""][..., ::-1])
 
 
 def test_images_that_an_augmentation_brings_to_one_size_may_be_missing() -> None:

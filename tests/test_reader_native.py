@@ -138,6 +138,19 @@ def test_an_evaluation_keeps_the_order_and_the_slice(split: str, dataset: Datase
     assert given.as_tf_data(native=True).cardinality().numpy() == len(given)
 
 
+@pytest.mark.parametrize("dtype", [None, "uint8"])
+def test_channels_are_in_the_order_of_numpy(dtype: str | None, tmp_path: Path) -> None:
+    features = {
+        "image": {**hand_made.image("jpeg"), "channel_order": "bgr"},
+        "category": hand_made.FEATURES["category"],
+    }
+    hand_made.write_dataset(tmp_path, features)
+    given = open_dataset(tmp_path).evaluation_input("train", batch_size=10, dtype=dtype)
+    (native, _), (ours, _) = next(iter(given.as_tf_data(native=True))), next(given.as_numpy())
+    np.testing.assert_array_equal(native["image"], ours["image"])
+    assert native["image"].dtype == (dtype or "float32")
+
+
 @pytest.mark.parametrize("hosts", [2, 3])
 def test_hosts_have_parts_of_their_own_and_as_many_batches(hosts: int, dataset: Dataset) -> None:
     def host(index: int) -> list[bytes]:

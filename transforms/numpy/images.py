@@ -81,7 +81,7 @@ class ImageReader:
         self._stored: Shape = description.shape
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = dtype_of(dtype or description.dtype)
-        self._normalize = normalizer(description.offset, description.scale, self._dtype)
+        self._normalize = normalizer(description.offset, description.scale, self._dtype, description.channel_order)
         # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
         is_constant = None not in (*self._stored, *self._shape)
         self._scratch = np.empty(self._stored, np.uint8) if is_constant else None  # type: ignore[type-var] # no None

@@ -39,15 +39,31 @@ def dtype_of(name: str) -> "np.dtype[Any]":
         raise DatasetError(message) from None
 
 
-def normalizer(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]") -> Normalize:
+def normalizer(
+    offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]", channel_order: str = "rgb"
+) -> Normalize:
     """Gives a function that writes an image's pixels as numbers of a dtype, by the offset and scale of each channel.
 
-    Its argument may be its result already, where that is uint8.
+    Its argument may be its result already, where that is uint8. With the order `bgr`, red and blue change places first.
     """
+    in_order = _in_order(offset, scale, dtype)
+    return in_order if channel_order == "rgb" else lambda pixels, out: in_order(_reversed(pixels), out)
+
+
+def _in_order(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]") -> Normalize:
     if dtype == np.uint8:
         return _as_they_are
     to_float = _float32(offset, scale)
     return to_float if dtype == np.float32 else _rounded(to_float, dtype, len(offset))
+
+
+def _reversed(pixels: Array) -> Array:
+    """Copies pixels, red and blue in each other's place."""
+    if opencv.cv2 is None or not pixels.size:
+        return np.ascontiguousarray(pixels[..., ::-1])
+    rows = pixels.reshape(-1, *pixels.shape[-2:])  # several images, one below the other
+    result: Array = opencv.cv2.cvtColor(rows, opencv.cv2.COLOR_RGB2BGR).reshape(pixels.shape)
+    return result
 
 
 def _as_they_are(pixels: Array, out: Array) -> None:

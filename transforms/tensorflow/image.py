@@ -173,10 +173,10 @@ def normalized_images(
         turns: their orientations, int64 [n], where the originals are stored.
 
     Returns:
-        The part "": uint8 as they are, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels];
-        zeros for a missing image. Where images keep their own sizes, height and width are the largest of these (0
-        where n is 0), with zeros below and to the right, and the part `shape`, int64 [n, 2], is each image's height
-        and width.
+        The part "": uint8 as they are, or float32 `(pixel - offset) * scale`, shape [n, height, width, channels], in
+        the description's order of channels; zeros for a missing image. Where images keep their own sizes, height and
+        width are the largest of these (0 where n is 0), with zeros below and to the right, and the part `shape`, int64
+        [n, 2], is each image's height and width.
 
     Raises:
         tf.errors.InvalidArgumentError: the bytes are not what `stored_image` gave.
@@ -255,6 +255,8 @@ def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.T
 
 
 def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:
+    if description.channel_order == "bgr":
+        pixels = pixels[..., ::-1]
     if description.dtype == "uint8":
         return pixels
     width = pixels.shape[-2] or tf.shape(pixels)[-2]

@@ -48,9 +48,24 @@ class Normalization(Options):
     """The numbers that the channels are divided by afterwards."""
 
 
-IMAGENET = Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
+OF_THREE_CHANNELS = {
+    "imagenet": Normalization(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)),
+    "clip": Normalization(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
+}
+"""Statistics of what families of models have learned from: ImageNet, and CLIP's images (Radford et al. 2021)."""
+CAFFE_MEANS = (103.939, 116.779, 123.68)
+"""ImageNet's mean levels of blue, green and red, which models from Caffe subtract."""
+OF_ANY_CHANNELS = {
+    "zero_one": (0.0, 1 / 255),
+    "minus_one_one": (127.5, 1 / 127.5),
+    "inception": (127.5, 1 / 127.5),
+    "none": (0.0, 1.0),
+}
+"""The offset and the scale of every channel."""
 Normalize = Annotated[
-    Annotated[Literal["zero_one", "minus_one_one", "dataset", "imagenet", "none"], Tag("a name")]
+    Annotated[
+        Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"], Tag("a name")
+    ]
     | Annotated[Normalization, Tag("mean and std")],
     Discriminator(lambda value: "mean and std" if isinstance(value, dict | Normalization) else "a name"),
 ]
@@ -88,8 +103,9 @@ class Image(Feature):
     metadata: Literal["strip", "keep"] = "strip"
     """strip: a file that is stored as it came loses its EXIF, XMP, comments and colour profile; keep: it has them."""
     normalize: Normalize = "zero_one"
-    """zero_one: 0..1; minus_one_one: -1..1; imagenet: by ImageNet's mean and standard deviation; dataset: mean 0 and
-    variance 1 a channel over the train split; none: uint8, untouched; or `mean` and `std` as numbers."""
+    """zero_one: 0..1; minus_one_one: -1..1; by family of models: imagenet and clip, their mean and standard deviation;
+    inception, -1..1; caffe, BGR less its means. dataset: mean 0 and variance 1 a channel over the train split; none:
+    uint8, untouched; or `mean` and `std` as numbers."""
     background: tuple[Byte, Byte, Byte] = (255, 255, 255)
     """The colour behind transparent pixels and around a padded image, as RGB."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
@@ -133,8 +149,8 @@ class Image(Feature):
             raise WrongValueError(message, "shorter_side")
 
     def _check_channels(self) -> None:
-        if self.normalize == "imagenet" and self.channels != 3:
-            raise WrongValueError("`imagenet` is for 3 channels: give `mean` and `std` for one", "normalize")
+        if self.channels != 3 and (self.normalize == "caffe" or self.normalize in OF_THREE_CHANNELS):
+            raise WrongValueError(f"`{self.normalize}` is for 3 channels: give `mean` and `std` for one", "normalize")
         if isinstance(self.normalize, Normalization):
             for name in ("mean", "std"):
                 numbers = getattr(self.normalize, name)
@@ -177,18 +193,22 @@ class Image(Feature):
             "dtype": "uint8" if self.normalize == "none" else "float32",
             "offset": tuple(offset),
             "scale": tuple(scale),
+            "channel_order": "bgr" if self.normalize == "caffe" else "rgb",
             "options": self._make(PixelOptions) if self.store == "original" else None,
         }
 
     def _normalization(self, statistics: dict[str, Any]) -> tuple[list[float], list[float]]:
-        given = IMAGENET if self.normalize == "imagenet" else self.normalize
+        given = self.normalize
+        if given == "caffe":
+            return list(CAFFE_MEANS), [1.0] * 3
+        if isinstance(given, str):
+            given = OF_THREE_CHANNELS.get(given, given)
         if isinstance(given, Normalization):
             return [255 * mean for mean in given.mean], [1 / (255 * deviation) for deviation in given.std]
         if given == "dataset":
             deviations = [math.sqrt(variance) for variance in statistics["variance"]]
             return statistics["mean"], [1 / deviation if deviation else 1.0 for deviation in deviations]
-        names = {"zero_one": (0.0, 1 / 255), "minus_one_one": (127.5, 1 / 127.5), "none": (0.0, 1.0)}
-        offset, scale = names[given]
+        offset, scale = OF_ANY_CHANNELS[given]
         return [offset] * self.channels, [scale] * self.channels
 
     def tfds(self, description: Description) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class ImageSequenceOptions(ImageOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Pixels:
-    """The way from stored images to arrays: `(pixel - offset) * scale`, by channel."""
+    """The way from stored images to arrays: `(pixel - offset) * scale`, by channel, in the order `channel_order`."""
 
     stored: str
     encoding: str
@@ -73,6 +73,14 @@ class Pixels:
     scale: tuple[float, ...]
     options: PixelOptions | None = left_out(None)
     """The way to pixels, where originals are stored."""
+    channel_order: str = left_out("rgb")
+    """`bgr`: blue comes first where images are read; they are stored, and augmented, as `rgb`."""
+
+    def __post_init__(self) -> None:
+        """Refuses an order of channels that is not known. Raises: DatasetError."""
+        if self.channel_order not in ("rgb", "bgr"):
+            order = f"an image's `channel_order` is {self.channel_order!r:.50} in dataset.json"
+            raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
 
     @property
     def pixel_options(self) -> PixelOptions:
