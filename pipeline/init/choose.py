@@ -21,7 +21,7 @@ from recordmill.pipeline.init.guess import (
     plain_name,
 )
 from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.recognize import SPLITS, Found, counted
+from recordmill.pipeline.init.recognize import SPLITS, Recognized, counted
 from recordmill.pipeline.init.sample import Reading, Sample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_folder.image_paths import IMAGE, LABEL, SPLIT, path_column
@@ -45,7 +45,7 @@ Named = tuple[str, Reading] | None
 class Draft:
     """A spec before it is written."""
 
-    found: Found
+    data: Recognized
     rows: Mapping[str, Choice]
     """The options of what names a row and what its split is."""
     features: Mapping[str, Guess]
@@ -59,13 +59,13 @@ class Draft:
         return replace(self, features={name: answered(item) for name, item in self.features.items()})
 
 
-def make_draft(found: Found, sample: Sample) -> Draft:
+def make_draft(sample: Sample) -> Draft:
     """Decides everything that the spec says.
 
     Raises:
         UnknownDataError: no feature can be made of any column.
     """
-    split = None if found.split_names else _find_split(sample)
+    split = None if sample.data.split_names else _find_split(sample)
     if split and split[0] in sample.of_path:  # the class that a folder names depends on it
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     key, guesses = _find_key(sample), _guesses(sample)
@@ -74,7 +74,7 @@ def make_draft(found: Found, sample: Sample) -> Draft:
             guesses[column[0]] = left_out(column[0], why, column[1])
     label, why_label = _find_label(sample, guesses)
     if label:
-        guesses[label.column] = label = _with_classes(label, found, sample)
+        guesses[label.column] = label = _with_classes(label, sample)
     names = feature_names(column for column, item in guesses.items() if item.kind)
     image = next((item for item in guesses.values() if item.kind == "image"), None)
     if image:
@@ -84,11 +84,11 @@ def make_draft(found: Found, sample: Sample) -> Draft:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
         is_empty = not any(item.reading.rows for item in guesses.values())
         why = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
-        raise UnknownDataError(f"{found.sources[0]['path']} {why}")
+        raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
     left = [item for item in guesses.values() if not item.kind]
-    rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(found, guesses)})}
+    rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(sample.data, guesses)})}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
-    return Draft(found, rows, features, left, target)
+    return Draft(sample.data, rows, features, left, target)
 
 
 def valid_name(text: str, default: str) -> str:
@@ -179,7 +179,7 @@ def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | N
     return replace(item, options=options), "what a model learns to predict; every other feature is its input"
 
 
-def _with_classes(label: Guess, found: Found, sample: Sample) -> Guess:
+def _with_classes(label: Guess, sample: Sample) -> Guess:
     """A label with its classes where all their names are known for certain; else with the reason why they are not."""
     if label.kind == "number":
         return label
@@ -187,8 +187,8 @@ def _with_classes(label: Guess, found: Found, sample: Sample) -> Guess:
     if not reading.is_all:
         reading = sample.read_whole(label.column, ColumnType.CATEGORY, many=label.kind == "categories")
     names, is_known = set(reading.distinct), reading.is_all
-    if found.folders and label.column in sample.of_path:
-        images = [posixpath.join(folder, IMAGE) for folder in found.folders]
+    if sample.data.folders and label.column in sample.of_path:
+        images = [posixpath.join(folder, IMAGE) for folder in sample.data.folders]
         column = Column(ColumnType.CATEGORY)
         labels = path_column(LABEL, column, images, {}, reads_split=bool(sample.always))
         names, is_known = {*check_column(LABEL, column, labels, {}).drop_null().to_pylist()}, True
@@ -211,10 +211,10 @@ def _find_split(sample: Sample) -> Named:
     return None
 
 
-def _splits(found: Found, guesses: Mapping[str, Guess]) -> Choice:
+def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
     """The shares of the splits, of the sources or by the key."""
-    if found.split_names:
-        return {name: SHARES[name] for name in found.split_names}, "each source is one split"
+    if data.split_names:
+        return {name: SHARES[name] for name in data.split_names}, "each source is one split"
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
     if most.is_all and most.rows < DIVIDED_ROWS:
         return {"train": 100}, f"{counted(most.rows, 'row')}: too few to divide"

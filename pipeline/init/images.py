@@ -125,8 +125,13 @@ def images_folder(sample: Sample, files: Files) -> str | None:
     """
     if sample.sources[0].format not in NAMING:
         return None
-    readings = [sample.read(name, ColumnType.TEXT, many=many) for name in sample.names for many in (False, True)]
-    named = (value.strip() for reading in readings for value in reading.distinct if _is_named(value))
+    texts = [sample.read(name, ColumnType.TEXT) for name in sample.names]
+    lists = [
+        sample.read(name, ColumnType.TEXT, many=True)
+        for name, reading in zip(sample.names, texts, strict=True)
+        if not reading.values
+    ]
+    named = (value.strip() for reading in (*texts, *lists) for value in reading.distinct if _is_named(value))
     path = next((posixpath.normpath(value) for value in named if value[:5].lower() != DATA_URL), None)
     if path is None:
         return None

@@ -27,7 +27,7 @@ SMALL_FILES = 1_000  # the same where a file is a row: images and documents
 
 
 @dataclass(frozen=True)
-class Found:
+class Recognized:
     """The sources of some data, alike but for their paths and splits."""
 
     sources: Sequence[Mapping[str, Any]]
@@ -43,7 +43,7 @@ class Found:
     folders: Sequence[str] = ()
     """Where each image is a row, the folders of all images, relative to the source's."""
 
-    def with_images(self, folder: str) -> "Found":
+    def with_images(self, folder: str) -> "Recognized":
         """Gives the same with the folder of the images that the rows name."""
         sources = [{**source, "images": folder} for source in self.sources]
         return replace(self, sources=sources, why={**self.why, "images": "the folder of the images that the rows name"})
@@ -54,7 +54,7 @@ class Found:
         return [source["split"] for source in self.sources if "split" in source]
 
 
-def recognize(files: Files, path: str) -> Found:
+def recognize(files: Files, path: str) -> Recognized:
     """Finds the sources of the data at an absolute path or a URL: a folder, a file or a glob.
 
     Raises:
@@ -83,7 +83,7 @@ def spread(items: Sequence[Any], count: int) -> list[Any]:
     return list(items) if len(items) <= count else [items[len(items) * n // count] for n in range(count)]
 
 
-def _folder(files: Files, folder: str) -> Found:
+def _folder(files: Files, folder: str) -> Recognized:
     """The sources of a folder: of its images, or of the files of one format."""
     filled = [file for file in files.match(f"{escape(folder)}/**") if file.bytes]
     if not filled:
@@ -113,7 +113,7 @@ def _is_metadata(file: FileInfo) -> bool:
     return posixpath.basename(file.path) in NAMES
 
 
-def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> Found:
+def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> Recognized:
     """A folder of images: with metadata, else with the captions beside them."""
     metadata, shown = list(filter(_is_metadata, others)), spread(images, SMALL_FILES)
     captions = _beside(images, others)
@@ -124,7 +124,7 @@ def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo])
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder]
     tables = [path for path in tops if format_by_name(path) in NAMING and not metadata]
     hints = [f"where the rows of {path} name these images: recordmill init {path}" for path in tables[:1]]
-    return Found(
+    return Recognized(
         [{"format": IMAGES, "path": folder}],
         metadata or [*shown, *_beside(shown, captions)],
         bool(metadata) or len(shown) == len(images),
@@ -171,7 +171,7 @@ def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
     return next(exact, f"{escape(folder)}/**")
 
 
-def _table(files: Files, form: str, sources: Sequence[SourceFiles], notes: Sequence[str] = ()) -> Found:
+def _table(files: Files, form: str, sources: Sequence[SourceFiles], notes: Sequence[str] = ()) -> Recognized:
     """The sources of files of one format; the first file shows how they are written."""
     options, why = dict[str, Any](), dict[str, str]()
     every = [file for _, _, some in sources for file in some]
@@ -188,7 +188,7 @@ def _table(files: Files, form: str, sources: Sequence[SourceFiles], notes: Seque
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
     splits = [{**fixed, "path": path, **options, **({"split": split} if split else {})} for path, split, _ in sources]
-    return Found(splits, shown, len(shown) == len(every), why, notes)
+    return Recognized(splits, shown, len(shown) == len(every), why, notes)
 
 
 def counted(count: int, what: str, several: str = "") -> str:

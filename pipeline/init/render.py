@@ -7,7 +7,7 @@ import yaml
 
 from recordmill.pipeline.init.choose import Draft
 from recordmill.pipeline.init.guess import Choice
-from recordmill.pipeline.init.recognize import Found
+from recordmill.pipeline.init.recognize import Recognized
 from recordmill.pipeline.spec.yaml_document import STRING
 
 PATHS = ("path", "images")
@@ -73,7 +73,7 @@ def write_draft(
         limit: the limit of rejects that a build would need, which the user has to choose; None where it needs none.
     """
     lines = [*(f"# {shown(note)}" for note in notes), option_line("name", (name, "the shards are named after it")), ""]
-    lines += [*_source_lines(draft.found, written_path), ""]
+    lines += [*_source_lines(draft.data, written_path), ""]
     lines += [*(option_line(option, choice) for option, choice in draft.rows.items()), "", "features:"]
     for feature, guess in draft.features.items():
         named = {} if guess.column == feature else {"column": (guess.column, "")}
@@ -87,12 +87,12 @@ def write_draft(
     return "".join(f"{line}\n" for line in lines)
 
 
-def _source_lines(found: Found, written_path: Callable[[str], str]) -> Iterator[str]:
-    yield from (f"# {shown(note)}" for note in found.notes)
+def _source_lines(data: Recognized, written_path: Callable[[str], str]) -> Iterator[str]:
+    yield from (f"# {shown(note)}" for note in data.notes)
     yield "source:"
-    for source in found.sources:
-        start = "  " if len(found.sources) == 1 else "  - "
+    for source in data.sources:
+        start = "  " if len(data.sources) == 1 else "  - "
         for option, value in source.items():
             text = written_path(value) if option in PATHS else value
-            yield option_line(option, (text, found.why.get(option, "")), start)
+            yield option_line(option, (text, data.why.get(option, "")), start)
             start = " " * len(start)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from recordmill.pipeline.init.recognize import CELLS, IMAGES, Found, spread
+from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized, spread
 from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, Source, SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, open_plain
@@ -144,17 +144,17 @@ class Reading:
 class Sample:
     """About 1,000 rows, or as many as asked for, of sources that are alike: of one format, with the same options."""
 
-    def __init__(self, files: Files, found: Found, rows: int = ROWS) -> None:
+    def __init__(self, files: Files, data: Recognized, rows: int = ROWS) -> None:
         """Reads parts of the sources' files, and plans each source to know its columns.
 
         Raises:
             SourceError: a source cannot read what is there.
             OSError: the same.
         """
-        self.sources: list[Source] = [SOURCE.validate_python(dict(options)) for options in found.sources]
-        self.files = SampledFiles(files, self.sources[0], found.files, rows)
-        self._origin, self._found, self._rows = files, found, rows
-        self.is_whole = found.is_whole and self.files.is_whole
+        self.sources: list[Source] = [SOURCE.validate_python(dict(options)) for options in data.sources]
+        self.files = SampledFiles(files, self.sources[0], data.files, rows)
+        self.data, self._origin, self._rows = data, files, rows
+        self.is_whole = data.is_whole and self.files.is_whole
         self.always: Columns = {}
         """Columns that are read with any other, because it depends on them."""
         self._read: dict[tuple[str, Column, bool], Reading] = {}
@@ -164,6 +164,8 @@ class Sample:
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = plans[0].of_path
         """The columns that come from a row's path."""
+        if self.sources[0].format in CELLS:
+            self._read_texts()
 
     def read(self, name: str, kind: ColumnType, *, many: bool = False) -> Reading:
         """Reads a column as a type, rows that lack it included; nothing where no row can be read so."""
@@ -172,19 +174,22 @@ class Sample:
         if asked not in self._read:
             self._read[asked] = Reading()
             with suppress(SourceError):
-                blocks, is_all = self.take({name: column})
-                values = [value for _, block in blocks for value in block.table[name].to_pylist()]
-                rejected = sum(reject.column == name for _, block in blocks for reject in block.rejects)
-                filled = [value for value in values if value is not None]
-                of = in_words(len(values) + rejected, is_all=is_all)
-                self._read[asked] = Reading(filled, len(values) - len(filled), rejected, of, is_all)
+                self._read[asked] = _reading(name, *self.take({name: column}))
         return self._read[asked]
+
+    def _read_texts(self) -> None:
+        """Reads all columns at once: for files of cells, where each is a text unless it is not of the encoding."""
+        texts = dict.fromkeys(self.names, Column(ColumnType.TEXT, optional=True))
+        with suppress(SourceError):
+            blocks, is_all = self.take(texts)
+            if not any(reject.column for _, block in blocks for reject in block.rejects):
+                self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
 
     def read_whole(self, name: str, kind: ColumnType, *, many: bool) -> Reading:
         """Reads a column in all rows, where the sources are small; else in the sample."""
-        if not self._found.is_whole or sum(file.bytes for file in self._found.files) > WHOLE_BYTES:
+        if not self.data.is_whole or sum(file.bytes for file in self.data.files) > WHOLE_BYTES:
             return self.read(name, kind, many=many)
-        whole = Sample(self._origin, self._found, ALL_ROWS)
+        whole = Sample(self._origin, self.data, ALL_ROWS)
         whole.always = self.always
         return whole.read(name, kind, many=many)
 
@@ -216,6 +221,15 @@ class Sample:
                 if not is_all and not limit:
                     break
         return blocks, is_all
+
+
+def _reading(name: str, blocks: Sequence[tuple[int, Block]], is_all: bool) -> Reading:
+    """A column of some blocks."""
+    values = [value for _, block in blocks for value in block.table[name].to_pylist()]
+    rejected = sum(reject.column == name for _, block in blocks for reject in block.rejects)
+    filled = [value for value in values if value is not None]
+    of = in_words(len(values) + rejected, is_all=is_all)
+    return Reading(filled, len(values) - len(filled), rejected, of, is_all)
 
 
 def in_words(rows: int, *, is_all: bool) -> str:

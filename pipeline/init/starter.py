@@ -43,13 +43,11 @@ def starter(path: str, files: Files, name: str | None = None, folder: str | None
     whole = _absolute(path)
     name = dataset_name(whole) if name is None else _checked(name)
     written = partial(written_path, folder=os.path.abspath(folder or "."), keep=os.path.isabs(path))
-    found = recognize(files, whole)
-    sample = Sample(files, found)
+    sample = Sample(files, recognize(files, whole))
     folder_of_images = images_folder(sample, files)
     if folder_of_images:
-        found = found.with_images(folder_of_images)
-        sample = Sample(files, found)
-    draft = make_draft(found, sample)
+        sample = Sample(files, sample.data.with_images(folder_of_images))
+    draft = make_draft(sample)
     tried = parse_spec(write_draft(draft.answered(), name, lambda path: path))
     lines, limit = try_spec(tried, draft.features.values(), sample)
     notes = [f"Guesses by `recordmill init` for {path}; the reasons stand behind them.", *lines]
