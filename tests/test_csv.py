@@ -274,6 +274,15 @@ def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
     ("content", "options", "message"),
     [
         (b"text,u\n", {}, "no column 't'; it has text, u"),
+        (
+            b"a sentence,1\nanother,0\n",
+            {},
+            r"no column 't', and its first line looks like a row.*its 2 columns .*\[t\]`$",
+        ),
+        (b"cat/1.jpg,cat\n", {}, "no column 't', and its first line looks like a row"),
+        (b",cat\n", {}, "no column 't', and its first line looks like a row"),
+        (b"x" * 65 + b",cat\n", {}, "no column 't', and its first line looks like a row"),
+        (b"a,b\n", {}, "no column 't'; it has a, b$"),
         (b"t;u\n", {}, "has one column, 't;u'; set `separator`, maybe to ';'"),
         (b"t,t\n", {}, "two columns 't'"),
         (b'"t"x,u\n', {}, "the header is not CSV: text stands"),

@@ -62,6 +62,24 @@ def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[li
     return rows, rejects
 
 
+@pytest.mark.parametrize(("asked", "there"), [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)])
+def test_a_name_in_another_unicode_form_is_the_same_image(tmp_path: Path, asked: str, there: str) -> None:
+    fill(tmp_path, f"{there}/{there}.png", csv=f"file_name\n{asked}/{asked}.png\n")
+    rows, rejects = read(tmp_path, IMAGE)
+    assert [row["image"] for row in rows] == [f"{there}/{there}.png"]
+    assert [row["@key"] for row in rows] == [f"{COMPOSED}/{COMPOSED}.png".encode()]
+    assert rejects == []
+    assert plan(tmp_path).notes == []
+
+
+def test_the_exact_name_comes_first_and_of_several_alike_none_is_taken(tmp_path: Path) -> None:
+    both = COMPOSED + DECOMPOSED
+    fill(tmp_path, f"{COMPOSED}.png", f"{DECOMPOSED}.png", f"{COMPOSED * 2}.png", f"{DECOMPOSED * 2}.png")
+    fill(tmp_path, csv=f"file_name\n{COMPOSED}.png\n{DECOMPOSED}.png\n{both}.png\n")
+    rows, _ = read(tmp_path, IMAGE)
+    assert [row["image"] for row in rows] == [f"{COMPOSED}.png", f"{DECOMPOSED}.png", f"{both}.png"]
+
+
 def plan(folder: Path, columns: Columns = IMAGE) -> Plan:
     return source(folder).plan(FILES, columns, 1 << 20)
 
@@ -296,7 +314,7 @@ def test_csv_and_json_lines_give_the_same_rows(
 @pytest.mark.parametrize(
     ("texts", "columns", "message"),
     [
-        ({}, IMAGE, r"holds no metadata file and no image \(\.bmp"),
+        ({}, IMAGE, r"holds no metadata file and no image \(\.avif, \.bmp"),
         ({"csv": ""}, IMAGE, "metadata.csv has no column 'file_name'; it has none"),
         ({"csv": "filename,t\na,b\n"}, IMAGE, "no column 'file_name'; it has filename, t; did you mean 'filename'"),
         ({"csv": "file_name,t,t\na,b,c\n"}, {"t": TEXT}, "two columns 't'"),

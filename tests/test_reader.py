@@ -1,5 +1,6 @@
 """The reader: what it says about a dataset, and the batches it gives."""
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,6 +51,42 @@ def test_the_facts_about_a_dataset(dataset: Dataset) -> None:
     assert dataset.num_classes == 2
     assert dataset.label_counts("validation") == {"dark": 3, "bright": 2}
     assert dataset.label_counts("test") == {"dark": 0, "bright": 0}
+
+
+def test_no_features_are_the_label_and_the_keys(dataset: Dataset) -> None:
+    features, label = next(dataset.evaluation_input("train", batch_size=3, features=[]).as_numpy())
+    assert features == {}
+    assert label.tolist() == [0, 1, 0]
+    for native in (False, True):
+        given = dataset.evaluation_input("train", batch_size=3, features=[], with_key=True)
+        features, label = next(iter(given.as_tf_data(native=native)))
+        assert list(features) == ["key"]
+        assert features["key"].numpy().tolist() == [b"row/0", b"row/1", b"row/2"]
+        assert label.numpy().tolist() == [0, 1, 0]
+    keys_alone = dataset.evaluation_input("train", batch_size=3, features=[], label=None, with_key=True)
+    assert next(keys_alone.as_numpy())["key"].tolist() == [b"row/0", b"row/1", b"row/2"]
+
+
+@pytest.mark.parametrize("side", [10**6, 10**12, 0])
+def test_an_impossible_shape_is_one_line(copied: Path, side: int) -> None:
+    manifest = json.loads((copied / "dataset.json").read_text())
+    manifest["features"]["image"]["shape"] = [side, side, 3]
+    (copied / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(
+        DatasetError, match=rf"^'image': .* shape \[{side}, {side}, 3\], and no side has more than 16,384"
+    ):
+        open_dataset(copied).training_input(batch_size=1)
+
+
+def test_a_batch_that_memory_does_not_hold_is_one_line(copied: Path) -> None:
+    manifest = json.loads((copied / "dataset.json").read_text())
+    manifest["features"]["text"]["max_length"] = 10**15
+    (copied / "dataset.json").write_text(json.dumps(manifest))
+    batches = open_dataset(copied).training_input(batch_size=2, features=["text"]).as_numpy()
+    with pytest.raises(
+        DatasetError, match=r"^memory is not enough for a batch of 2 records \(.* bytes\): take a smaller"
+    ):
+        next(batches)
 
 
 def test_the_special_entries_stand_in_their_places(dataset: Dataset) -> None:
@@ -148,8 +185,11 @@ def test_a_label_may_be_a_number(tmp_path: Path) -> None:
         (lambda d: d.label_counts("x"), "hand has no split 'x'; there are: train, validation, test"),
         (lambda d: d.training_input(batch_size=1, features=["txt"]), "no feature 'txt'; did you mean `text`"),
         (lambda d: d.training_input(batch_size=1, features=["category"]), "'category' is the label, .* leave it out"),
-        (lambda d: d.training_input(batch_size=1, features=[]), "features is a list of at least one name, got ..$"),
-        (lambda d: d.training_input(batch_size=1, features="text"), "a list of at least one name, got 'text'"),
+        (
+            lambda d: d.training_input(batch_size=1, features=[], label=None),
+            "features is empty, and neither a label nor",
+        ),
+        (lambda d: d.training_input(batch_size=1, features="text"), "features is a list of names, got 'text'"),
         (lambda d: d.vocabulary("price"), "'price' has no vocabulary: its kind is number"),
         (lambda d: d.class_names("text"), "'text' has no classes: its kind is text, not category"),
         (lambda d: d.to_words("colours", [1]), "no feature 'colours'; did you mean `colour`"),

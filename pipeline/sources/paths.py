@@ -4,7 +4,7 @@ import os
 import posixpath
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.base import SourceError
@@ -37,6 +37,7 @@ class Inside:
         self.root = root
         self._is_local = "://" not in root
         self._folders: dict[str, bool] = {}
+        self._names: dict[str, dict[bytes, list[str]]] = {}
 
     def holds(self, path: str) -> bool:
         """Whether a path inside the folder, as `inside` gives it, leads to a place inside it; it need not be there."""
@@ -47,6 +48,27 @@ class Inside:
             self._folders[folder] = self._stays(folder)
         return self._folders[folder] and (not os.path.islink(join(self.root, path)) or self._stays(path))
 
+    def spelled(self, path: str) -> str:
+        """Gives a path as the file system spells it, which may hold decomposed letters (NFD) for composed ones (NFC).
+
+        The path stays as it is where that very name is there, where no name is alike or several are, and for a URL.
+        """
+        if not self._is_local or is_of_one_form(path) or os.path.lexists(join(self.root, path)):
+            return path
+        folder, name = posixpath.split(path)
+        folder = folder and self.spelled(folder)
+        alike = self._alike(folder).get(path_key(name), ())
+        return posixpath.join(folder, alike[0] if len(alike) == 1 else name)
+
+    def _alike(self, folder: str) -> dict[bytes, list[str]]:
+        """Gives the names in a folder by their composed form; none of a folder that cannot be listed."""
+        if folder not in self._names:
+            names = self._names[folder] = dict[bytes, list[str]]()
+            with suppress(OSError):
+                for name in filter(is_utf8, os.listdir(join(self.root, folder))):
+                    names.setdefault(path_key(name), []).append(name)
+        return self._names[folder]
+
     def _stays(self, path: str) -> bool:
         root, real = os.path.realpath(join(self.root, "")), os.path.realpath(join(self.root, path))
         return real == root or real.startswith(posixpath.join(root, ""))
@@ -55,6 +77,11 @@ class Inside:
 def path_key(path: str) -> bytes:
     """The key of a row that a file stands for: the same whether its name is composed (NFC) or decomposed."""
     return unicodedata.normalize("NFC", path).encode()
+
+
+def is_of_one_form(path: str) -> bool:
+    """Whether a name's composed form is its decomposed one, too, as in ASCII."""
+    return path.isascii() or all(unicodedata.is_normalized(form, path) for form in ("NFC", "NFD"))
 
 
 def is_utf8(path: str) -> bool:

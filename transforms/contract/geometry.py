@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.contract.kinds.image import MAX_SIDE, PixelOptions
 from recordmill.transforms.contract.orientation import is_transposed
 
-MAX_SIDE = 16_384
-"""The longest side that `shorter_side` may give, in pixels: a longer strip is scaled to this instead."""
 MAX_STRIP = 64
 """The greatest length of a strip, in widths, before it is scaled and its centre cut; the rest is cut first."""
 

@@ -27,7 +27,10 @@ SPARE, SPARE_BYTES = 8, 32 << 20  # maps of a size that wait, or 32 MiB: more ca
 
 
 def _private_map(size: int) -> mmap:
-    return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    try:
+        return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    except (OSError, OverflowError):
+        raise MemoryError(f"{size:,} bytes") from None
 
 
 class BatchMemory:

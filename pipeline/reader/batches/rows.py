@@ -231,8 +231,14 @@ class Rows:
             name: Augment(request.augment[name], values, name in request.masks)
             for name, values in self.parameters(chosen).items()
         }
-        with self.counters.timed(self._stage):
-            return finish(request.features, columns, request.given, augment=augment, memory=self.memory)
+        try:
+            with self.counters.timed(self._stage):
+                return finish(request.features, columns, request.given, augment=augment, memory=self.memory)
+        except MemoryError as error:
+            raise DatasetError(
+                f"memory is not enough for a batch of {len(chosen.positions)} records ({error}): take a smaller "
+                "batch_size, fewer threads, or fewer features"
+            ) from error
 
 
 def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:

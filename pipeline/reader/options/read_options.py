@@ -68,7 +68,7 @@ class ReadOptions(FinishOptions):
     label: str | None = THE_LABEL
     """The target, None for none; the dataset's label where it is not given."""
     features: Collection[str] | None = None
-    """The features to read beside the label; all where they are not given."""
+    """The features to read beside the label; all where they are not given; an empty list: the label and keys alone."""
     with_key: bool = False
     """Adds `key`, the rows' keys (bytes, [batch]), to the features."""
     host_index: int = 0

@@ -1,7 +1,7 @@
 """The options of an input checked against a dataset, with the shards that hold its records."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,7 +83,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         DatasetError: an option does not fit the dataset; the message says what to do.
     """
     label = manifest.label if given.label == THE_LABEL else given.label
-    features = _chosen_features(manifest, given.features, label)
+    features = _chosen_features(manifest, given, label)
     shards, chosen = _shards(folder, manifest, given.split)
     _check_forms(given, features, manifest)
     records = sum(end - first for first, end in chosen)
@@ -107,10 +107,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _chosen_features(manifest: Manifest, chosen: Collection[str] | None, label: str | None) -> dict[str, Description]:
+def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) -> dict[str, Description]:
+    chosen = given.features
     names = list(manifest.features) if chosen is None else chosen
-    if isinstance(names, str) or not names:
-        raise DatasetError(f"features is a list of at least one name, got {names!r}")
+    if isinstance(names, str):
+        raise DatasetError(f"features is a list of names, got {names!r}")
+    if not names and label is None and not given.with_key:
+        raise DatasetError(
+            "features is empty, and neither a label nor the keys are read: name a feature, or with_key=True"
+        )
     if chosen is not None and label in names:
         raise DatasetError(f"'{label}' is the label, which is always read: leave it out of features")
     if label is not None and label not in names:

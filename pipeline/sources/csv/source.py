@@ -8,17 +8,19 @@ from 0, where it starts; the header's lines and blank lines are positions too, a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.csv.cells import CellReader, Cells, read_header
 from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, cut_file, read_range
 from recordmill.pipeline.sources.encoded import Encoding
-from recordmill.pipeline.sources.paths import check_names, join
+from recordmill.pipeline.sources.paths import check_names, is_image, join
 from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
@@ -26,6 +28,7 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 SEPARATORS = ",;\t|"
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
+LONG_NAME = 64  # characters of a column's name; sentences are longer
 
 
 def _character(value: str) -> str:
@@ -91,6 +94,8 @@ class Delimited(Table):
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.separator:
                 raise SourceError(f"{path} has one column, {names[0]!r}; set `separator`, maybe to {near!r}")
+        if self.header is True and any(map(_is_value, names)):
+            _check_header(path, needed, names)
         check_names(path, needed, names)
         for name in columns:
             if names.count(name) > 1:
@@ -127,6 +132,27 @@ class Delimited(Table):
                     ],
                 )
                 yield make_block(chunk, raw, columns, key, self.encoding)
+
+
+def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> None:
+    """Raises: SourceError: a column is missing, and the first record looks like a row; it shows none of its values."""
+    for name in needed:
+        if name not in cells and not did_you_mean(name, cells):
+            raise SourceError(
+                f"{path} has no column {name!r}, and its first line looks like a row, not like the columns' names: "
+                f"if the file has no header, give its {len(cells)} columns their names in order, such as "
+                f"`header: [{', '.join(needed)}]`"
+            )
+
+
+def _is_value(cell: str) -> bool:
+    """Whether a cell is hardly a column's name: empty, long, an image's path, or a number."""
+    if not cell.strip() or len(cell) > LONG_NAME or is_image(cell):
+        return True
+    with suppress(ValueError):
+        float(cell)
+        return True
+    return False
 
 
 def _cells(cells: Cells, numbers: Mapping[str, int], name: str) -> pa.Array:

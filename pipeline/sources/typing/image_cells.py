@@ -62,6 +62,7 @@ def _reference(value: bytes, links: Inside, folder: str) -> bytes | Refusal:
     path = inside("", text.removeprefix(whole)) if text.startswith(whole) else inside(folder, text)
     if path is None:
         return "forbidden_path", "the path is absolute, is a URL, or leaves the source's folder"
+    path = links.spelled(path)
     if not links.holds(path):
         return "forbidden_path", "the path is a link that leaves the source's folder"
     return to_file(path)

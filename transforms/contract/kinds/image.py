@@ -13,6 +13,9 @@ from recordmill.transforms.contract.kinds.base import (
     left_out,
 )
 
+MAX_SIDE = 16_384
+"""The longest side of a scaled image, in pixels; a longer strip, by `shorter_side`, is scaled to this instead."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PixelOptions:
@@ -81,6 +84,13 @@ class Pixels:
         if self.channel_order not in ("rgb", "bgr"):
             order = f"an image's `channel_order` is {self.channel_order!r:.50} in dataset.json"
             raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
+
+    def __post_init__(self) -> None:
+        if any(not 0 < side <= MAX_SIDE for side in self.shape if side is not None):
+            raise DatasetError(
+                f"dataset.json states images of shape {list(self.shape)}, and no side has more than {MAX_SIDE:,} "
+                "pixels: it is damaged, copy the version again"
+            )
 
     @property
     def pixel_options(self) -> PixelOptions:
