@@ -136,8 +136,8 @@ def test_pins(output: str) -> None:
     for wanted in ("2", "bbbb0000", "1"):
         pin(output, wanted)
     assert live(output).pinned == (NAMES[0], NAMES[1])
-    unpin(output, "2")
-    unpin(output, "3")
+    assert unpin(output, "2") == (find(output, "2"), True)
+    assert unpin(output, "3") == (find(output, "3"), False)
     assert live(output).pinned == (NAMES[0],)
     assert live(output).sequence == 3
     assert prune(output, keep=1, grace_seconds=0).kept == {NAMES[0]: "it is pinned"}
@@ -381,10 +381,12 @@ def test_the_commands_say_what_they_did(
     )
     run("rollback", local, "2")
     assert capsys.readouterr().out.strip() == f"{NAMES[1]} is live already"
+    run("unpin", local, "3")
+    assert capsys.readouterr().out.strip() == f"{NAMES[2]} was not pinned: nothing has changed"
     run("unpin", local, "1")
     run("prune", local, "--keep", "1", "--dry-run", "--grace", "0")
     said = capsys.readouterr().out
-    assert f"{NAMES[0]} is not pinned" in said
+    assert f"{NAMES[0]} is not pinned any more" in said
     assert f"kept {NAMES[1]}: it is live" in said
     assert re.search(rf"would remove versions/{NAMES[0]}, [\d,]+ bytes\nwould free [\d,]+ bytes: nothing was", said)
     run("prune", local, "--keep", "1", "--grace", "0")

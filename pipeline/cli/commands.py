@@ -231,7 +231,9 @@ def unpin(dataset: DatasetFolder, version: VersionName) -> None:
     """Let a version be pruned again."""
     from recordmill.pipeline.versions import listing
 
-    print_line(f"{listing.unpin(dataset, version).version} is not pinned")
+    manifest, was_pinned = listing.unpin(dataset, version)
+    now = "is not pinned any more: `recordmill prune` may remove it"
+    print_line(f"{manifest.version} {now if was_pinned else 'was not pinned: nothing has changed'}")
 
 
 @app.command()

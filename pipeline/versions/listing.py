@@ -124,25 +124,28 @@ def pin(output: str, wanted: str) -> Manifest:
     Raises:
         DatasetError: there is no such version. OutputError: nothing is published, or it cannot be written.
     """
-    return _edit_pins(output, wanted, lambda pinned, version: pinned | {version})
+    return _edit_pins(output, wanted, lambda pinned, version: pinned | {version})[0]
 
 
-def unpin(output: str, wanted: str) -> Manifest:
-    """Lets a version be pruned again. Raises: as `pin`."""
+def unpin(output: str, wanted: str) -> tuple[Manifest, bool]:
+    """Lets a version be pruned again; gives whether it was pinned, too. Raises: as `pin`."""
     return _edit_pins(output, wanted, lambda pinned, version: pinned - {version})
 
 
-def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[str]]) -> Manifest:
+def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[str]]) -> tuple[Manifest, bool]:
+    """Gives the version, and whether anything changed."""
     store = open_existing(output)
-    chosen: list[Manifest] = []
+    chosen: list[tuple[Manifest, bool]] = []
 
     def edit(latest: Latest | None) -> Latest:
         if latest is None:
             raise OutputError(
                 f"nothing is live in {output}: make a version live by `recordmill rollback {output} VERSION`"
             )
-        chosen.append(_find(published(store), output, wanted))
-        return replace(latest, pinned=tuple(sorted(edited({*latest.pinned}, chosen[-1].version))))
+        version = _find(published(store), output, wanted)
+        pinned = tuple(sorted(edited({*latest.pinned}, version.version)))
+        chosen.append((version, pinned != latest.pinned))
+        return replace(latest, pinned=pinned)
 
     compare_and_swap(store, edit)
     return chosen[-1]
