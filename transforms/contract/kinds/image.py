@@ -80,17 +80,15 @@ class Pixels:
     """`bgr`: blue comes first where images are read; they are stored, and augmented, as `rgb`."""
 
     def __post_init__(self) -> None:
-        """Refuses an order of channels that is not known. Raises: DatasetError."""
-        if self.channel_order not in ("rgb", "bgr"):
-            order = f"an image's `channel_order` is {self.channel_order!r:.50} in dataset.json"
-            raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
-
-    def __post_init__(self) -> None:
+        """Refuses an unknown order of channels, and a side that no image has. Raises: DatasetError."""
         if any(not 0 < side <= MAX_SIDE for side in self.shape if side is not None):
             raise DatasetError(
                 f"dataset.json states images of shape {list(self.shape)}, and no side has more than {MAX_SIDE:,} "
                 "pixels: it is damaged, copy the version again"
             )
+        if self.channel_order not in ("rgb", "bgr"):
+            order = f"an image's `channel_order` is {self.channel_order!r:.50} in dataset.json"
+            raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
 
     @property
     def pixel_options(self) -> PixelOptions:
