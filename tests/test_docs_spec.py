@@ -19,7 +19,7 @@ from recordmill.pipeline.sources.rejects import REASONS
 from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.registry import AnyFeature
-from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.text import Text, Texts, Tokenized
 from recordmill.pipeline.spec.messages import _models
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.spec.sources import AnySource
@@ -42,6 +42,7 @@ WHERE = {
     "ImageSequence": ("image_sequences.md", "Image sequences"),
     "Boxes": ("boxes.md", "Boxes"),
     "Text": ("text.md", "Options"),
+    "Texts": ("text.md", "Several texts a row"),
     "Category": (NUMBERS, "category"),
     "Categories": (NUMBERS, "categories"),
     "Number": (NUMBERS, "number"),
@@ -113,9 +114,8 @@ def options_of(model: type[BaseModel]) -> dict[str, list[str]]:
 
 def own(model: type[BaseModel]) -> set[str]:
     """The options that are not those of a common base."""
-    base = next((base for base in COMMON if issubclass(model, base)), None)
-    common = {name for each in COMMON if issubclass(model, each) for name in each.model_fields}
-    return set(model.model_fields) - (common if base else set())
+    bases = [*COMMON, *([Tokenized] if model is Texts else [])]  # the options of both stand under those of `text`
+    return set(model.model_fields) - {name for base in bases if issubclass(model, base) for name in base.model_fields}
 
 
 def is_default(written: str, meaning: str, field: Any) -> bool:
@@ -170,7 +170,7 @@ def test_a_small_mapping_stands_there_with_all_its_keys(name: str) -> None:
 def test_every_value_of_a_choice_stands_there(model: type[BaseModel]) -> None:
     """In the option's row, or in a table of the page that has the option at its head."""
     page, found = PAGES[f"docs/{WHERE[model.__name__][0]}"], options_of(model)
-    for name in own(model) & model.__annotations__.keys():
+    for name in own(model) & {*model.__annotations__, *(Tokenized.__annotations__ if model is Text else ())}:
         values = table(page, f"`{name}`").splitlines()
         where = " ".join([found[name][1], *(value.split(" | ")[0] for value in values)])
         missing = [value for value in literals(model.model_fields[name].annotation) if f"`{value}`" not in where]

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
@@ -215,3 +217,39 @@ def test_an_image_that_cannot_be_read_has_no_key_and_no_group(by: str) -> None:
     assert rows["@position"].to_pylist() == [1]
     assert (reject.position, reject.reason, reject.message) == (0, "too_large", "the image has 9 bytes")
     assert reject.key == ("k0" if by == "group" else None)
+
+
+LISTS = {
+    "boxes": Column(ColumnType.NUMBER, many=True, multiple=4),
+    "tags": Column(ColumnType.CATEGORY, many=True, optional=True),
+    "counts": Column(ColumnType.INTEGER, many=True),
+}
+
+
+@given(
+    lengths=st.lists(
+        st.tuples(st.integers(0, 3), st.none() | st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=9
+    )
+)
+def test_lists_that_belong_together_are_of_one_length(lengths: list[tuple[int, int | None, int]]) -> None:
+    table = pa.table(
+        {
+            "boxes": pa.array([[0.5] * 4 * boxes for boxes, _, _ in lengths], LISTS["boxes"].arrow),
+            "tags": pa.array([None if tags is None else ["a"] * tags for _, tags, _ in lengths], LISTS["tags"].arrow),
+            "counts": pa.array([[1] * counts for _, _, counts in lengths], LISTS["counts"].arrow),
+            "@position": pa.array(range(len(lengths)), pa.int64()),
+            "@key": pa.array([b"%d" % row for row in range(len(lengths))]),
+        }
+    )
+    features = {"things": "boxes", "names": "tags", "counts": "counts"}
+    schema = RowSchema(LISTS, features, None, None, None, {"names": []}, together=(("things", "names", "counts"),))
+    rows, rejects = key_rows(Block(table, [], len(lengths)), CHUNK, schema, LAYOUT)
+    counted = [(boxes, tags or 0, counts) for boxes, tags, counts in lengths]
+    wrong = [row for row, counts in enumerate(counted) if len(set(counts)) > 1]
+    assert rows["@position"].to_pylist() == [row for row in range(len(lengths)) if row not in wrong]
+    assert [(reject.position, reject.reason) for reject in rejects] == [(row, "unequal_lists") for row in wrong]
+    for reject in rejects:
+        things, names, counts = counted[reject.position]
+        found = f"things has {things}, names has {names}, counts has {counts}"
+        assert reject.message == f"lists that belong together have different lengths: {found}"
+        assert reject.column == ("tags" if names != things else "counts")

@@ -29,7 +29,7 @@ WRONG = [
     ("  path: rows.jsonl\n", "", "2: source.path: is needed and is not there"),
     ("label: ", "lable: ", "12: unknown key `lable`; did you mean `label`?; "
      "known here: duplicates, features, key, label, name, "
-     "preprocessing, rejects, shards, source, split_by, splits"),
+     "preprocessing, rejects, shards, source, split_by, splits, together"),
     ("  path:", "  path: a\n  paths:", "5: source: unknown key `paths`; did you mean `path`?; "
      "known here: format, images, path, split"),
     ("vocabulary", "vocabulry", "9: features.text: unknown key `vocabulry`; did you mean `vocabulary`?; "
@@ -41,10 +41,10 @@ WRONG = [
     ("price: {kind: number", "image_: {kind: raw, zzz: 1",
      "11: features.image_: unknown key `zzz`; known here: column, kind, length, many, "),
     ("kind: text", "kind: txt", "7: features.text: kind 'txt' is unknown; did you mean `text`?; "
-     "known: image, image_sequence, boxes, text, category, "
-     "categories, number, numbers, raw"),
-    ("kind: text", "kind: 3", "7: features.text: kind '3' is unknown; known: image, image_sequence, boxes, text, "
+     "known: image, image_sequence, boxes, text, texts, "
      "category, categories, number, numbers, raw"),
+    ("kind: text", "kind: 3", "7: features.text: kind '3' is unknown; known: image, image_sequence, boxes, text, "
+     "texts, category, categories, number, numbers, raw"),
     ("    kind: text\n", "", "7: features.text: needs a `kind`"),
     ("format: jsonl", "format: json", "2: source: format 'json' is unknown; did you mean `jsonl`?; "),
     ("{kind: number}", "number", "11: features.price: should be a mapping, got `number`"),
@@ -115,6 +115,16 @@ WRONG = [
     ("train: 8", "trian: 8", "13: splits: needs a `train` with a share above 0, got {'trian': 8.0, 'test': 2.0}"),
     ("train: 8", "train: 0", "13: splits: needs a `train` with a share above 0, got {'train': 0.0, 'test': 2.0}"),
     ("train: 8, test: 2", "train: 1e-9", "13: splits: the splits' weights are too small: {'train': 1e-09}"),
+    ("splits:", "together: [text, price]\nsplits:", "13: together: 'text' is of kind text, one value a row: only lists "
+     "have lengths to compare"),
+    ("splits:", "together: [[txt, price]]\nsplits:", "13: together: there is no feature 'txt'; did you mean `text`?"),
+    ("kind: number}", "kind: numbers}\ntogether: [price, price]", "12: together: should name two lists or "
+     "more, each once, got [price, price]"),
+    ("kind: number}", "kind: numbers}\ntogether: [price]", "12: together: should name two lists or more, "
+     "each once, got [price]"),
+    ("{kind: number}", "{kind: texts, texts_per_row: 2, max_texts: 3}", "11: features.price: `texts_per_row` and "
+     "`max_texts` exclude each other: a row has exactly `texts_per_row`"),
+    ("{kind: number}", "{kind: texts, pack: 8}", "11: features.price: unknown key `pack`; "),
     ("splits:", "shards: 3\nsplits:", "13: shards: should be a power of two, such as 2, got 3"),
     ("splits:", "shards: 0\nsplits:", "13: shards: should be 1 or more, got `0`"),
     ("splits:", "shards: {train: 131072}\nsplits:", "13: shards.train: should be 65536 or less, got `131072`"),

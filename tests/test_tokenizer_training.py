@@ -15,7 +15,7 @@ from recordmill.pipeline.build.analysis.tokenizer_models import read_model
 from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.text import Text, Texts
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 
@@ -179,3 +179,11 @@ WRONG = [
 def test_what_is_no_model(tokenizer: str, data: bytes, asked: dict[str, bool], message: str) -> None:
     with pytest.raises(UserError, match=message):
         read_model(data, options(tokenizer=tokenizer, model="m.model", case="keep", **asked), "m.model")
+
+
+def test_of_lists_of_texts_those_that_are_kept_are_counted() -> None:
+    rows = pa.array([["a cat", "two cats"], [], None, ["a hat"]])
+    every, first = (Texts(kind="texts", tokenizer="wordpiece", max_texts=most).options() for most in (None, 1))
+    assert count_words(rows, every) == {b"a": 2, b"cat": 1, b"two": 1, b"cats": 1, b"hat": 1}
+    assert count_words(rows, first) == {b"a": 2, b"cat": 1, b"hat": 1}
+    assert count_words(rows.cast(pa.list_(pa.binary())), first) == count_words(rows, first)

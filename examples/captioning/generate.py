@@ -1,4 +1,4 @@
-"""Generates images of two coloured bars with a caption beside each: `0001.png` and `0001.txt`.
+"""Generates images of two coloured bars with captions beside each: `0001.png`, and `0001.txt` of two or three lines.
 
 python examples/captioning/generate.py demo/captioning/data
 """
@@ -22,8 +22,10 @@ def generate(folder: Path, images: int = 800) -> None:
         pixels[:, :24], pixels[:, 24:] = COLOURS[left], COLOURS[right]
         noisy = np.clip(pixels + random.normal(0, 12, pixels.shape), 0, 255).astype(np.uint8)
         Image.fromarray(noisy).save(folder / f"{number:04d}.png")
-        caption = f"two {left} bars" if left == right else f"a {left} bar beside a {right} bar"
-        (folder / f"{number:04d}.txt").write_text(caption + "\n", encoding="utf-8")
+        captions = [f"a {left} bar beside a {right} bar", f"{left} on the left and {right} on the right"]
+        captions += [f"two {left} bars"] if left == right else []
+        lines = [f"{caption}\n" for caption in random.permutation(captions)]
+        (folder / f"{number:04d}.txt").write_text("".join(lines), encoding="utf-8")
     print(f"{folder}: {images} images with captions")
 
 

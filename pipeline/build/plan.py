@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.base import Chunk, Files, Plan
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.python.user_code import UserCode
-from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.version import VERSION
 from recordmill.transforms.contract.kinds.base import FeatureOptions
@@ -152,7 +152,7 @@ def planned_build(
     """Gives what the workers know of a plan."""
     spec = plan.spec
     label = spec.features.get(spec.label) if spec.label else None
-    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Text)}
+    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
     train = plan.rows * spec.splits["train"] / sum(spec.splits.values())
     return PlannedBuild(
         name=spec.name,
@@ -168,6 +168,7 @@ def planned_build(
             fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
             content_key=spec.content_key,
             split_by=spec.split_by,
+            together=spec.together,
             source_splits=tuple(source.split for source in spec.source),
         ),
         layout=plan.layout,

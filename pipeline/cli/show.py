@@ -26,7 +26,7 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 
 Features: TypeAlias = Mapping[str, Description | None]
 
@@ -89,6 +89,8 @@ def _stored(description: Description | None, json: Json) -> str:
             stored = f"{TOKENS.get(description.tokenizer, description.tokenizer)} ids"
             if description.packed:
                 return f"{stored}, packed in rows of {description.packed:,}"
+            if isinstance(description, TextsDescription):
+                stored = f"{_texts(description)}: {stored}"
         case CategoryDescription() | CategoriesDescription():
             cross = f" of {' × '.join(json['cross'])}" if json.get("cross") else ""
             stored += f" ids{cross}{' (multi-hot)' if json.get('read') == 'multi_hot' else ''}"
@@ -103,6 +105,12 @@ def _stored(description: Description | None, json: Json) -> str:
     if isinstance(length, int):
         return f"{stored}, {length:,} each"
     return f"{stored}, any number" if most is None else f"{stored}, at most {most:,}"
+
+
+def _texts(description: TextsDescription) -> str:
+    if isinstance(description.texts_per_row, int):
+        return f"{description.texts_per_row:,} texts"
+    return "any number of texts" if description.max_texts is None else f"at most {description.max_texts:,} texts"
 
 
 def _sides(shape: Sequence[int | None]) -> str:

@@ -15,6 +15,7 @@ REASONS = {
     "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), an image over `max_bytes`",
     "missing_value": "a column that is used is absent, null or, for a category, blank",
     "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
+    "unequal_lists": "lists that belong `together` have different lengths",
     "unknown_split": "the column that decides the split holds none of its values, or no time",
     "unknown_label": "the label is none of the spec's `classes`",
     "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder, also through a link",

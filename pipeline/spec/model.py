@@ -33,6 +33,7 @@ from recordmill.pipeline.spec.features.text_rules import check_packed
 from recordmill.pipeline.spec.messages import explain
 from recordmill.pipeline.spec.sources import AnySource
 from recordmill.pipeline.spec.split_by import SplitBy
+from recordmill.pipeline.spec.together import Together, check_together
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 
@@ -121,6 +122,8 @@ class Spec(Options):
     """The features of a record, by name."""
     label: str | None = None
     """The feature that is to be predicted."""
+    together: Together = ()
+    """Features that are lists of equal lengths in each row, such as `[boxes, classes]`; or a list of such lists."""
     shards: ShardCounts | None = None
     """The number of shards of every split, or of each; by default a power of two that makes them about 128 MiB."""
 
@@ -153,6 +156,7 @@ class Spec(Options):
         self._check_label()
         self._check_duplicates()
         check_packed(self.features, self.label, self.preprocessing)
+        check_together(self.together, self.features)
         for column in self.columns():
             if column.startswith("@"):
                 option = "key" if column in (self.key_columns or ()) else "features"

@@ -7,6 +7,7 @@ from recordmill.pipeline.errors import DatasetError
 DTYPES = ("uint8", "float32", "bfloat16")
 TEXTS = ("padded", "bucketed", "ragged", "packed")
 LONGEST = "longest"
+CAPTIONS = ("all", "first", "random")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class FinishOptions:
     text_length: int | str | None = None
     """The length of padded texts: a number of ids, or `longest` for the batch's longest; by default the feature's
     `max_length`, else the batch's longest."""
+    captions: str = "all"
+    """The texts of a row that has several: `all`; the `first`; or a `random` one, another each epoch."""
     masks: bool = False
     """Adds `<feature>_mask` to padded texts: bool, True where there is a token."""
 
@@ -33,6 +36,8 @@ class FinishOptions:
             raise DatasetError(f"dtype is one of {', '.join(DTYPES)}, got {self.dtype!r}")
         if self.text not in TEXTS:
             raise DatasetError(f"text is one of {', '.join(TEXTS)}, got {self.text!r}")
+        if self.captions not in CAPTIONS:
+            raise DatasetError(f"captions is one of {', '.join(CAPTIONS)}, got {self.captions!r}")
         length = self.text_length
         if length not in (None, LONGEST) and not (isinstance(length, int) and length >= 1):
             raise DatasetError(f"text_length is a number of ids, at least 1, or '{LONGEST}', got {length!r}")

@@ -20,7 +20,7 @@ from recordmill.transforms.contract.stored import KEY, part_name
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import Array, BatchMemory
 from recordmill.transforms.numpy.kinds import KINDS, Batch, Features
-from recordmill.transforms.numpy.texts import strings
+from recordmill.transforms.numpy.texts import Shares, strings
 
 
 def finish(
@@ -29,6 +29,7 @@ def finish(
     options: FinishOptions,
     *,
     augment: Mapping[str, Augment] | None = None,
+    shares: Shares = 0.0,
     memory: BatchMemory | None = None,
 ) -> dict[str, Array | Ragged]:
     """Makes a batch of stored features model-ready: decoded, augmented, normalized, padded.
@@ -38,6 +39,7 @@ def finish(
         columns: the columns of each of their parts, and the rows' keys where they are wanted.
         options: the forms of images and texts.
         augment: changes of images, by feature; the boxes of an image move with it.
+        shares: float64 [rows] in [0, 1): choose one of a row's texts where not all are read; 0 chooses the first.
         memory: memory for large arrays; None: each its own.
 
     Returns:
@@ -48,7 +50,8 @@ def finish(
         RowError: a row does not fit its feature's description.
         DatasetError: bfloat16 needs ml_dtypes, which is not installed.
     """
-    batch = Batch(features, columns, options, augment or {}, np.empty if memory is None else memory.empty)
+    empty = np.empty if memory is None else memory.empty
+    batch = Batch(features, columns, options, augment or {}, empty, shares)
     # Images come first: they move their boxes.
     order = sorted(features, key=lambda name: not isinstance(features[name], Pixels))
     ready = {name: KINDS[type(features[name])](batch, name, features[name]) for name in order}

@@ -12,13 +12,13 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import part_name
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.images import ImageReader, ReadImages
-from recordmill.transforms.numpy.texts import padded, strings, texts
+from recordmill.transforms.numpy.texts import Shares, padded, strings, texts
 
 Features: TypeAlias = Mapping[str, Description]
 Parts: TypeAlias = Mapping[str, Any]
@@ -37,8 +37,10 @@ class Batch:
         options: FinishOptions,
         augment: Mapping[str, Augment],
         empty: Empty,
+        shares: Shares,
     ) -> None:
         self.columns, self.options, self.augment, self.empty = columns, options, augment, empty
+        self.shares = shares
         self.boxes = {
             name: (description.image, _boxes(name, columns[name]))
             for name, description in features.items()
@@ -115,7 +117,7 @@ def _moved_boxes(batch: Batch, name: str, description: BoxesDescription) -> Part
 
 
 def _text(batch: Batch, name: str, description: TextDescription) -> Parts:
-    return texts(name, description, batch.stored(name, description), batch.options, batch.empty)
+    return texts(name, description, batch.stored(name, description), batch.options, batch.empty, batch.shares)
 
 
 def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
@@ -155,6 +157,7 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     ImageSequenceDescription: _image_sequence,
     BoxesDescription: _moved_boxes,
     TextDescription: _text,
+    TextsDescription: _text,
     CategoryDescription: _values,
     CategoriesDescription: _categories,
     NumberDescription: _values,

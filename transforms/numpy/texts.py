@@ -9,24 +9,32 @@ array([[7, 8],
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from recordmill.transforms.contract.finish_options import FinishOptions
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.buffers import Array, Empty
 
+Shares: TypeAlias = npt.NDArray[np.float64] | float
+"""A number in [0, 1) a row, or one for all rows."""
 ID = np.dtype("<i4")
 """The dtype of ids in packed rows."""
 WIDE = 128  # values a row: above, rows are copied one by one; below, all at once by a mask
 
 
 def texts(
-    name: str, description: TextDescription, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
+    name: str,
+    description: TextDescription,
+    stored: Mapping[str, Any],
+    options: FinishOptions,
+    empty: Empty,
+    shares: Shares = 0.0,
 ) -> dict[str, Any]:
-    """Gives a text's ids in the form of the options.
+    """Gives a text's ids in the form of the options; of several texts a row all, or one.
 
     Args:
         name: the feature's, for errors.
@@ -34,17 +42,23 @@ def texts(
         stored: its parts: int64 lists, and others.
         options: the form, the length, and whether padded ids have the part `mask`.
         empty: gives the arrays' memory.
+        shares: choose the text of each row that has several (`one_text`).
 
     Returns:
-        By part. Padded: int64 [rows, length]; `mask`, bool of that shape, True where there is an id of the text.
-        Ragged: `Ragged` of int64, cut where a number is given as length. Packed here or by the build: `packed_rows`,
-        and fewer rows than texts where it is packed here. The part `length` stays as it is stored, but of texts that
-        are packed here.
+        By part. All of several texts: `all_texts`. Padded: int64 [rows, length]; `mask`, bool of that shape, True where
+        there is an id of the text. Ragged: `Ragged` of int64, cut where a number is given as length. Packed here or by
+        the build: `packed_rows`, and fewer rows than texts where it is packed here. The part `length` stays as it is
+        stored, but of texts that are packed here.
 
     Raises:
         RowError: as `packed_rows`.
         ValueError: texts are to be packed, but nothing says how long a row is.
     """
+    if isinstance(description, TextsDescription):
+        _check_rows(name, stored[""], stored["lengths"])
+        if options.captions == "all":
+            return all_texts(description, stored, options, empty)
+        stored = {"": one_text(description, stored, shares)}
     ids, padding, length = stored[""], description.padding_id, options.length_of(description.max_length)
     if description.packed is not None:
         return packed_rows(name, unpacked(name, ids), stored["lengths"], description.packed, padding, empty)
@@ -56,6 +70,55 @@ def texts(
         return {**stored, "": ids if length is None else cut(ids, length)}
     full = padded(ids, length, padding, empty)
     return {**stored, "": full, **({"mask": mask(ids, full.shape[1])} if options.masks else {})}
+
+
+def all_texts(
+    description: TextsDescription, stored: Mapping[str, Any], options: FinishOptions, empty: Empty
+) -> dict[str, Any]:
+    """Gives all texts of each row, padded or ragged.
+
+    Returns:
+        By part. Padded: "" the ids, int64 [rows, texts, length]; `lengths`, int64 [rows, texts]: the ids of each text,
+        0 after a row's last; `length`, int64 [rows]: the texts of each row, where their number varies; with `masks`
+        also `mask`, bool of the ids' shape. Both sides are as long as the longest where nothing limits them. Ragged:
+        "" the ids of a row's texts, one after another, and `lengths`, both `Ragged` of int64.
+    """
+    splits, length = stored["lengths"].splits, options.length_of(description.max_length)
+    of_text = Ragged(stored[""].values, _splits(stored["lengths"].values))
+    if length is not None:
+        of_text = cut(of_text, length)
+    lengths = Ragged(of_text.lengths(), splits)
+    if options.text == "ragged":
+        return {"": Ragged(of_text.values, of_text.splits[splits]), "lengths": lengths}
+    most = description.texts_per_row if isinstance(description.texts_per_row, int) else description.max_texts
+    each = padded(of_text, length, description.padding_id, np.empty)
+    result = {
+        "": padded(Ragged(each, splits), most, description.padding_id, empty),
+        "lengths": padded(lengths, most, 0, empty),
+    }
+    if description.texts_per_row == "varying":
+        result["length"] = lengths.lengths()
+    if options.masks:
+        result["mask"] = np.arange(each.shape[1]) < result["lengths"][..., np.newaxis]
+    return result
+
+
+def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: Shares) -> Ragged:
+    """Chooses a text of each row, int64 ids; the empty text, with its begin and end, where a row has none.
+
+    Args:
+        description: the feature's.
+        stored: its parts.
+        shares: float64 [rows], or one for all, in [0, 1): of n texts, the one at `floor(n * share)`, so 0 chooses the
+            first. Features that have as many texts in a row give the same one of them.
+    """
+    ids, lengths, without = stored[""], stored["lengths"], description.empty_text
+    counts = lengths.lengths()
+    chosen = lengths.splits[:-1] + np.floor(counts * shares).astype(np.int64)
+    chosen[counts == 0] = len(lengths.values)  # the empty text, which is put after all others
+    values = np.concatenate([ids.values, np.array(without, ids.values.dtype)])
+    starts, sizes = _splits(lengths.values), np.append(lengths.values, len(without))
+    return Ragged(values[_positions(starts[chosen], sizes[chosen])], _splits(sizes[chosen]))
 
 
 def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Array:
@@ -153,14 +216,17 @@ def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: in
     }
 
 
-def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int) -> None:
+def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int | None = None) -> None:
+    """Compares the ids of each row with the lengths of its texts, and with the row's width, if it has one."""
     stored = ids.lengths()
-    stated = np.diff(_splits(np.where(lengths.values < 0, width + 1, lengths.values))[lengths.splits])
-    wrong = np.flatnonzero((stored != stated) | (stored > width))
+    most = len(ids.values) if width is None else width
+    possible = (lengths.values >= 0) & (lengths.values <= most)  # sums of others may wrap around
+    stated = np.diff(_splits(np.where(possible, lengths.values, most + 1))[lengths.splits])
+    wrong = np.flatnonzero((stored != stated) | (stored > most))
     if len(wrong):
         row = int(wrong[0])
-        message = f"'{name}' has {stored[row]} ids in a row of {width}, and its texts are of {stated[row]} ids together"
-        raise RowError(row, message)
+        ids_of_row = f"{stored[row]} ids" + ("" if width is None else f" in a row of {width}")
+        raise RowError(row, f"'{name}' has {ids_of_row}, and its texts are of {stated[row]} ids together")
 
 
 def _filled(rows: Ragged, full: Array, padding: Any) -> Array:

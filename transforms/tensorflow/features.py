@@ -16,9 +16,9 @@ from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import KEY, part_name, stored_features
-from recordmill.transforms.tensorflow import text
+from recordmill.transforms.tensorflow import text, texts
 from recordmill.transforms.tensorflow.kind import DTYPES, Parts, Stored
 from recordmill.transforms.tensorflow.kinds import KINDS
 
@@ -77,6 +77,10 @@ def _images(description: ImageDescription | ImageSequenceDescription, parts: Par
 
 def _text(description: TextDescription, parts: Parts, options: FinishOptions) -> Parts:
     length = options.length_of(description.max_length)
+    if isinstance(description, TextsDescription):
+        if options.captions == "all":
+            return _all_texts(description, parts if length is None else texts.cut_each(parts, length), options)
+        parts = texts.first(description, parts)
     if options.text == "ragged":
         return parts if length is None else {**parts, "": parts[""][:, :length]}
     padded = text.features(replace(description, max_length=length), parts)
@@ -85,10 +89,19 @@ def _text(description: TextDescription, parts: Parts, options: FinishOptions) ->
     return {**padded, "mask": tf.sequence_mask(parts[""].row_lengths(), tf.shape(padded[""])[1])}
 
 
+def _all_texts(description: TextsDescription, parts: Parts, options: FinishOptions) -> Parts:
+    if options.text == "ragged":
+        return parts
+    padded = texts.features(replace(description, max_length=options.length_of(description.max_length)), parts)
+    if not options.masks:
+        return padded
+    return {**padded, "mask": tf.sequence_mask(padded["lengths"], tf.shape(padded[""])[2])}
+
+
 def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
     """Restores the transform graph's output from records: the bytes of packed texts become ids."""
-    texts = [name for name, each in features.items() if isinstance(each, TextDescription) and each.packed is not None]
-    return {**parsed, **{name: text.unpacked(parsed[name]) for name in texts}}
+    packed = [name for name, each in features.items() if isinstance(each, TextDescription) and each.packed is not None]
+    return {**parsed, **{name: text.unpacked(parsed[name]) for name in packed}}
 
 
 def parse(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from recordmill.transforms.tensorflow import boxes, category, image, lists, number, raw, text
+from recordmill.transforms.tensorflow import boxes, category, image, lists, number, raw, text, texts
 from recordmill.transforms.tensorflow.kind import Kind
 
 KINDS: Mapping[str, Kind] = {
@@ -10,6 +10,7 @@ KINDS: Mapping[str, Kind] = {
     "image_sequence": Kind(lists.each(image.prepare), image.sequence_features),
     "boxes": Kind(boxes.prepare, boxes.features),
     "text": Kind(text.prepare, text.features),
+    "texts": Kind(texts.prepare, texts.features),
     "category": Kind(category.prepare),
     "categories": Kind(lists.each(category.prepare), category.list_features),
     "number": Kind(number.prepare),

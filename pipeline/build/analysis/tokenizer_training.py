@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import tensorflow as tf
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts
 from recordmill.pipeline.build.analysis.tokenizer_models import SPECIAL_PIECES
 from recordmill.pipeline.errors import UserError
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.tensorflow.cleaning import clean
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM
 
@@ -28,11 +29,14 @@ SPACE = "▁"  # how SentencePiece writes the space before a word
 
 
 def count_words(texts: pa.Array, options: TextOptions) -> Counts:
-    """Counts the words of texts, of type string or binary, that a tokenizer with these options learns from.
+    """Counts the words of texts, or of lists of texts, that a tokenizer with these options learns from.
 
-    Missing texts hold none. The keys are UTF-8; no texts give no words.
+    The texts are strings or binary; missing ones hold no words. Of a list those count that are kept. The keys are
+    UTF-8; no texts give no words.
     """
     counts: Counts = {}
+    if isinstance(options, TextsOptions):
+        texts = pc.list_flatten(pc.list_slice(texts, 0, options.max_texts, return_fixed_size_list=False))
     present = texts.drop_null()
     for start in range(0, len(present), BATCH):
         batch = tf.constant(present.slice(start, BATCH).to_pylist(), tf.string)

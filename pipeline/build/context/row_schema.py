@@ -31,6 +31,8 @@ class RowSchema:
     content_key: str | None = None
     """The column whose content is the key."""
     split_by: SplitBy | None = None
+    together: tuple[tuple[str, ...], ...] = ()
+    """Groups of features whose lists have equal lengths in each row."""
     source_splits: tuple[str | None, ...] = ()
     """The split that all rows of a source go to, where the spec says so."""
 

@@ -33,6 +33,7 @@ from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel_map import in_order
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.transforms.contract.stored import part_name
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
 
@@ -107,7 +108,7 @@ class ShardBuilder:
             written=Counter(batch.rows["@source"].to_pylist()),
             labels=Counter(self._labels(stored)),
             transcoded=batch.transcoded,
-            lengths={name: [ids.row_lengths().numpy()] for name, ids in texts.items()},
+            lengths={name: [_lengths(name, stored).numpy()] for name in texts},
             digests=[batch.digest(keys)],
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
         )
@@ -124,6 +125,12 @@ class ShardBuilder:
             return []
         flat = stored[label].flat_values if isinstance(stored[label], tf.RaggedTensor) else stored[label]
         return flat.numpy().tolist() if flat.dtype == tf.int64 and flat.shape.rank == 1 else []
+
+
+def _lengths(name: str, stored: Stored) -> tf.Tensor:
+    """Gives the number of ids of each text, int64 [texts]; of several texts a row, one row's after another's."""
+    ids, lengths = stored[name], stored.get(part_name(name, "lengths"))
+    return ids.row_lengths() if lengths is None else lengths.flat_values
 
 
 def drop_duplicates(rows: pa.Table) -> tuple[pa.Table, list[Reject]]:

@@ -24,6 +24,7 @@ from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.image_refs import parse
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing.arrays import lengths
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.transforms.contract.image_header import ImageError
 
@@ -66,7 +67,7 @@ def key_rows(
     """Gives a block's keyed rows, and all its rejects, those of the source and those found here."""
     keying = _Keying(block.table, chunk, schema, read_image)
     keys = keying.keys()
-    faults = keying.faults = keying.unknown_labels() | keying.faults
+    faults = keying.faults = keying.unequal_lists() | keying.unknown_labels() | keying.faults
     split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
     units = keying.units(split_hashes)
     splits = keying.splits(units, layout, decisions)
@@ -178,6 +179,23 @@ class _Keying:
         rows = pc.list_parent_indices(column).to_numpy()[unknown] if many else unknown
         fault = Fault("unknown_label", "the label is none of the spec's `classes`", schema.features[schema.label])
         return dict.fromkeys(rows.tolist(), fault)
+
+    def unequal_lists(self) -> Faults:
+        """Finds the rows where lists that belong together have different lengths, before they are cut."""
+        faults: Faults = {}
+        for group in self._schema.together:
+            counts = np.stack([self._lengths(name) for name in group], 1)
+            for row in np.flatnonzero((counts != counts[:, :1]).any(1)).tolist():
+                differs = group[int(np.argmax(counts[row] != counts[row, 0]))]
+                found = ", ".join(f"{name} has {count}" for name, count in zip(group, counts[row], strict=True))
+                message = f"lists that belong together have different lengths: {found}"
+                faults.setdefault(row, Fault("unequal_lists", message, self._schema.features[differs]))
+        return faults
+
+    def _lengths(self, name: str) -> npt.NDArray[np.int64]:
+        """Gives the number of a feature's values in each row; 0 where it has no list."""
+        column = self._schema.features[name]
+        return lengths(self._table[column].combine_chunks()) // self._schema.columns[column].multiple
 
     def final(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Gives a feature's column in its final type, filled where a value is missing."""

@@ -35,7 +35,7 @@ from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 
 LOG = logging.getLogger("recordmill")
-AUGMENT, MIXTURES = 101, 1001
+AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001
 """Purposes of random numbers, beside those of the permutations of `order`."""
 LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`
 
@@ -142,6 +142,10 @@ class Rows:
         mixtures = enumerate(self.request.mixtures)
         return tuple(self._draws(chosen, MIXTURES + number, mixture.lanes) for number, mixture in mixtures)
 
+    def shares(self, chosen: Chosen) -> npt.NDArray[np.float64] | float:
+        """Draws the number in [0, 1) that chooses each row's text, [rows]; 0.0 where no text is random."""
+        return self._draws(chosen, CAPTIONS, 1)[:, 0] if self.request.given.captions == "random" else 0.0
+
     def _draws(self, chosen: Chosen, purpose: int, lanes: int) -> npt.NDArray[np.float64]:
         """Random numbers of each row, float64 [rows, lanes], 0 to 1."""
         return uniform(combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
@@ -231,9 +235,10 @@ class Rows:
             name: Augment(request.augment[name], values, name in request.masks)
             for name, values in self.parameters(chosen).items()
         }
+        shares, memory = self.shares(chosen), self.memory
         try:
             with self.counters.timed(self._stage):
-                return finish(request.features, columns, request.given, augment=augment, memory=self.memory)
+                return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
         except MemoryError as error:
             raise DatasetError(
                 f"memory is not enough for a batch of {len(chosen.positions)} records ({error}): take a smaller "

@@ -15,7 +15,7 @@ from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import IMAGES
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import Mask, check
@@ -128,6 +128,13 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Description], manife
     has_texts = any(isinstance(description, TextDescription) for description in features.values())
     if given.text != "padded" and not has_texts:
         raise DatasetError(f"text='{given.text}' is for texts, and none is read: leave it out")
+    several = [name for name, description in features.items() if isinstance(description, TextsDescription)]
+    if given.captions != "all" and not several:
+        raise DatasetError(f"captions='{given.captions}' is for several texts a row, and none are read: leave it out")
+    if given.captions == "all" and given.text == "packed" and several:
+        raise DatasetError(
+            f"text='packed' is for one text a row, and '{several[0]}' has several: take captions='first' or 'random'"
+        )
     if given.dtype is not None and not images_of(features):
         raise DatasetError(f"dtype='{given.dtype}' is for images, and none is read: leave it out")
     stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]

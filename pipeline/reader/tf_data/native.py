@@ -109,6 +109,7 @@ def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
         ("pad", bool(given.pad), "leave native=True out, or take pad=False on one host"),
         ("on_error", given.on_error != "raise", "leave native=True out, which leaves out single records"),
         ("text", given.text in ("bucketed", "packed"), "leave native=True out, or pack texts when you build"),
+        ("captions", given.captions == "random", "take 'all' or 'first', or leave native=True out"),
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
         ("workers", given.workers > 0, "tf.data has threads of its own, leave it out"),

@@ -9,8 +9,9 @@ from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.raw import Raw
-from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.text import Text, Texts
 
 AnyFeature = Annotated[
-    Image | ImageSequence | Boxes | Text | Category | Categories | Number | Numbers | Raw, Field(discriminator="kind")
+    Image | ImageSequence | Boxes | Text | Texts | Category | Categories | Number | Numbers | Raw,
+    Field(discriminator="kind"),
 ]

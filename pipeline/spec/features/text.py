@@ -1,16 +1,24 @@
-"""Text, cleaned, split into tokens and mapped to ids by a vocabulary, learned from the train split or given."""
+"""Text, one or several a row: cleaned, cut into tokens, and mapped to ids by a vocabulary, learned or given."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.options import Options
-from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.text_rules import check_options, check_shared
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import BYTES, MODEL_TOKENIZERS, SpecialIds, TextDescription, TextOptions
+from recordmill.transforms.contract.kinds.text import (
+    BYTES,
+    MODEL_TOKENIZERS,
+    SpecialIds,
+    TextDescription,
+    TextOptions,
+    TextsDescription,
+    TextsOptions,
+)
 
 
 class SharedVocabulary(Options):
@@ -41,11 +49,12 @@ Widths = Annotated[
 ]
 
 
-class Text(Feature):
-    """A text as ids: 0 pads, 1 is unknown, then begin and end where requested, then the tokens' own."""
+class Tokenized(Feature):
+    """The rules by which a text becomes ids: 0 pads, 1 is unknown, then begin and end where requested, then tokens."""
 
     column_type = ColumnType.TEXT
-    kind: Literal["text"]
+    contract: ClassVar[type[TextOptions]] = TextOptions
+    description: ClassVar[type[TextDescription]] = TextDescription
     normalize: Literal["none", "nfc", "nfkc"] = "none"
     """Unicode's normalization form. nfkc also unifies characters that differ in looks alone, such as ﬁ and fi."""
     case: Literal["lower", "fold", "keep"] = "lower"
@@ -76,13 +85,9 @@ class Text(Feature):
     its longest."""
     truncate: Literal["end", "start"] = "end"
     """The side of a long text that is cut off."""
-    keep_length: bool = False
-    """Whether `<feature>_length` is stored: the number of ids before the cut."""
-    pack: int | None = Field(default=None, ge=1, le=1 << 20, strict=True)
-    """The number of ids that a record of several documents holds. None: each document is a record."""
 
     @model_validator(mode="after")
-    def _check(self) -> "Text":
+    def _check(self) -> Self:
         check_options(self.options(), self._changed(), given=self.model_fields_set)
         return self
 
@@ -113,17 +118,8 @@ class Text(Feature):
     def options(self, *, is_label: bool = False) -> TextOptions:
         """Gives what the graph and the workers need."""
         if isinstance(self.vocabulary, SharedVocabulary):
-            return self._make(TextOptions, vocabulary=None, shared_with=self.vocabulary.shared_with)
-        return self._make(TextOptions)
-
-    def parts(self) -> tuple[str, ...]:
-        """Names `lengths`, each packed document's, or `length`, with `keep_length`."""
-        packed = {"packed": self.pack} if self.pack else {}
-        return tuple(TextDescription.parts_of({"keep_length": self.keep_length, **packed}))[1:]
-
-    def read_parts(self) -> tuple[str, ...]:
-        """Names the document of each id, `segments`, and its position there, for packed documents."""
-        return ("segments", "positions") if self.pack is not None else ()
+            return self._make(self.contract, vocabulary=None, shared_with=self.vocabulary.shared_with)
+        return self._make(self.contract)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the vocabulary and the special ids.
@@ -135,8 +131,7 @@ class Text(Feature):
         special = SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
         tokens = BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._make(
-            TextDescription,
-            stored="bytes" if self.pack else "int64",
+            self.description,
             vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
             padding_id=special.padding,
@@ -145,5 +140,76 @@ class Text(Feature):
             begin_id=special.begin,
             end_id=special.end,
             model=statistics["model"] if self.needs_model else None,
-            packed=self.pack,
+            **self.stored_form(),
         )
+
+    def stored_form(self) -> dict[str, Any]:
+        """Gives the description's fields for the form of the stored ids."""
+        raise NotImplementedError
+
+
+class Text(Tokenized):
+    """A text as ids."""
+
+    kind: Literal["text"]
+    keep_length: bool = False
+    """Whether `<feature>_length` is stored: the number of ids before the cut."""
+    pack: int | None = Field(default=None, ge=1, le=1 << 20, strict=True)
+    """The number of ids that a record of several documents holds. None: each document is a record."""
+
+    def parts(self) -> tuple[str, ...]:
+        """Names `lengths`, each packed document's, or `length`, with `keep_length`."""
+        packed = {"packed": self.pack} if self.pack else {}
+        return tuple(TextDescription.parts_of({"keep_length": self.keep_length, **packed}))[1:]
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Names the document of each id, `segments`, and its position there, for packed documents."""
+        return ("segments", "positions") if self.pack is not None else ()
+
+    def stored_form(self) -> dict[str, Any]:
+        """Gives bytes for packed documents, else a list of int64."""
+        return {"stored": "bytes" if self.pack else "int64", "packed": self.pack}
+
+
+class Texts(Tokenized):
+    """Several texts a row, such as an image's captions."""
+
+    contract = TextsOptions
+    description = TextsDescription
+    kind: Literal["texts"]
+    texts_per_row: int | None = Field(default=None, ge=1, strict=True)
+    """The number of texts that every row must have; any number where it is not given."""
+    max_texts: int | None = Field(default=None, ge=1, strict=True)
+    """The number of texts kept, the first ones, and that a batch is padded to. None: all are kept, and a batch is
+    padded to the most of a row."""
+    separator: str = Field(default="\n", min_length=1)
+    """The separator of the texts where the source holds them as one string; by default each line is a text."""
+
+    @model_validator(mode="after")
+    def _check_texts(self) -> "Texts":
+        if self.texts_per_row is not None and self.max_texts is not None:
+            raise ValueError("`texts_per_row` and `max_texts` exclude each other: a row has exactly `texts_per_row`")
+        return self
+
+    @property
+    def fill(self) -> Any:
+        """The empty list."""
+        return []
+
+    def raw_column(self) -> Column:
+        """Gives a column of lists of texts, which may be empty."""
+        return Column(
+            self.column_type, many=True, optional=self.optional, separator=self.separator, length=self.texts_per_row
+        )
+
+    def parts(self) -> tuple[str, ...]:
+        """Names `lengths`, the number of ids of each text."""
+        return ("lengths",)
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Names `length`, the number of texts, where rows differ in it."""
+        return ("length",) if self.texts_per_row is None else ()
+
+    def stored_form(self) -> dict[str, Any]:
+        """Gives the number of texts of every row, or `varying`."""
+        return {"texts_per_row": self.texts_per_row or "varying"}

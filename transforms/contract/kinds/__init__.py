@@ -9,7 +9,7 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 
 DESCRIPTIONS: Mapping[str, type[Description]] = {
     kind.kind: kind
@@ -18,6 +18,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
         ImageSequenceDescription,
         BoxesDescription,
         TextDescription,
+        TextsDescription,
         CategoryDescription,
         CategoriesDescription,
         NumberDescription,

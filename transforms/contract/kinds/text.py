@@ -1,4 +1,4 @@
-"""Texts as ids.
+"""Texts as ids, one or several a row.
 
 >>> TextOptions(end=True).special
 SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
@@ -97,6 +97,15 @@ class TextOptions(FeatureOptions):
         return self.normalize != "none" or self.case == "fold" or self.tokenizer in MODEL_TOKENIZERS
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextsOptions(TextOptions):
+    """The options of several texts a row."""
+
+    kind: ClassVar[str] = "texts"
+    max_texts: int | None = None
+    """The number of texts that are kept; None: all."""
+
+
 def vocabulary_owner(name: str, options: FeatureOptions) -> str:
     """Gives the feature whose vocabulary, or tokenizer, a feature uses: its own, or the one that it shares."""
     return (isinstance(options, TextOptions) and options.shared_with) or name
@@ -133,3 +142,23 @@ class TextDescription(Description):
             return {"": Stored("bytes"), "lengths": Stored("int64", None)}
         ids = {"": Stored("int64", None)}
         return ids | {"length": Stored("int64")} if description.get("keep_length") else ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextsDescription(TextDescription):
+    """Any number of texts a row, each a list of ids."""
+
+    kind: ClassVar[str] = "texts"
+    texts_per_row: int | str
+    """The number of texts of every row, or `varying`."""
+    max_texts: int | None = left_out(None)
+
+    @classmethod
+    def parts_of(cls, description: Json) -> dict[str, Stored]:
+        """Gives the ids of all texts, one after another, and the number of each text's."""
+        return {"": Stored("int64", None), "lengths": Stored("int64", None)}
+
+    @property
+    def empty_text(self) -> list[int]:
+        """The ids of an empty text, which stands for a row that has none: begin and end, if there are such."""
+        return [id_ for id_ in (self.begin_id, self.end_id) if id_ is not None]

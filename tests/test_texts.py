@@ -1,0 +1,179 @@
+"""Several texts a row: what is stored, and what both engines read of it, against loops in Python."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recordmill.pipeline.spec.features.text import Texts
+from recordmill.transforms.contract.finish_options import FinishOptions
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.text import TextsDescription
+from recordmill.transforms.contract.ragged import Ragged, RowError
+from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.tensorflow import texts
+from recordmill.transforms.tensorflow.features import model_features
+from recordmill.transforms.tensorflow.kind import Context, Parts, Statistics
+from tests.running import BOTH_WAYS, Run, lookup_of
+
+Rows = list[list[list[int]]]
+ROWS = st.lists(st.lists(st.lists(st.integers(1, 1 << 40), max_size=5), max_size=4), max_size=6)
+IDS: dict[str, Any] = {"padding_id": 0, "vocabulary_size": 9, "unknown_id": 1, "first_id": 4}
+DESCRIPTION = TextsDescription(texts_per_row="varying", max_length=None, **IDS)
+AROUND = replace(DESCRIPTION, begin_id=2, end_id=3)
+
+
+def stored(run: Run, rows: list[list[str]], **given: Any) -> Parts:
+    options = Texts(kind="texts", **given).options()
+
+    def prepared(column: tf.RaggedTensor) -> Parts:
+        train = tf.fill([column.nrows()], True)
+        return texts.prepare(options, column, Context(train)).store(Statistics(lookup=lookup_of("the", "cat")))
+
+    return run(prepared, tf.ragged.constant(rows, tf.string, ragged_rank=1))
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize(
+    ("given", "ids", "lengths"),
+    [
+        ({}, [[2, 3, 1, 2], [], [3]], [[3, 1], [], [1]]),
+        ({"max_texts": 1}, [[2, 3, 1], [], [3]], [[3], [], [1]]),
+        ({"max_length": 1}, [[2, 2], [], [3]], [[1, 1], [], [1]]),
+        ({"begin": True, "end": True}, [[2, 4, 5, 1, 3, 2, 4, 3], [], [2, 5, 3]], [[5, 3], [], [3]]),
+    ],
+)
+def test_texts_are_stored_one_after_another_with_their_lengths(
+    run: Run, given: dict[str, Any], ids: Any, lengths: Any
+) -> None:
+    rows = [["The cat sat", "the"], [], ["cat"]]
+    parts = stored(run, rows, **given)
+    assert {part: values.to_list() for part, values in parts.items()} == {"": ids, "lengths": lengths}
+    assert {values.dtype for values in parts.values()} == {tf.int64}
+    assert [stored(run, [row], **given)[""].to_list()[0] for row in rows] == ids, "whatever the batch"
+
+
+def test_all_texts_that_are_kept_are_counted() -> None:
+    column = tf.ragged.constant([["The cat", "the"], [], ["cat sat", "sat"]], tf.string)
+    options = Texts(kind="texts", max_texts=1).options()
+    tokens = texts.prepare(options, column, Context(tf.fill([3], True))).tokens
+    assert tokens.numpy().tolist() == [b"the", b"cat", b"cat", b"sat"]
+
+
+def parts_of(rows: Rows) -> dict[str, Ragged]:
+    flat = [id_ for row in rows for text in row for id_ in text]
+    sizes = [len(text) for row in rows for text in row]
+    return {
+        "x": Ragged(np.array(flat, np.int64), np.cumsum([0, *(sum(map(len, row)) for row in rows)])),
+        "x_lengths": Ragged(np.array(sizes, np.int64), np.cumsum([0, *map(len, rows)])),
+    }
+
+
+def both_engines(description: TextsDescription, rows: Rows, **options: Any) -> dict[str, Any]:
+    """The arrays of the NumPy engine, after a look that TensorFlow's are the same bits."""
+    columns, chosen = parts_of(rows), FinishOptions(**options)
+    found = finish({"x": description}, columns, chosen)
+    tensors = {name: tf.RaggedTensor.from_row_splits(each.values, each.splits) for name, each in columns.items()}
+    other = model_features({"x": description}, tensors, chosen)
+    assert found.keys() == other.keys()
+    for name, values in found.items():
+        pairs = (
+            zip((other[name].values, other[name].row_splits), values, strict=True)
+            if isinstance(values, Ragged)
+            else [(other[name], values)]
+        )
+        for tensor, array in pairs:
+            np.testing.assert_array_equal(tensor.numpy(), array, strict=True, err_msg=name)
+    return found
+
+
+@settings(max_examples=60)
+@given(
+    rows=ROWS,
+    max_texts=st.none() | st.just(4),
+    max_length=st.none() | st.integers(1, 6),
+    text_length=st.none() | st.just("longest") | st.integers(1, 6),
+)
+def test_all_texts_are_padded(rows: Rows, max_texts: int | None, max_length: Any, text_length: Any) -> None:
+    description = replace(DESCRIPTION, max_texts=max_texts, max_length=max_length, padding_id=7)
+    found = both_engines(description, rows, text_length=text_length, masks=True)
+    many = max_texts or max(map(len, rows), default=0)
+    longest = max((len(text) for row in rows for text in row), default=0)
+    wide = {None: max_length or longest, "longest": longest}.get(text_length, text_length)
+    filled = [row + [[]] * (many - len(row)) for row in rows]
+    assert found["x"].shape == found["x_mask"].shape == (len(rows), many, wide)
+    assert found["x"].tolist() == [[(text + [7] * wide)[:wide] for text in row] for row in filled]
+    assert found["x_lengths"].tolist() == [[min(wide, len(text)) for text in row] for row in filled]
+    assert found["x_mask"].sum(2).tolist() == found["x_lengths"].tolist()
+    assert found["x_length"].tolist() == [len(row) for row in rows]
+
+
+@settings(max_examples=60)
+@given(rows=ROWS, max_length=st.none() | st.integers(1, 6))
+def test_all_texts_are_lists_and_a_number_cuts_each(rows: Rows, max_length: int | None) -> None:
+    found = both_engines(DESCRIPTION, rows, text="ragged", text_length=max_length, masks=True)
+    assert list(found) == ["x", "x_lengths"]
+    kept = parts_of([[text[:max_length] for text in row] for row in rows])
+    assert {name: [part.tolist() for part in found[name]] for name in kept} == {
+        name: [part.tolist() for part in values] for name, values in kept.items()
+    }
+
+
+@settings(max_examples=60)
+@given(rows=ROWS, around=st.booleans(), max_length=st.none() | st.integers(2, 6))
+def test_the_first_text_is_read_as_a_text(rows: Rows, around: bool, max_length: int | None) -> None:
+    description = replace(AROUND if around else DESCRIPTION, max_length=max_length)
+    found = both_engines(description, rows, captions="first", masks=True)
+    firsts = [row[0] if row else [2, 3] * around for row in rows]
+    wide = max_length or max(map(len, firsts), default=0)
+    assert list(found) == ["x", "x_mask"]
+    assert found["x"].tolist() == [(text + [0] * wide)[:wide] for text in firsts]
+
+
+@pytest.mark.parametrize(("form", "values"), [("ragged", [5, 6, 2, 3]), ("packed", [[5, 6, 2, 3]])])
+def test_one_text_has_every_form_of_a_text(form: str, values: Any) -> None:
+    columns, options = parts_of([[[5, 6], [7]], []]), FinishOptions(text=form, text_length=4, captions="first")
+    found: Any = finish({"x": AROUND}, columns, options)["x"]
+    assert (found.values if form == "ragged" else found).tolist() == values
+
+
+@settings(max_examples=60)
+@given(rows=ROWS, share=st.floats(0, 1, exclude_max=True))
+def test_a_share_chooses_one_of_the_texts(rows: Rows, share: float) -> None:
+    shares = np.full(len(rows), share)
+    options = FinishOptions(captions="random", text="ragged")
+    found: Any = finish({"x": AROUND}, parts_of(rows), options, shares=shares)["x"]
+    chosen = [row[int(len(row) * share)] if row else [2, 3] for row in rows]
+    assert [found.values[start:end].tolist() for start, end in zip(found.splits, found.splits[1:], strict=False)] == (
+        chosen
+    )
+
+
+def test_exactly_so_many_texts_need_no_count() -> None:
+    found = both_engines(replace(DESCRIPTION, texts_per_row=2), [[[5], [6, 7]], [[8], []]])
+    assert list(found) == ["x", "x_lengths"]
+    assert found["x"].tolist() == [[[5, 0], [6, 7]], [[8, 0], [0, 0]]]
+
+
+@pytest.mark.parametrize("lengths", [[2, 2], [], [4, -1], [1 << 62] * 4], ids=str)
+def test_lengths_that_do_not_fit_are_errors(lengths: list[int]) -> None:
+    columns = parts_of([[[5]], [[6, 7, 8]]])
+    columns["x_lengths"] = Ragged(np.array([1, *lengths]), np.array([0, 1, 1 + len(lengths)]))
+    with pytest.raises(RowError, match=r"'x' has 3 ids, and its texts are of \d+ ids together") as raised:
+        finish({"x": DESCRIPTION}, columns, FinishOptions())
+    assert raised.value.row == 1
+
+
+def test_the_manifest_holds_what_a_reader_needs() -> None:
+    feature = Texts(kind="texts", max_texts=5, max_length=20, begin=True, end=True)
+    written = feature.describe({"vocabulary": "words.txt", "words": 90}).to_json()
+    expected = {"kind": "texts", "texts_per_row": "varying", "max_texts": 5, "max_length": 20, "end_id": 3}
+    assert expected.items() <= written.items()
+    description = read_description(written)
+    assert isinstance(description, TextsDescription)
+    assert description.to_json() == written
+    assert list(description.parts()) == ["", *feature.parts()]
