@@ -58,6 +58,7 @@ MORE = """
   folded: {kind: text, column: text, case: fold, ngrams: [1, 2], oov_buckets: 3, minimum_count: 3}
   letters: {kind: text, column: text, tokenizer: characters, max_length: 9, truncate: start, keep_length: true}
   bytes: {kind: text, column: text, tokenizer: bytes, end: true}
+  captions: {kind: texts, begin: true, end: true, vocabulary: 16, max_texts: 3, max_length: 4}
   shared: {kind: text, column: text, vocabulary: {shared_with: open}}
   missing: {kind: image, column: photo, optional: true, size: 7, fit: crop, resize: bicubic, channels: 1}
 """
@@ -124,13 +125,14 @@ def _lines(rows: int) -> Iterator[str]:
     words = random.zipf(1.3, int(lengths.sum())) % len(WORDS)
     ends = np.cumsum(lengths)
     for row in range(rows):
-        text = " ".join(WORDS[word] for word in words[ends[row] - lengths[row] : ends[row]])
+        said = [WORDS[word] for word in words[ends[row] - lengths[row] : ends[row]]]
         yield (
             json.dumps(
                 {
                     "id": f"row-{row}",
                     "image": _picture(pictures[row]),
-                    "text": text,
+                    "text": " ".join(said),
+                    "captions": [" ".join(said[start : start + 2]) for start in range(0, len(said), 2)],
                     "category": NAMES[names[row, 0]],
                     "number": float(numbers[row]),
                     "count": row * (1 << 40) - 5,

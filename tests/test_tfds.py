@@ -49,6 +49,10 @@ def test_equal_values(every_kind: tuple[Path, Published]) -> None:
             "open",
         ):
             np.testing.assert_array_equal(their[name], our[name], err_msg=name)
+        kept = our["captions_lengths"][: our["captions_length"]]
+        np.testing.assert_array_equal(their["captions_lengths"], kept)
+        flat = [our["captions"][text, :length] for text, length in enumerate(kept)]
+        np.testing.assert_array_equal(their["captions"], np.concatenate([*flat, np.zeros(0, np.int64)]))
         for name in ("boxes", "levels", "places", "tags", "pieces"):
             length = len(their[name])
             np.testing.assert_array_equal(their[name], our[name][:length], err_msg=name)

@@ -60,6 +60,7 @@ COLUMNS = {
     "frames": ("frames",),
     "boxes": ("boxes",),
     "text": (*("text", "open", "note", "pieces", "wordpieces", "folded", "letters", "bytes", "shared"),),
+    "captions": ("captions",),
     "category": ("category", "given", "hashed"),
     "maybe": ("maybe",),
     "tags": ("tags", "hot"),
