@@ -2,11 +2,13 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -65,6 +67,15 @@ def test_no_features_are_the_label_and_the_keys(dataset: Dataset) -> None:
         assert label.numpy().tolist() == [0, 1, 0]
     keys_alone = dataset.evaluation_input("train", batch_size=3, features=[], label=None, with_key=True)
     assert next(keys_alone.as_numpy())["key"].tolist() == [b"row/0", b"row/1", b"row/2"]
+
+
+def test_keras_takes_features_by_the_names_of_a_list_of_inputs(dataset: Dataset) -> None:
+    text = keras.Input((3,), name="text", dtype="int64")
+    model = keras.Model([text], keras.layers.Flatten()(keras.layers.Embedding(6, 2)(text)))
+    batches = dataset.evaluation_input("train", batch_size=5, label=None, masks=True)
+    assert len(batches.element_spec) > 2
+    with warnings.catch_warnings(action="error"):  # "The structure of `inputs` doesn't match"
+        assert model.predict(batches.as_tf_data(), verbose=0).shape == (10, 6)
 
 
 @pytest.mark.parametrize("side", [10**6, 10**12, 0])
