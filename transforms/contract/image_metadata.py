@@ -11,18 +11,14 @@ import re
 import struct
 from collections.abc import Iterator
 
-KEPT_SEGMENTS = {0xE0: b"JFIF\0", 0xEE: b"Adobe"}
-"""The application segments that say how a JPEG's components are colours, by marker."""
+from recordmill.transforms.contract.image_header import END, MARKER, PNG, SCAN
+
 METADATA = frozenset(range(0xE0, 0xF0)) | {0xFE}
 """JPEG's markers of application segments and comments."""
-SCAN, END = 0xDA, 0xD9
-MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")
-"""A marker before or between scans; not one that stands alone, nor bytes that fill."""
-AFTER_SCAN = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")
-"""The marker that ends a scan: not a stuffed byte, not a restart."""
-PNG = b"\x89PNG\r\n\x1a\n"
+AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
+"""The marker that ends a scan: not a stuffed byte, not a restart, nor a damaged byte that a decoder skips."""
 KEPT_CHUNKS = frozenset(b"IHDR PLTE IDAT IEND tRNS gAMA cHRM sRGB sBIT bKGD pHYs acTL fcTL fdAT".split())
-WEBP_METADATA = frozenset((b"EXIF", b"XMP ", b"ICCP"))
+KEPT_WEBP = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF"))
 WEBP_FLAGS = 0x20 | 0x08 | 0x04
 """The bits of VP8X that announce a profile, EXIF and XMP."""
 
@@ -47,14 +43,21 @@ def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
             yield data[start : start + 2]
             return
         end = start + 2 + int.from_bytes(data[start + 2 : start + 4], "big")
-        is_kept = marker in KEPT_SEGMENTS and data.startswith(KEPT_SEGMENTS[marker], start + 4)
-        if is_kept or marker not in METADATA:
-            yield data[start:end]
+        yield _colours(data[start:end]) if marker in METADATA else data[start:end]
         if marker == SCAN:
             match = AFTER_SCAN.search(data, end)
             yield data[end : match.start() if match else len(data)]
         else:
             match = MARKER.search(data, end)
+
+
+def _colours(segment: bytes) -> bytes:
+    """Gives what an application segment says of how components are colours; JFIF's thumbnail is left out."""
+    if segment[1] == 0xE0 and segment[4:9] == b"JFIF\0" and len(segment) >= 18:
+        return segment[:2] + b"\0\x10" + segment[4:16] + b"\0\0"
+    if segment[1] == 0xEE and segment[4:9] == b"Adobe" and len(segment) >= 16:
+        return segment[:2] + b"\0\x0e" + segment[4:16]
+    return b""
 
 
 def _png_chunks(data: bytes) -> Iterator[bytes]:
@@ -76,6 +79,6 @@ def _webp_chunks(data: bytes) -> Iterator[bytes]:
         if kind == b"VP8X" and offset + 8 < len(data):
             flags = data[offset + 8] & ~WEBP_FLAGS
             yield data[offset : offset + 8] + bytes([flags]) + data[offset + 9 : end]
-        elif kind not in WEBP_METADATA:
+        elif kind in KEPT_WEBP:
             yield data[offset:end]
         offset = end
