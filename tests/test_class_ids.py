@@ -1,6 +1,7 @@
 """Ids of learned classes from version to version: known names keep theirs, new ones follow, gone ones leave a gap."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from recordmill.pipeline.build.analysis.exact_sums import class_names
 from recordmill.pipeline.build.class_ids import continues
 from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.build.run_options import Listener
-from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.stores.base import OutputError
 
 SPEC = """
 name: animals
@@ -32,18 +33,20 @@ features:
 class Output:
     """An output, and what builds into it said."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.notes = folder, [""]
+    def __init__(self, folder: Path, inputs: str = "") -> None:
+        self.folder, self.inputs, self.notes = folder, folder / inputs, [""]
 
-    def build(self, rows: str, change: tuple[str, str] = ("", "")) -> Published:
+    def build(
+        self, rows: str, change: tuple[str, str] = ("", ""), on_plan: Callable[..., None] = lambda *_: None
+    ) -> Published:
         """Builds rows of `animal color`, a line each; the text is the animal's name."""
         cells = (row.split() for row in rows.strip().split(","))
         lines = [f"{number},{animal},{color},{animal}" for number, (animal, color) in enumerate(cells)]
-        (self.folder / "rows.csv").write_text("\n".join(["id,animal,color,text", *lines]) + "\n")
-        os.utime(self.folder / "rows.csv", (0, len(rows)))  # the same rows are the same inputs
+        (self.inputs / "rows.csv").write_text("\n".join(["id,animal,color,text", *lines]) + "\n")
+        os.utime(self.inputs / "rows.csv", (0, len(rows)))  # the same rows are the same inputs
         self.notes = []
-        spec = parse_spec(SPEC.replace("rows.csv", str(self.folder / "rows.csv")).replace(*change))
-        return build(spec, str(self.folder / "out"), listener=Listener(on_note=self.notes.append))
+        spec = parse_spec(SPEC.replace("rows.csv", str(self.inputs / "rows.csv")).replace(*change))
+        return build(spec, str(self.folder / "out"), listener=Listener(on_plan, self.notes.append))
 
     def names(self, feature: str = "animal") -> list[str]:
         """Gives the names by id, and checks that the records' ids are those of their animals."""
@@ -72,10 +75,11 @@ def test_a_name_keeps_its_id_from_version_to_version(tmp_path: Path) -> None:
     assert output.names("color") == ["[UNK]", "green", "red", "blue"]
     assert second.manifest.provenance["kept_names"] == {"animal": 3, "color": 2}
     assert "animal: 1 not in the data any more, their ids are kept (emu)" in output.notes
+    assert "color: 1 new (blue)" in output.notes
     assert "animal: 3 new (ant, bee, zebra)" in output.notes
-    moved = [note for note in output.notes if note.startswith("text: ")]
-    assert "4 of 3 have another id" not in moved[0]
-    assert "1 without an id now (emu)" in moved[0]
+    (words,) = [note for note in output.notes if note.startswith("text: ")]
+    assert words.startswith("text: 3 new; 1 without an id now; ")  # no word of a text is shown
+    assert words.endswith(" of 3 have another id than before, so a model needs training anew")
     assert not output.build(SECOND).is_new
 
     third = output.build(FIRST)  # a build of the first inputs, whose version gives other ids
@@ -91,25 +95,41 @@ def test_a_name_keeps_its_id_from_version_to_version(tmp_path: Path) -> None:
     assert output.names() == ["ant", "bee", "cat", "dog", "zebra"]
     assert any("have another id than before" in note for note in output.notes if note.startswith("animal: "))
 
-    (Path(first.folder) / "transform_fn/assets/animal.vocabulary.txt").unlink()
+    vocabulary_of(first).unlink()
     assert output.build(FIRST).manifest.version != first.manifest.version  # damaged, it is not gone back to
-    vocabulary = Path(open_dataset(tmp_path / "out").folder) / "transform_fn/assets/animal.vocabulary.txt"
-    vocabulary.unlink()
-    with pytest.raises(UserError, match=r"ids of .animal. in .* cannot be kept: .*; to give new ids: `classes: fresh`"):
-        output.build(SECOND)
+    live = vocabulary_of(Published(str(open_dataset(tmp_path / "out").folder), first.manifest, False))
+    for damaged in ("cat\ndog\n", "", "dog\ncat\nemu\nant\nbee\nzebra\n"):
+        live.write_text(damaged)
+        with pytest.raises(OutputError, match=r"ids of classes cannot be kept, .* `recordmill rollback`, or .* fresh`"):
+            output.build(SECOND)
+
+
+def vocabulary_of(published: Published) -> Path:
+    return Path(published.folder) / "transform_fn/assets/animal.vocabulary.txt"
+
+
+@pytest.mark.slow
+def test_ids_that_another_build_gives_meanwhile_are_not_given_again(tmp_path: Path) -> None:
+    for inputs in "ab":
+        (tmp_path / inputs).mkdir()
+    mine, other = Output(tmp_path, "a"), Output(tmp_path, "b")
+    with pytest.raises(OutputError, match="with other classes became live meanwhile: build again"):
+        mine.build("ant red,bee red", on_plan=lambda *_: other.build("cat red,dog red"))
+    assert mine.names() == ["cat", "dog"]
+    mine.build("ant red,bee red")
+    assert mine.names() == ["cat", "dog", "ant", "bee"]
 
 
 @pytest.mark.slow
 def test_names_that_people_are_shown(tmp_path: Path) -> None:
     output = Output(tmp_path)
     shown = "animal: {kind: category, classes: {7: Dog, cat: Cat}"
-    output.build("7 red,cat green,7 red", ("animal: {kind: category", shown))
+    published = output.build("7 red,cat green,7 red", ("animal: {kind: category", shown))
     dataset = open_dataset(tmp_path / "out")
     assert dataset.classes == ["Dog", "Cat"]
     assert sorted(next(iter(dataset.evaluation_input("train", batch_size=3).as_numpy()))[1].tolist()) == [0, 0, 1]
     assert (Path(dataset.folder) / "animal.labels.txt").read_text() == "Dog\nCat\n"
-    vocabulary = Path(dataset.folder) / "transform_fn/assets/animal.vocabulary.txt"
-    assert vocabulary.read_text() == "7\ncat\n"
+    assert vocabulary_of(published).read_text() == "7\ncat\n"
 
 
 NAMES = st.lists(st.text("abcdef", min_size=1, max_size=2).map(str.encode), unique=True)

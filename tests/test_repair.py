@@ -37,6 +37,7 @@ label: label
 rejects: {{max_share: 1}}
 features:
   image: {{kind: image, size: 6}}
+  original: {{kind: image, column: image, size: 6, store: original}}
   text: {{kind: text}}
   price: {{kind: number}}
   levels: {{kind: numbers}}

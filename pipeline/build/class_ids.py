@@ -4,22 +4,25 @@ A name that the output's live version knows keeps its id, new names follow at th
 data keeps its place. Names that are taken over belong to the build key, and the manifest says how many they are.
 """
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeGuard
 
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.vocabulary import Ids, read_words
-from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.model import Spec
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
 
 Names = Mapping[str, tuple[str, ...]]
 """Names of classes by id, by feature."""
+Statistics = Mapping[str, Mapping[str, Any]]
 KEPT_NAMES = "kept_names"
 SHOWN = 5
 
@@ -28,19 +31,16 @@ def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
     """Gives the names of a version whose ids a build of the spec keeps, by feature; none for features of other kinds.
 
     Raises:
-        UserError: a vocabulary of the version cannot be read.
+        DatasetError: a vocabulary of the version cannot be read, or is not what it was.
     """
     kept = {}
     for name in (name for name, feature in spec.features.items() if keeps_ids(feature) and name in manifest.features):
         description = read_description(manifest.features[name])
         if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary:
-            try:
-                words = read_words(folder, description.vocabulary)
-            except DatasetError as error:
-                raise UserError(
-                    f"the class ids of '{name}' in {manifest.version}, which is live, cannot be kept: {error}; to give "
-                    f"new ids: `classes: fresh` in features.{name}"
-                ) from None
+            words = read_words(folder, description.vocabulary)
+            written = manifest.files.get(description.vocabulary, {}).get("sha256")
+            if written not in (None, hashlib.sha256("".join(f"{word}\n" for word in words).encode()).hexdigest()):
+                raise DatasetError(f"{folder / description.vocabulary} is not what it was")
             kept[name] = tuple(word for word in words if word.strip())  # the file of no word holds a blank one
     return {name: words for name, words in kept.items() if words}
 
@@ -51,7 +51,7 @@ def keeps_ids(feature: Feature) -> bool:
 
 
 def names_kept_by(spec: Spec, folder: Location, manifest: Manifest) -> Names:
-    """Gives the names that a version's own build took over. Raises: UserError as `names_to_keep`."""
+    """Gives the names that a version's own build took over. Raises: DatasetError as `names_to_keep`."""
     kept = manifest.provenance.get(KEPT_NAMES, {})
     return {name: words[: kept[name]] for name, words in names_to_keep(spec, folder, manifest).items() if name in kept}
 
@@ -64,6 +64,8 @@ def continues(names: Names, before: Names) -> bool:
 def id_changes(before: Manifest, old: Location, after: Mapping[str, Description], new: Location) -> Iterator[str]:
     """Gives a line for each feature some of whose words have another id than before, are new, or have none any more.
 
+    Names of classes are shown, words of texts are not: a message holds no value of a row.
+
     Args:
         before: the earlier version.
         old: its folder.
@@ -75,7 +77,8 @@ def id_changes(before: Manifest, old: Location, after: Mapping[str, Description]
         if earlier is None or not _has_words(description):
             continue
         with suppress(DatasetError):  # a damaged version is no reason to build none
-            if changes := "; ".join(_changes(_ids(old, read_description(earlier)), _ids(new, description))):
+            ids, show = _ids(old, read_description(earlier)), not isinstance(description, TextDescription)
+            if changes := "; ".join(_changes(ids, _ids(new, description), show)):
                 yield f"{name}: {changes}"
 
 
@@ -90,24 +93,35 @@ def _ids(folder: Location, description: Description) -> dict[str, int]:
     return {word: id_ for id_, word in enumerate(words, description.first_id or 0)}
 
 
-def _changes(before: dict[str, int], after: dict[str, int]) -> Iterator[str]:
+def _changes(before: dict[str, int], after: dict[str, int], show: bool) -> Iterator[str]:
     new, lost = ([word for word in a if word not in b] for a, b in ((after, before), (before, after)))
     moved = sum(after.get(word, id_) != id_ for word, id_ in before.items())
     if before and new:
-        yield f"{len(new):,} new ({some(new)})"
+        yield f"{len(new):,} new{some(new) if show else ''}"
     if lost:
-        yield f"{len(lost):,} without an id now ({some(lost)})"
+        yield f"{len(lost):,} without an id now{some(lost) if show else ''}"
     if moved:
         yield f"{moved:,} of {len(before):,} have another id than before, so a model needs training anew"
 
 
-def gone(names: Names, statistics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Gives a line for each feature that keeps ids of names which the data no longer holds."""
-    for name in names:
-        if words := statistics.get(name, {}).get("gone"):
-            yield f"{name}: {len(words):,} not in the data any more, their ids are kept ({some(words)})"
+def gone(kept: Names, label: str | None, statistics: Statistics, labels: Mapping[int, int]) -> Iterator[str]:
+    """Gives a line for each feature that keeps ids of names which the data no longer holds.
+
+    Args:
+        kept: the names that keep their ids.
+        label: the feature that is the label, which learns from all splits; the others learn from the train split.
+        statistics: the analysis' results, by feature.
+        labels: the number of records of each of the label's ids.
+    """
+    for name, names in kept.items():
+        words = statistics.get(name, {}).get("gone", [])
+        if name == label:
+            words = [word for id_, word in enumerate(names) if not labels.get(id_)]
+        if words:
+            where = "data" if name == label else "train split"
+            yield f"{name}: {len(words):,} not in the {where} any more, their ids are kept{some(words)}"
 
 
 def some(words: Sequence[str]) -> str:
-    """Gives the first few words, for a message."""
-    return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
+    """Gives the first few words in brackets, for a message."""
+    return f" ({', '.join(words[:SHOWN])}{', …' if len(words) > SHOWN else ''})"

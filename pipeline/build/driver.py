@@ -6,6 +6,7 @@ A build may end at any moment, and the next build of the same spec and inputs co
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -80,11 +81,15 @@ def build(
     plan, files = prepared.plan, prepared.files
     building = building_folder(output, options.work)
     published = published_before(output, plan, options)
-    if published is None:
+    while published is None:
         note_wait = lambda holder: listener.on_note(waiting(holder))  # noqa: E731
         with leases.hold(open_store(output), plan.build_key[:16], note_wait) as lease:
-            attempt = _Attempt(plan, output, building, files, runner, options, listener, lease)
-            published = published_before(output, plan, options) or attempt.publish()
+            now = replace(plan, kept=live_names(spec, output))  # meanwhile a version may have given ids
+            published = published_before(output, now, options)
+            if published is None and now.build_key == plan.build_key:
+                attempt = _Attempt(plan, output, building, files, runner, options, listener, lease)
+                published = attempt.publish()
+        plan = now
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
         sweep(output, building)
     return published
@@ -180,24 +185,28 @@ class _Attempt:
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
         self._note_ids(results, {name: description for name, (_, description) in features.items()})
         self.listener.on_publish()
-        published = Published(*publish(results, self.output, features, self.lease), is_new=True)
+        published = Published(*publish(results, self.output, features, self.lease, self._check_ids), is_new=True)
         for name in (name for name, split in published.manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")
         return published
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
-        """Notes which ids are new, or have moved. Raises: OutputError if another version gave ids meanwhile."""
-        if live_names(self.plan.spec, self.output) != self.plan.kept:
-            raise OutputError(
-                f"meanwhile another version of {self.output} became live, with other classes: build again"
-            )
-        notes = list(gone(self.plan.kept, results.statistics))
+        """Notes which ids are new, which have moved, and which no longer stand for anything."""
+        labels: Counter[int] = Counter()
+        for report in results.shards.values():
+            labels.update({int(id_): count for id_, count in report.get("label_counts", {}).items()})
+        notes = list(gone(self.plan.kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # a damaged version is no reason to build none
             if live := publishing.live_manifest(self.output):
                 folder = version_folder(open_location(self.output), live.version)
                 notes += id_changes(live, folder, features, Path(results.export))
         for note in notes:
             self.listener.on_note(note)
+
+    def _check_ids(self) -> None:
+        """Refuses to publish over another version's ids. Raises: OutputError."""
+        if live_names(self.plan.spec, self.output) != self.plan.kept:
+            raise OutputError(f"a version of {self.output} with other classes became live meanwhile: build again")
 
     def _cause(self, error: Exception, run: attempts.Run) -> Exception:
         """The true cause of an error, if it is known, as one line for the user; otherwise the error itself."""

@@ -18,7 +18,7 @@ from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest, version_folder
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.spec.model import Spec
@@ -26,6 +26,7 @@ from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, builds
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.prune import sweep
+from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 
@@ -97,9 +98,21 @@ def waiting(holder: Holder) -> str:
 
 
 def live_names(spec: Spec, output: str) -> Names:
-    """The names of the live version whose ids a build keeps."""
-    live = publishing.live_manifest(output) if any(map(keeps_ids, spec.features.values())) else None
-    return _names(spec, output, live) if live else {}
+    """The names of the live version whose ids a build keeps.
+
+    Raises:
+        OutputError: the live version is damaged, so that its ids cannot be kept.
+    """
+    if not any(map(keeps_ids, spec.features.values())):
+        return {}
+    try:
+        live = publishing.live_manifest(output)
+        return _names(spec, output, live) if live else {}
+    except DatasetError as error:
+        raise OutputError(
+            f"the ids of classes cannot be kept, since the live version is damaged: {error}; make another live by "
+            "`recordmill rollback`, or give new ids by `classes: fresh`"
+        ) from None
 
 
 def _names(spec: Spec, output: str, version: Manifest) -> Names:

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +37,11 @@ SERVING_FOLDER = "serving"
 
 
 def publish(
-    results: Results, output: str, features: Mapping[str, tuple[Feature, Description]], lease: Lease | None = None
+    results: Results,
+    output: str,
+    features: Mapping[str, tuple[Feature, Description]],
+    lease: Lease | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[str, Manifest]:
     """Publishes a finished job, whose shards and serving model lie in the run's folder `version`.
 
@@ -46,6 +50,7 @@ def publish(
         output: the dataset's folder, or its URL.
         features: the stored features, with their descriptions for the manifest.
         lease: the build's.
+        check: raises where the version may not follow the one that is live.
 
     Returns:
         The version's folder and its manifest.
@@ -66,7 +71,7 @@ def publish(
     shards = [shard.file for split in splits.values() for shard in split.shards]
     files = inventory(str(assembled), shards)
     manifest = replace(_manifest(results, described, splits, rejects), files=files)
-    return publishing.publish(output, str(assembled), manifest, lease)
+    return publishing.publish(output, str(assembled), manifest, lease, check)
 
 
 def _vocabularies(results: Results, described: dict[str, Description]) -> dict[str, list[str]]:

@@ -41,7 +41,7 @@ class Recognized:
     notes: Sequence[str] = ()
     """Comments on the data: what is not read, and what was not guessed."""
     folders: Sequence[str] = ()
-    """Where each image is a row, the folders of all images, relative to the source's."""
+    """The folders of all images, relative to the source's, where each image is a row."""
 
     def with_images(self, folder: str) -> "Recognized":
         """Gives the same with the folder of the images that the rows name."""

@@ -32,6 +32,7 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_locati
 
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER}
 SHOWN = 3
+Check = Callable[[], None]
 
 
 def check_output(output: str) -> None:
@@ -150,7 +151,9 @@ def version_path(output: str, version: str) -> str:
     return str(version_folder(open_location(output), version))
 
 
-def publish(output: str, assembled: str, manifest: Manifest, lease: Lease | None = None) -> tuple[str, Manifest]:
+def publish(
+    output: str, assembled: str, manifest: Manifest, lease: Lease | None = None, check: Check = lambda: None
+) -> tuple[str, Manifest]:
     """Makes an assembled version visible and live.
 
     Args:
@@ -159,6 +162,7 @@ def publish(output: str, assembled: str, manifest: Manifest, lease: Lease | None
             version's folder.
         manifest: the version's; it gets its number, and another name if its own is taken.
         lease: this build's.
+        check: raises where the version may not follow the one that is live; called as the last thing before it does.
 
     Returns:
         The path or URL of the version's folder, and its manifest.
@@ -170,7 +174,7 @@ def publish(output: str, assembled: str, manifest: Manifest, lease: Lease | None
     store, name = open_store(output), manifest.version
     for version in chain([name], (f"{name}-{number}" for number in count(2))):
         try:
-            manifest = _publish(store, assembled, replace(manifest, version=version), lease)
+            manifest = _publish(store, assembled, replace(manifest, version=version), lease, check)
         except Conflict:  # a version was published in the same second whose build key begins alike
             continue
         break
@@ -181,7 +185,7 @@ def publish(output: str, assembled: str, manifest: Manifest, lease: Lease | None
     return version_path(output, manifest.version), manifest
 
 
-def _publish(store: Store, assembled: str, manifest: Manifest, lease: Lease | None) -> Manifest:
+def _publish(store: Store, assembled: str, manifest: Manifest, lease: Lease | None, check: Check) -> Manifest:
     folder = f"{VERSIONS_FOLDER}/{manifest.version}"
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
     is_shown = False
@@ -192,6 +196,7 @@ def _publish(store: Store, assembled: str, manifest: Manifest, lease: Lease | No
             if lease is not None:
                 lease.check()
             _check_name(store, latest, manifest.name)
+            check()
             manifest = replace(manifest, sequence=next_sequence(store, latest))
         except UserError:
             if is_shown or not is_local(store.url):  # this process alone staged or showed it, and it was never live
