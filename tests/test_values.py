@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.typing.faults import Faults
 from recordmill.pipeline.sources.typing.fields import lookup, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.row_digests import row_digests
-from recordmill.pipeline.sources.typing.values import misfit, typed_values
+from recordmill.pipeline.sources.typing.values import PARSE_HINT, misfit, typed_values
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 NUMBERS, TEXTS = replace(NUMBER, many=True), replace(TEXT, many=True)
@@ -91,16 +91,16 @@ def test_what_is_taken(column: Column, values: Any, kind: pa.DataType, expected:
         (TEXT, pa.array([[b"a"]]), "wanted a string, found a list"),
         (CATEGORY, pa.array([7.0]), "wanted a string, a whole number, a boolean or a date, found a float"),
         (NUMBER, pa.array([True]), "wanted a number, found a boolean"),
-        (NUMBER, pa.array(["1"]), "wanted a number, found a string"),
+        (NUMBER, pa.array(["1"]), f"wanted a number, found a string{PARSE_HINT}"),
         (NUMBER, pa.array([[1.0]]), "wanted a number, found a list"),
         (NUMBER, pa.array([NOON]), "wanted a number, found a time"),
         (NUMBER, pa.array([dt.timedelta(1)]), "wanted a number, found duration"),
         (INTEGER, pa.array([1.0]), "wanted a 64-bit integer, found a float"),
         (INTEGER, pa.array([Decimal("1.0")]), "wanted a 64-bit integer, found a decimal"),
-        (IMAGE, pa.array([{"bytes": 1}]), "wanted an image's path or bytes, found a struct"),
-        (IMAGE, pa.array([{"b": b""}]), "wanted an image's path or bytes, found a struct"),
+        (IMAGE, pa.array([{"bytes": 1}]), "wanted an image's path or bytes, found an object"),
+        (IMAGE, pa.array([{"b": b""}]), "wanted an image's path or bytes, found an object"),
         (NUMBERS, pa.array([[True]]), "in the list: wanted a number, found a boolean"),
-        (NUMBERS, pa.array([[{"a": 1}]]), "in the list: wanted a number, found a struct"),
+        (NUMBERS, pa.array([[{"a": 1}]]), "in the list: wanted a number, found an object"),
         (TEXT, pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "wanted a string, found map"),
     ],
 )
@@ -217,13 +217,24 @@ PYTHON: list[tuple[Column, Any, Any]] = [
     (NUMBER, np.float32(0.5), 0.5),
     (NUMBER, np.array(3), 3.0),
     (NUMBER, Decimal("1.5"), 1.5),
-    (NUMBER, 1 << 63, "wanted a number, found an integer that is beyond 64 bits"),
+    (NUMBER, 1 << 63, 2.0**63),
+    (CATEGORY, -(10**75), f"-1{'0' * 75}"),
+    (CATEGORY, 10**76, "wanted a string, a whole number, a boolean or a date, found an integer of more than 76 digits"),
+    (INTEGER, 1 << 63, "wanted a 64-bit integer, found one that is beyond 64 bits"),
+    (CATEGORY, Decimal("7"), "7"),
+    (NUMBER, Decimal("1E+999999"), float("inf")),
+    (replace(NUMBER, parse=True), " 1.5", 1.5),
+    (replace(NUMBER, parse=True), b"1e3", 1000.0),
+    (replace(NUMBER, parse=True), 7, 7.0),
+    (replace(NUMBER, parse=True), "", None),
+    (replace(NUMBER, parse=True), "x", "wanted a number, found another string"),
+    (replace(NUMBERS, parse=True), ["1", 2, 2.5], [1.0, 2.0, 2.5]),
     (NUMBER, 1 + 2j, "wanted a number, found a value of the type complex"),
-    (NUMBER, {"a": 1}, "wanted a number, found a dictionary"),
+    (NUMBER, {"a": 1}, "wanted a number, found an object"),
     (NUMBERS, np.array([[1, 2], [3, 4]], ">i2"), [1, 2, 3, 4]),
     (NUMBERS, (1, [np.float16(2), np.array([3.0])]), [1, 2, 3]),
     (NUMBERS, np.array([1j]), "wanted a number, found an array of the type complex128"),
-    (NUMBERS, [1, "2"], "in the list: wanted a number, found a string"),
+    (NUMBERS, [1, "2"], f"in the list: wanted a number, found a string{PARSE_HINT}"),
     (CATEGORY, np.bool_(True), "true"),
     (CATEGORY, NOON.date(), "2026-11-20"),
     (CATEGORY, NOON, "2026-11-20T12:00:00.5"),

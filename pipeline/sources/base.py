@@ -4,20 +4,33 @@ A source never imports Beam: the job hands it `Files`, which opens whatever Beam
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, BinaryIO, Protocol, TypeVar
 
 import pyarrow as pa
+from pydantic import AfterValidator, Field
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.options import Options
-from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.columns import Column, Columns
 from recordmill.pipeline.sources.rejects import Reject
+
+Item = TypeVar("Item")
 
 
 class SourceError(UserError):
     """The source cannot be read at all; the message is one clear line for the user."""
+
+
+class MissingColumnError(SourceError):
+    """A column that a build asks for is not there."""
+
+    def __init__(self, file: str, column: str, rest: str, asked_as: str = "") -> None:
+        """Takes the source's name of the column, the message behind it, and the spec's name where that is another."""
+        given = f", which `columns` gives for {asked_as!r}" if asked_as else ""
+        super().__init__(f"{file} has no column {column!r}{given}{rest}")
+        self.file, self.column, self.rest = file, column, rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +112,25 @@ class Block:
     """The number of positions (lines, records, files) of the chunk that it covers, with blank lines."""
 
 
+def _not_reserved(columns: dict[str, str]) -> dict[str, str]:
+    for name in (name for name in columns.values() if name.startswith("@")):
+        raise ValueError(f"the column {name!r} cannot be read: rename it, `@` begins our own")
+    return columns
+
+
 class Source(Options):
-    """The options of one source, and how it is read."""
+    """The options of one source, and how it is read.
+
+    A format gives `plan_chunks` and `read_chunk`, which know the source's own names of columns alone; `plan` and `read`
+    are called with the spec's names and translate them by `columns`.
+    """
 
     format: str
     path: str
     split: str | None = None
     """The split that all rows of the source go to; by default each row's own."""
+    columns: Annotated[dict[str, Annotated[str, Field(min_length=1)]], AfterValidator(_not_reserved)] = {}
+    """The source's own names of columns, by the names that the spec reads them by."""
 
     @abstractmethod
     def root(self, files: Files) -> str:
@@ -115,7 +140,6 @@ class Source(Options):
         """Gives the folder that the references to images are relative to."""
         return self.root(files)
 
-    @abstractmethod
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the inputs and cuts them into chunks of about `chunk_bytes` of rows (not of images).
 
@@ -125,13 +149,55 @@ class Source(Options):
             SourceError: nothing is there, or an asked column is in none of the first rows; the message names the
                 columns that were found and the nearest match.
         """
+        try:
+            return self.plan_chunks(files, self._own(columns), chunk_bytes)
+        except MissingColumnError as error:
+            asked = next((name for name, own in self.columns.items() if own == error.column), "")
+            raise MissingColumnError(error.file, error.column, error.rest, asked) from None
 
-    @abstractmethod
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk as blocks of at most about 8 MiB of rows. A bad row is a `Reject`, never an exception.
 
-        `key` are the asked columns that make a row's key; None asks for the default key as column `@key`.
+        `key` are the asked columns that make a row's key; None asks for the default key as column `@key`. A reject
+        names the source's own column.
         """
+        if not self.columns:
+            yield from self.read_chunk(chunk, files, columns, key)
+            return
+        own_key = None if key is None else [self.columns.get(name, name) for name in key]
+        for block in self.read_chunk(chunk, files, self._own(columns), own_key):
+            named = {name: block.table[self.columns.get(name, name)] for name in columns}
+            added = {name: block.table[name] for name in block.table.column_names if name.startswith("@")}
+            yield replace(block, table=pa.table(named | added))
+
+    @abstractmethod
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Plans as `plan`, by the source's own names of columns."""
+
+    @abstractmethod
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads as `read`, by the source's own names of columns."""
+
+    def by_asked_names(self, values: Mapping[str, Item]) -> dict[str, Item]:
+        """Gives what stands by the source's own names of columns by the names that the spec reads them by."""
+        renamed = {name: values[own] for name, own in self.columns.items() if own in values}
+        return renamed | {own: value for own, value in values.items() if own not in self.columns.values()}
+
+    def _own(self, columns: Columns) -> Columns:
+        """The columns by the source's own names; one that several names stand for is optional where all of them are.
+
+        Raises:
+            SourceError: one is wanted as two types.
+        """
+        own: dict[str, Column] = {}
+        for asked, column in columns.items():
+            name = self.columns.get(asked, asked)
+            known = own.setdefault(name, column)
+            if replace(known, optional=column.optional) != column:
+                message = f"is wanted as {known} and, for {asked!r}, as {column}: a column is read as one type"
+                raise SourceError(f"{self.path}: `columns`: column {name!r} {message}")
+            own[name] = replace(known, optional=known.optional and column.optional)
+        return own
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """Gives the file of a position, relative to the root, and its number in the chunk from 1, as a line or a row.

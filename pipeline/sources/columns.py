@@ -19,7 +19,7 @@ class ColumnType(StrEnum):
     TEXT = "text"
     """A string, delivered as Arrow `string`; valid UTF-8."""
     CATEGORY = "category"
-    """A string, an integer or a boolean, delivered as Arrow `string` (`7`, `true`); not blank, no newline."""
+    """A string, a whole number, a boolean or a time, delivered as Arrow `string` (`7`, `true`): one line, not blank."""
     NUMBER = "number"
     """A finite number, delivered as Arrow `float64`."""
     INTEGER = "integer"
@@ -55,6 +55,8 @@ class Column:
     """The number of values in a list is a multiple of it."""
     length: int | None = None
     """The number of values that a list must have."""
+    parse: bool = False
+    """Whether a NUMBER may be a string, too, which is read as a cell of CSV is."""
 
     @property
     def arrow(self) -> pa.DataType:
@@ -62,8 +64,9 @@ class Column:
         return pa.list_(ARROW_TYPES[self.type]) if self.many else ARROW_TYPES[self.type]
 
     def __str__(self) -> str:
-        """Gives its name in a message: `number`, `list of numbers`."""
-        return f"list of {self.type}" if self.many else str(self.type)
+        """Gives its name in a message: `number`, `list of number`, `parsed number`."""
+        kind = f"parsed {self.type}" if self.parse else str(self.type)
+        return f"list of {kind}" if self.many else kind
 
 
 Columns = Mapping[str, Column]

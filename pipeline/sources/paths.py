@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import MissingColumnError, SourceError
 from recordmill.transforms.contract.image_formats import SUFFIXES as SUFFIXES
 
 SHOWN_COLUMNS = 20
@@ -102,12 +102,12 @@ def check_names(file: str, asked: Iterable[str], found: Collection[str], where: 
     """Checks that every asked column is there.
 
     Raises:
-        SourceError: one is not; the nearest name is suggested.
+        MissingColumnError: one is not; the nearest name is suggested.
     """
     for name in asked:
         if name not in found:
             near = did_you_mean(name, found, "{!r}")
-            raise SourceError(f"{file} has no column {name!r}{where}; it has {listed(found)}{near}")
+            raise MissingColumnError(file, name, f"{where}; it has {listed(found)}{near}")
 
 
 def is_image(path: str) -> bool:

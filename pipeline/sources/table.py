@@ -66,7 +66,7 @@ class Table(Source):
             OSError: one cannot be read.
         """
 
-    def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the files and cuts them.
 
         Raises:

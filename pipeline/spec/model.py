@@ -157,11 +157,19 @@ class Spec(Options):
         self._check_duplicates()
         check_packed(self.features, self.label, self.preprocessing)
         check_together(self.together, self.features)
+        self._check_source_columns()
         for column in self.columns():
             if column.startswith("@"):
                 option = "key" if column in (self.key_columns or ()) else "features"
                 raise WrongValueError(f"the column '{column}' cannot be read: rename it, `@` begins our own", option)
         return self
+
+    def _check_source_columns(self) -> None:
+        columns = self.columns()
+        for name in (name for source in self.source for name in source.columns if name not in columns):
+            near = did_you_mean(name, columns)
+            message = f"`columns` names '{name}', which nothing reads{near}; read are {', '.join(columns)}"
+            raise WrongValueError(message, "source")
 
     def _check_features(self) -> None:
         for name, feature in self.features.items():

@@ -102,7 +102,7 @@ class Delimited(Table):
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
         return RecordRange(dialect, self.encoding, tuple(names), has_header=self.header is True)
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the records of a chunk; a row's default key is the digest of its cells.
 
         Raises:

@@ -20,7 +20,8 @@ from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.text.whole_files import read_texts
 from recordmill.pipeline.sources.typing.arrays import in_groups
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
-from recordmill.pipeline.sources.typing.fields import json_object, python_field, python_names
+from recordmill.pipeline.sources.typing.fields import python_field, python_names
+from recordmill.pipeline.sources.typing.json_objects import json_object
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 

@@ -43,7 +43,7 @@ class ImageFolder(Source):
         """The folder."""
         return self.path.rstrip("/")
 
-    def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the images; where there is metadata, reads its paths. `rows` is exact.
 
         Raises:
@@ -72,7 +72,7 @@ class ImageFolder(Source):
         folder = posixpath.dirname(self.path) or "."
         return f"{self.path} is a file: give the folder that it lies in, `path: {folder}`"
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk's rows; the images themselves are not looked at.
 
         Raises:

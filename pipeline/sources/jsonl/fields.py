@@ -1,8 +1,8 @@
-"""The places of columns in JSON objects: the shape of the first objects, and the fields that a parser reads.
+"""The usual places of columns in JSON objects, by the shape of a file's first objects: the schema that Arrow reads by.
 
 A column is a key of the object, or, where its name is dotted, a key inside another (`meta.author.name`); a key that
 holds the dot itself comes first. Objects may lie in lists: of `{"objects": [{"id": 1}, {"id": 2}]}` the column
-`objects.id` is 1, 2. How many lists there are, and of what JSON type the values are, is what the first object says.
+`objects.id` is 1, 2. Objects of other shapes are read by `jsonl.parser` without this schema, with the same values.
 
 >>> shape = Shape()
 >>> shape.add({"objects": [{"box": [1, 2]}, {"box": [3, 4]}]})
@@ -31,11 +31,11 @@ Steps = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Field:
-    """The place of a column's values in an object."""
+    """The usual place of a column's values in an object."""
 
     steps: Steps
     type: pa.DataType
-    """The Arrow type of the values' JSON type."""
+    """The Arrow type of their usual JSON type."""
 
     @property
     def path(self) -> str:
@@ -113,7 +113,7 @@ class Shape:
 
 def _type(column: Column, steps: Steps, leaf: str) -> pa.DataType:
     is_one_string = column.many and leaf == "string" and not any(depth for _, depth in steps)
-    if column.type is ColumnType.IMAGE or is_one_string:
+    if column.type is ColumnType.IMAGE or is_one_string or (column.parse and leaf == "string"):
         return pa.string()
     return CATEGORY_TYPES.get(leaf, pa.string()) if column.type is ColumnType.CATEGORY else ARROW_TYPES[column.type]
 

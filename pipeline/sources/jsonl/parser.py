@@ -4,41 +4,41 @@ A line, without the spaces, tabs and carriage returns around it, is a row unless
 one JSON object, alone, by Arrow's parser: RFC 8259 with these particulars. A key that is asked for comes once (`{"a":
 1, "a": 2}` is malformed), one that is not may repeat. No string holds an unpaired surrogate (`"\ud800"`) and no number
 is beyond float64 (`1e400`), asked for or not. `NaN` and `Infinity` are taken where nobody asks for them, and are of the
-wrong type where somebody does. Bytes that are not UTF-8 are a fault only in columns that are asked for. Nesting has no
-limit. Integers are read as numbers; `1.0` is no integer.
+wrong type where somebody does. Bytes that are not UTF-8 are a fault only in columns that are asked for.
 
-Many lines are parsed in one call. A line that begins with `{` and ends with `}` leaves no object open (a string cannot
-hold a newline), so where as many rows as lines come out each line is one object; else the lines are halved until the
-lines at fault stand alone. The outcome of a line is therefore its own.
+Many lines are parsed in one call, by a schema that the file's first lines suggest. A line that begins with `{` and ends
+with `}` leaves no object open (a string cannot hold a newline), so where as many rows as lines come out each line is
+one object; else the lines are halved, and those that do not fit the schema are read one by one by Python. Both readers
+give the same values, so the schema decides how fast a line is read, and nothing else.
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json
 
-from recordmill.pipeline.sources.columns import INT64
-from recordmill.pipeline.sources.jsonl.fields import Field, Fields, Shape, arrow_schema
+from recordmill.pipeline.sources.columns import Column
+from recordmill.pipeline.sources.jsonl.fields import Fields, Shape, arrow_schema
 from recordmill.pipeline.sources.lines import Lines, Rows
-from recordmill.pipeline.sources.typing.faults import Fault
+from recordmill.pipeline.sources.typing.arrays import absent, flat_values, in_groups
+from recordmill.pipeline.sources.typing.faults import Fault, Faults
+from recordmill.pipeline.sources.typing.fields import lookup, python_field
+from recordmill.pipeline.sources.typing.image_cells import ImageBase
+from recordmill.pipeline.sources.typing.json_objects import Repeating, comes_twice, load_json
+from recordmill.pipeline.sources.typing.python_values import typed_objects
+from recordmill.pipeline.sources.typing.values import typed_values
 
-WANTED = {pa.string(): "a string", pa.float64(): "a number", pa.int64(): "a 64-bit integer", pa.bool_(): "a boolean"}
-JSON_NAMES = {
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "a boolean",
-    dict: "an object",
-    list: "a list",
-}
 SURROGATE = re.compile("[\ud800-\udfff]")
-FEW_LINES = 32
-DIGITS = 40  # enough to be beyond 64 bits; Python refuses to convert more than 4,300
+FEW_LINES = 32  # of which one does not fit: Python reads them all in the time of four calls of Arrow's parser
+NOT_ONE_OBJECT = "the line is not one JSON object: "
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,27 @@ class Parsed:
     """The rows of a piece of lines."""
 
     rows: Rows
-    """The lines that are rows of `table`."""
+    """The lines that are rows."""
+    fields: Fields
     table: pa.Table
-    """The fields, one inside the other, nulls included, nothing checked; each value has its JSON type."""
-    faults: dict[int, Fault]
-    """The other lines that are not blank."""
+    """The rows that Arrow read: the fields, one inside the other, nulls included, nothing checked."""
+    of_table: Rows
+    """The numbers among `rows` of those in `table`, rising."""
+    objects: Mapping[int, dict[str, Any]]
+    """The other rows, by their number among `rows`."""
+    faults: Faults
+    """The other lines that are not blank, by line."""
+
+    def typed(self, name: str, column: Column, base: ImageBase, faults: Faults) -> pa.Array:
+        """Gives a column in its Arrow type, shape [rows], and adds the faults, by row, as `typed_values` does."""
+        groups = []
+        if len(self.of_table):
+            stored = lookup(self.table, self.fields[name].path)
+            groups.append((self.of_table, partial(typed_values, name, column, stored, base)))
+        if self.objects:
+            values = [python_field(row, name) for row in self.objects.values()]
+            groups.append((np.array(list(self.objects)), partial(typed_objects, name, column, values, base)))
+        return in_groups(len(self.rows), column.arrow, groups, faults)
 
 
 class Parser:
@@ -64,52 +80,89 @@ class Parser:
         """
         self._fields = fields
         self._schema = arrow_schema(fields)
+        self._dotted = [name for name, field in fields.items() if "." in name and len(field.steps) == 1]
+        nested = [name.split(".") for name, field in fields.items() if len(field.steps) > 1]
+        self._dots = {f"{key}.{inner}".encode() for parts in nested for key, inner in pairwise(parts)}
 
     def parse(self, lines: Lines) -> Parsed:
         """Parses the lines of a piece; each has the outcome that it has alone."""
-        objects = lines.objects
-        faults = {
-            line: Fault("malformed_row", "the line is not one JSON object: it does not begin with { and end with }")
-            for line in lines.others.tolist()
-        }
+        faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it does not begin with {{ and end with }}")
+                  for line in lines.others.tolist()}  # fmt: skip
         faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
-        tables = self._parse(lines, objects, faults)
-        rows = objects[[line not in faults for line in objects.tolist()]] if faults else objects
-        return Parsed(rows, pa.concat_tables([self._schema.empty_table(), *tables]).combine_chunks(), faults)
+        misfits = self._with_dotted_keys(lines)
+        quick = _without(lines.objects, misfits)
+        tables = self._parse(lines, quick, misfits)
+        quick = _without(quick, misfits)
+        table = pa.concat_tables([self._schema.empty_table(), *tables]).combine_chunks()
+        unclear = self._without_dotted_keys(table)
+        if unclear.any():
+            misfits += quick[unclear].tolist()
+            quick, table = quick[~unclear], table.filter(pa.array(~unclear))
+        if not misfits:
+            return Parsed(quick, self._fields, table, np.arange(len(quick)), {}, faults)
+        objects = self._by_python(lines, sorted(misfits), faults)
+        rows = np.sort(np.concatenate([quick, np.array(list(objects), np.int64)]))
+        numbered = dict(zip(np.searchsorted(rows, list(objects)).tolist(), objects.values(), strict=True))
+        return Parsed(rows, self._fields, table, np.searchsorted(rows, quick), numbered, faults)
 
-    def _parse(self, lines: Lines, rows: Rows, faults: dict[int, Fault]) -> list[pa.Table]:
-        """Gives the tables of the lines that are good, in their order, and adds the faults of the others."""
+    def _with_dotted_keys(self, lines: Lines) -> list[int]:
+        """Finds lines whose own keys may hold the dots of a field inside others: such a key would come first."""
+        if not any(dots in lines.data for dots in self._dots):
+            return []
+        rows = lines.objects
+        return [row for row, line in zip(rows.tolist(), lines.each(rows), strict=True)
+                if any(dots in line for dots in self._dots)]  # fmt: skip
+
+    def _without_dotted_keys(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+        """Marks rows without a value under a key that holds dots: the field may lie inside others there."""
+        unclear = np.zeros(table.num_rows, bool)
+        for name in self._dotted:
+            unclear |= absent(table[name].combine_chunks())
+        return unclear
+
+    def _parse(self, lines: Lines, rows: Rows, misfits: list[int]) -> list[pa.Table]:
+        """Gives the tables of the lines that fit the schema, in their order, and adds the others to `misfits`."""
         if not len(rows):
             return []
-        data = lines.take(rows)
-        table = _read(data, self._schema)
+        table = _read(lines.take(rows), self._schema)
         if not isinstance(table, str) and table.num_rows == len(rows):
             return [table]
-        if len(rows) == 1:
-            row = int(rows[0])
-            faults[row] = _explain(lines[row], self._fields) or _parser_fault(table)
+        if len(rows) <= FEW_LINES:
+            misfits += rows.tolist()
             return []
-        parts = self._around_faults(lines, rows, faults) if len(rows) <= FEW_LINES else np.array_split(rows, 2)
-        return [table for part in parts for table in self._parse(lines, part, faults)]
+        return [table for half in np.array_split(rows, 2) for table in self._parse(lines, half, misfits)]
 
-    def _around_faults(self, lines: Lines, rows: Rows, faults: dict[int, Fault]) -> list[Rows]:
-        """Cuts a few rows, one of which is bad, so that those that look bad stand alone; never gives them back whole.
-
-        Lines with a value of another JSON type are taken out at once: the parser never takes them, and a call of it
-        costs 100 microseconds, which a column of the wrong type would cost twice a line.
-        """
-        parts: list[list[int]] = [[]]
-        for row, line in zip(rows.tolist(), lines.each(rows), strict=True):
-            fault = _explain(line, self._fields)
-            if fault is None:
-                parts[-1].append(row)
-            elif fault.reason == "wrong_type":
-                faults[row] = fault
+    def _by_python(self, lines: Lines, rows: list[int], faults: Faults) -> dict[int, dict[str, Any]]:
+        """Gives the objects of some lines, by line, and adds the faults of those that Arrow's parser never takes."""
+        objects = dict[int, dict[str, Any]]()
+        for row in rows:
+            result = self._object(lines[row])
+            if isinstance(result, Fault):
+                faults[row] = result
             else:
-                parts += [[row], []]
-        if len(parts[0]) == len(rows):
-            return np.array_split(rows, 2)
-        return [np.array(part, np.int64) for part in parts]
+                objects[row] = result
+        for row, message in _refused(lines, np.array(list(objects), np.int64)):
+            faults[row] = self._unpaired(objects.pop(row)) or Fault("malformed_row", NOT_ONE_OBJECT + message)
+        return objects
+
+    def _object(self, line: bytes) -> dict[str, Any] | Fault:
+        """Parses a line, or says what is wrong with it, and nothing of what the line holds."""
+        try:
+            row = load_json(line, object_pairs_hook=Repeating.of)
+        except json.JSONDecodeError as invalid:
+            return Fault("malformed_row", f"{NOT_ONE_OBJECT}{invalid.msg}, character {invalid.pos + 1}")
+        except RecursionError:
+            return Fault("malformed_row", "the line is nested too deeply, and its values are of unusual types")
+        twice = next((name for name in self._fields if comes_twice(row, name)), None)
+        return row if twice is None else Fault("malformed_row", f"{NOT_ONE_OBJECT}{twice} comes twice")
+
+    def _unpaired(self, row: dict[str, Any]) -> Fault | None:
+        """Finds a field that holds an unpaired surrogate."""
+        for name in self._fields:
+            values = flat_values([python_field(row, name)])
+            if any(isinstance(value, str) and SURROGATE.search(value) for value in values):
+                return Fault("invalid_utf8", "the string is not UTF-8, or holds an unpaired surrogate", name)
+        return None
 
 
 def peek(lines: Iterable[bytes]) -> Shape:
@@ -117,12 +170,27 @@ def peek(lines: Iterable[bytes]) -> Shape:
     shape = Shape()
     for line in lines:
         try:
-            row = _loads(line)
-            if isinstance(row, dict):
-                shape.add(row)
+            row = load_json(line)
         except (ValueError, RecursionError):
             continue
+        if isinstance(row, dict):
+            shape.add(row)
     return shape
+
+
+def _without(rows: Rows, others: list[int]) -> Rows:
+    return np.setdiff1d(rows, others, assume_unique=True) if others else rows
+
+
+def _refused(lines: Lines, rows: Rows) -> list[tuple[int, str]]:
+    """Finds the lines that Arrow's parser takes by no schema, and its messages."""
+    table = _read(lines.take(rows), pa.schema([])) if len(rows) else pa.table({})
+    if not isinstance(table, str) and table.num_rows == len(rows):
+        return []
+    if len(rows) > 1:
+        return [fault for half in np.array_split(rows, 2) for fault in _refused(lines, half)]
+    message = table if isinstance(table, str) else "it holds more than one"
+    return [(int(rows[0]), message.removeprefix("JSON parse error: ").removesuffix(" in row 0").rstrip("."))]
 
 
 def _read(data: bytes, schema: pa.Schema) -> pa.Table | str:
@@ -135,74 +203,3 @@ def _read(data: bytes, schema: pa.Schema) -> pa.Table | str:
         )
     except pa.ArrowInvalid as error:
         return str(error)
-
-
-def _explain(line: bytes, fields: Fields) -> Fault | None:
-    """Says what may be wrong with a line, and nothing of what the line holds; None where nothing is found.
-
-    What it calls `wrong_type` the parser never takes.
-    """
-    try:
-        row = _loads(line)
-    except json.JSONDecodeError as invalid:
-        return Fault("malformed_row", f"the line is not one JSON object: {invalid.msg}, character {invalid.pos + 1}")
-    except (ValueError, RecursionError):
-        return None
-    faults = (_misfit(row, name, field) for name, field in fields.items())
-    return next(filter(None, faults), None)
-
-
-def _misfit(row: dict[str, Any], name: str, field: Field) -> Fault | None:
-    """Finds a field's first value that does not fit; None where all fit."""
-    values: list[Any] = [row]
-    for key, lists in field.steps:
-        for value in values:
-            if not isinstance(value, dict):
-                return _wrong("an object", value, name)
-        values = _filled(value.get(key) for value in values)
-        for _ in range(lists):
-            for value in values:
-                if not isinstance(value, list):
-                    return _wrong("a list", value, name)
-            values = _filled(inner for value in values for inner in value)
-    for value in values:
-        if isinstance(value, str) and SURROGATE.search(value):
-            return Fault("invalid_utf8", "the string is not UTF-8, or holds an unpaired surrogate", name)
-        if not _fits(value, field.type):
-            return _wrong(WANTED[field.type], value, name)
-    return None
-
-
-def _filled(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if value is not None]
-
-
-def _wrong(wanted: str, value: object, name: str) -> Fault:
-    is_other = _is_number(value) and wanted in (WANTED[pa.int64()], WANTED[pa.float64()])
-    kind = "another number" if is_other else JSON_NAMES[type(value)]
-    return Fault("wrong_type", f"wanted {wanted}, found {kind}", name)
-
-
-def _parser_fault(result: pa.Table | str) -> Fault:
-    """Makes a fault of the parser's result for one line: an error, or several rows."""
-    reason = result if isinstance(result, str) else "it holds more than one"
-    reason = reason.removeprefix("JSON parse error: ").removesuffix(" in row 0").rstrip(".")
-    reason = reason.partition(", couldn't parse")[0]  # what follows is the value
-    return Fault("malformed_row", f"the line is not one JSON object: {reason}")
-
-
-def _loads(line: bytes) -> Any:
-    """Parses a line; bytes that are not UTF-8 come as surrogates."""
-    return json.loads(line.decode("utf-8", "surrogateescape"), parse_int=lambda digits: int(digits[:DIGITS]))
-
-
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float)
-
-
-def _fits(value: object, wanted: pa.DataType) -> bool:
-    if wanted == pa.int64():
-        return type(value) is int and value in INT64
-    if wanted == pa.float64():
-        return _is_number(value)
-    return type(value) is (str if wanted == pa.string() else bool)

@@ -28,8 +28,6 @@ from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
-from recordmill.pipeline.sources.typing.fields import lookup
-from recordmill.pipeline.sources.typing.values import typed_values
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
@@ -160,7 +158,7 @@ class JsonLines(Table):
         totals = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
         return sum(estimated_rows(files, path, total) for path, total in totals)
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line.
 
         Raises:
@@ -174,10 +172,7 @@ class JsonLines(Table):
             for data in pieces(file, part.start, part.end):
                 lines, faults = Lines(data), Faults()
                 parsed = parser.parse(lines)
-                typed = {
-                    name: typed_values(name, column, lookup(parsed.table, fields[name].path), base, faults)
-                    for name, column in columns.items()
-                }
+                typed = {name: parsed.typed(name, column, base, faults) for name, column in columns.items()}
                 keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
                 unparsed = [
                     as_reject(chunk, first + line, fault, None if key is not None else _digest(lines[line], fault))

@@ -81,7 +81,7 @@ class Parquet(Table):
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads row groups; a row's default key is the digest of its asked columns (`typing.row_digests`).
 
         Raises:
@@ -92,7 +92,7 @@ class Parquet(Table):
         for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
             faults: Faults = {}
             typed = {name: typed_values(name, columns[name], values[name], base, faults) for name in columns}
-            keys = row_digests(typed, faults) if key is None else None
+            keys = row_digests(self.by_asked_names(typed), faults) if key is None else None
             raw = RawRows(typed, np.arange(first, first + rows), keys, rows, faults)
             yield make_block(chunk, raw, columns, key)
             first += rows

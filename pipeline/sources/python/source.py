@@ -73,7 +73,7 @@ class UserRows(Source):
         """Gives the folder of images and inputs."""
         return self.path.rstrip("/")
 
-    def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Asks for the parts, which are the chunks, and looks at the first rows.
 
         Raises:
@@ -94,7 +94,7 @@ class UserRows(Source):
         rows = len(first) if known else self.count or len(first)
         return Plan(chunks, rows, weight * rows // len(first), inputs, self._notes(known))
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the rows of a part; a row's default key is the digest of its asked columns (`row_digests`).
 
         Raises:
@@ -111,7 +111,7 @@ class UserRows(Source):
                 name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
                 for number, (name, column) in enumerate(columns.items())
             }
-            keys = row_digests(typed, faults) if key is None else None
+            keys = row_digests(self.by_asked_names(typed), faults) if key is None else None
             raw = RawRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
             yield make_block(chunk, raw, columns, key)
             first += len(batch)

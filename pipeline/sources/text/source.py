@@ -174,7 +174,7 @@ class TextFiles(Table):
         folder = escape(self.path.rstrip("/"))
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk; the default key of a line is the digest of its text, that of a file its path.
 
         Raises:

@@ -116,7 +116,7 @@ class TFRecord(Archives):
             raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
         return list(names)
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the records that start in the chunk's bytes; a row's default key is the digest of its record.
 
         Raises:

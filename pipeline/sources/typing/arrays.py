@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.typing.faults import Faults, Mask, add_inner
+from recordmill.pipeline.sources.typing.faults import Faults, Mask, Rows, add_inner
 
 
 def plain(values: pa.Array) -> pa.Array:
@@ -82,7 +82,7 @@ def encoded(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-Group = tuple[Sequence[int], Callable[[Faults], pa.Array]]
+Group = tuple[Rows, Callable[[Faults], pa.Array]]
 """Some rows, and a function that makes their values and adds their faults, counted inside the group."""
 
 

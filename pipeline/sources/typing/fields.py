@@ -3,7 +3,6 @@
 A column whose own name holds the dots comes first. Of a list of objects come lists of the field's values.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +11,11 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, is_list, lengths, plain
-from recordmill.pipeline.sources.typing.faults import Fault
 
 
 def lookup(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | None:
     """Gives the values of a column of Arrow's, shape [rows]; None where there is no such column."""
-    for outer, rest in _cuts(name):
+    for outer, rest in cuts(name):
         if outer in table.schema.names:
             column = table.column(outer)
             values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -34,7 +32,7 @@ def _field(values: pa.Array, name: str) -> pa.Array | None:
         inner = _field(pc.list_flatten(values), name)
         return None if inner is None else as_lists(lengths(values), inner, absent(values))
     if pt.is_struct(values.type):
-        for outer, rest in _cuts(name):
+        for outer, rest in cuts(name):
             if values.type.get_field_index(outer) >= 0:
                 result = pc.struct_field(values, [outer])
                 return result if rest is None else _field(result, rest)
@@ -43,7 +41,7 @@ def _field(values: pa.Array, name: str) -> pa.Array | None:
 
 def python_field(row: Mapping[str, Any], name: str) -> Any:
     """Gives the value of a column in a row of Python's; None where there is no such column."""
-    for outer, rest in _cuts(name):
+    for outer, rest in cuts(name):
         if outer in row:
             return row[outer] if rest is None else _inside(row[outer], rest)
     return None
@@ -53,16 +51,6 @@ def _inside(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return python_field(value, name)
     return [_inside(item, name) for item in value] if isinstance(value, list | tuple) else None
-
-
-def json_object(data: bytes, what: str) -> dict[str, Any] | Fault:
-    """Parses one JSON object, or says what is wrong with it; bytes that are not UTF-8 come as surrogates."""
-    try:
-        row = json.loads(data.decode("utf-8", "surrogateescape"))
-    except (ValueError, RecursionError) as error:
-        where = f": {error.msg}, character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
-        return Fault("malformed_row", f"{what} is no JSON object{where}")
-    return row if isinstance(row, dict) else Fault("malformed_row", f"{what} is no JSON object")
 
 
 def python_names(row: Mapping[Any, Any]) -> list[str]:
@@ -76,7 +64,7 @@ def python_names(row: Mapping[Any, Any]) -> list[str]:
     return list(names)
 
 
-def _cuts(name: str) -> list[tuple[str, str | None]]:
-    """The name alone, then cut at each of its dots, the longest beginning first."""
+def cuts(name: str) -> list[tuple[str, str | None]]:
+    """Gives the name alone, then cut at each of its dots, the longest beginning first."""
     dots = [dot for dot in range(len(name) - 1, 0, -1) if name[dot] == "."]
     return [(name, None), *((name[:dot], name[dot + 1 :]) for dot in dots)]

@@ -1,7 +1,7 @@
 """From Python values of any type to a column's type: of a user's own source, and of JSON inside other files.
 
 Values of one sort are made one Arrow array and read as `typing.values` reads Arrow. It takes
-`str`, `bytes`, `bool`, `int`, `float`, `Decimal` (as a float), `date`, `datetime`, paths, `None`, NumPy's scalars and
+`str`, `bytes`, `bool`, `int`, `float`, `Decimal`, `date`, `datetime`, paths, `None`, NumPy's scalars and
 arrays, whatever has `__array__` (a tensor), dictionaries of an image's `bytes` and `path`, and lists and tuples of all
 these, nested or not.
 
@@ -22,13 +22,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.sources.columns import INT64, Column
+from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
 from recordmill.pipeline.sources.typing.arrays import as_lists, encoded, flat_values, in_groups
 from recordmill.pipeline.sources.typing.checks import IN_LIST
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing.image_cells import ImageBase
-from recordmill.pipeline.sources.typing.values import RULES, typed_values
+from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type
 
+BIG, BEYOND = pa.decimal256(76, 0), 10**76
+"""The type of integers beyond 64 bits, and the least number that it cannot hold."""
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 Sorted = tuple[Hashable, Any]
 """The sort of a value (an Arrow type, `list`, or a NumPy dtype and whether it is an array), and the value for Arrow.
@@ -44,7 +46,7 @@ def typed_objects(name: str, column: Column, values: Sequence[object], base: Ima
             continue
         sort, ready = _sorted(value)
         if isinstance(sort, str):
-            faults.setdefault(row, Fault("wrong_type", f"wanted {RULES[column.type].wanted}, found {sort}", name))
+            faults.setdefault(row, Fault("wrong_type", wrong_type(column.type, sort), name))
         else:
             rows, group = sorts.setdefault(sort, ([], []))
             rows.append(row)
@@ -59,6 +61,8 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
         return _lists(name, column, group, base, faults)
     if sort is list:
         values = pa.array([[]] * len(group), pa.list_(pa.null()))
+    elif sort == BIG and column.type is ColumnType.NUMBER:
+        values = pa.array(map(float, group), pa.float64())  # rounded once, which Arrow's own conversion is not
     elif isinstance(sort, tuple):
         values = _of_arrays(group, *sort)
     else:
@@ -101,13 +105,22 @@ def _text(value: str) -> Sorted:
 
 def _whole(value: int) -> Sorted:
     whole = int(value)  # a range is searched from its start for anything but an `int` itself
-    return (pa.int64() if whole in INT64 else "an integer that is beyond 64 bits"), whole
+    if whole in INT64:
+        return pa.int64(), whole
+    return (BIG if abs(whole) < BEYOND else "an integer of more than 76 digits"), whole
+
+
+def _decimal(value: Decimal) -> Sorted:
+    """A whole number where it is written without a point, as in Arrow a decimal is of a type without a fraction."""
+    if value.is_finite() and value.as_tuple().exponent == 0:
+        return _whole(int(value))
+    return pa.float64(), math.nan if value.is_snan() else float(value)
 
 
 def _dictionary(value: Mapping[Any, Any]) -> Sorted:
     data, path = value.get("bytes"), value.get("path")
     is_image = value.keys() <= STRUCT_KEYS and isinstance(data, bytes | None) and isinstance(path, str | None)
-    return (STRUCT if is_image else "a dictionary"), value
+    return (STRUCT if is_image else OBJECT), value
 
 
 def _array(value: Any) -> Sorted:
@@ -135,7 +148,7 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     bytearray: lambda value: (pa.binary(), bytes(value)),
     memoryview: lambda value: (pa.binary(), bytes(value)),
     tuple: lambda value: (list, value),
-    Decimal: lambda value: (pa.float64(), math.nan if value.is_snan() else float(value)),
+    Decimal: _decimal,
     datetime: lambda value: (pa.timestamp("us", "UTC" if value.tzinfo else None), value),
     date: lambda value: (pa.date32(), value),
     PathLike: lambda value: _text(fsdecode(value)),

@@ -1,16 +1,17 @@
 """From Arrow values of any type to a column's type: the one place where it says which type a column takes.
 
-| column | Arrow types that it takes |
+| column | values that it takes |
 |---|---|
 | TEXT | strings; bytes, which are taken for UTF-8 |
 | CATEGORY | the same, whole numbers (`7`), booleans (`true`), dates and times in ISO 8601 (`2026-11-20T12:00:00Z`) |
-| NUMBER | integers, floats and decimals of any width |
+| NUMBER | integers, floats and decimals of any width; strings and bytes of numbers, with `parse` alone |
 | INTEGER | integers and decimals without a fraction, within 64 bits |
 | IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path`, whose bytes come first |
 
-Strings that are cells (`typing.cells`) are read as numbers, too. Encodings (dictionaries, runs, views) do not matter. A
-list is read in one column with `many` alone; nested lists are flattened to one list a row, one value is a list of one,
-and one string is split as a cell.
+Every format's values come here, those of Python and JSON in groups of one type (`typing.python_values`), so a value has
+one outcome in all of them. Strings that are cells (`typing.cells`), which have no type, are read as numbers, too.
+Encodings (dictionaries, runs, views) do not matter. A list is read in one column with `many` alone; nested lists are
+flattened to one list a row, one value is a list of one, and one string is split as a cell.
 
 >>> faults = {}
 >>> typed_values("n", Column(ColumnType.INTEGER), pa.array([1, 1 << 63], pa.uint64()), ("", ""), faults).to_pylist()
@@ -19,6 +20,7 @@ and one string is split as a cell.
 'wanted a 64-bit integer, found one that is beyond 64 bits'
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -51,7 +53,7 @@ def typed_values(
         faults: where the faults are added.
         as_cells: whether strings are cells, which may stand for numbers.
     """
-    values = plain(values)
+    values, as_cells = plain(values), as_cells or column.parse
     if not column.many:
         return _scalars(name, column.type, values, base, faults, as_cells)
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
@@ -70,16 +72,21 @@ def misfit(column: Column, kind: pa.DataType) -> str | None:
     if column.many:
         while is_list(kind):
             kind = plain(pa.nulls(0, kind.value_type)).type
-        if _is_text(kind):
-            return None
+    if _is_text(kind) and (column.many or column.parse):
+        return None
     return _misfit(column.type, kind)
 
 
 def _misfit(kind: ColumnType, given: pa.DataType) -> str | None:
     if pt.is_null(given) or RULES[kind].takes(given):
         return None
-    what = next((name for is_it, name in NAMES if is_it(given)), str(given).partition("[")[0].partition("<")[0])
-    return f"wanted {RULES[kind].wanted}, found {what}"
+    return wrong_type(kind, next((name for is_it, name in NAMES if is_it(given)), re.split(r"[\[<]", str(given))[0]))
+
+
+def wrong_type(kind: ColumnType, found: str) -> str:
+    """Makes the message about a value that is not of the wanted type; `found` is the name of its type."""
+    hint = PARSE_HINT if kind is ColumnType.NUMBER and found in TEXTS else ""
+    return f"wanted {RULES[kind].wanted}, found {found}{hint}"
 
 
 def _scalars(
@@ -89,8 +96,8 @@ def _scalars(
         return pa.nulls(len(values), ARROW_TYPES[kind])
     if kind is ColumnType.IMAGE and _is_image(values.type):
         return _images(name, values, base, faults)
-    if as_cells and kind in (ColumnType.NUMBER, ColumnType.INTEGER) and _is_string(values.type):
-        typed, refused = numbers(kind, values)
+    if as_cells and kind in (ColumnType.NUMBER, ColumnType.INTEGER) and _is_text(values.type):
+        typed, refused = numbers(kind, _text(values))
         wrong = f"wanted {RULES[kind].wanted}, found another string"
     elif wrong := _misfit(kind, values.type) or "":
         typed, refused = pa.nulls(len(values), ARROW_TYPES[kind]), ~absent(values)
@@ -196,6 +203,10 @@ def _integer(values: pa.Array) -> pa.Array:
         return pa.array([value if value is not None and value in INT64 else None for value in whole], pa.int64())
 
 
+LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
+PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
+
+
 class Rule(NamedTuple):
     """The Arrow types that a column takes, and how they become its own."""
 
@@ -218,15 +229,15 @@ RULES: Mapping[ColumnType, Rule] = {
     ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
 }
 NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
-    (is_list, "a list"),
-    (_is_string, "a string"),
-    (_is_bytes, "bytes"),
+    (is_list, LIST),
+    (_is_string, TEXTS[0]),
+    (_is_bytes, TEXTS[1]),
     (pt.is_boolean, "a boolean"),
     (pt.is_integer, "an integer"),
     (pt.is_floating, "a float"),
     (pt.is_decimal, "a decimal"),
-    (pt.is_struct, "a struct"),
+    (pt.is_struct, OBJECT),
     (pt.is_date, "a date"),
     (pt.is_timestamp, "a time"),
 )
-"""The names of Arrow types in messages."""
+"""The names of the values' types in messages."""

@@ -16,8 +16,9 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.image_refs import inline, to_piece
 from recordmill.pipeline.sources.typing.arrays import in_groups, lists_of_one, strings
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
-from recordmill.pipeline.sources.typing.fields import json_object, python_field
+from recordmill.pipeline.sources.typing.fields import python_field
 from recordmill.pipeline.sources.typing.image_cells import ImageBase
+from recordmill.pipeline.sources.typing.json_objects import json_object
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.pipeline.sources.webdataset.tar_samples import Member, Sample

@@ -85,7 +85,7 @@ class WebDataset(Archives):
         names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
         return Plan(chunks, sum(look.rows for look in looks), names=names, notes=_notes(inputs, looks))
 
-    def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the samples that start in the chunk's bytes; a row's default key is its sample's.
 
         Raises:

@@ -2,11 +2,12 @@
 
 import math
 import struct
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.number import (
@@ -57,6 +58,8 @@ class Scaled(Feature):
 
     column_type = ColumnType.NUMBER
     contract = NumberOptions
+    parse: bool = False
+    """Whether a string is read as the number in it, as a cell of CSV always is."""
     clip: tuple[Float32 | None, Float32 | None] | None = None
     """The lower and the upper limit; values beyond are set to it. null: no limit."""
     transform: Literal["none", "log", "log1p"] = "none"
@@ -135,6 +138,10 @@ class Number(Scaled):
         """NaN, which no source delivers."""
         return math.nan
 
+    def raw_column(self) -> Column:
+        """Gives a column of numbers, or with `parse` of strings, too."""
+        return Column(self.column_type, optional=self.optional, parse=self.parse)
+
     def parts(self) -> tuple[str, ...]:
         """Names `missing`, with `indicator`."""
         return ("missing",) if self.indicator else ()
@@ -150,6 +157,10 @@ class Numbers(ListFeature, Scaled):
 
     contract = NumbersOptions
     kind: Literal["numbers"]
+
+    def raw_column(self) -> Column:
+        """Gives a column of lists of numbers, or with `parse` of strings, too."""
+        return replace(self.list_column(self.column_type), parse=self.parse)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the steps that the stored values went through, and the lists' length."""
