@@ -237,7 +237,7 @@ REASONS = [
     (class_folders, ["The 24 rows, before their images are opened: none would be a reject", "the folders: 2 dist"]),
     (splits_of_files, ["not in 11 % of the 45 rows", "is one split"]),
     (json_rows, ["The 41 rows: 1 would be a reject (1 malformed_row)", "different in the 40 rows", "1 distinct value",
-                 "none: empty in the 40 rows", "mixed: of no one type", "not in 2 % of the 40 rows", "set: decides"]),
+                 "none: empty in the 40 rows", "mixed: 21 distinct values in", "not in 2 % of the 40 rows", "set: decides"]),
     (table_of_images, ["20 boxes, by the column's name", "order: coco # the only order that fits them; coco: x_min",
                        "numbers up to 19", "classes: ['0', '1'] # all names", "in 20 rows: none would be"]),
     (different_files, ["3 rows: too few to divide", "not in 33 %"]),
