@@ -1,6 +1,6 @@
 """Files of rows as a source: what all formats but a folder of images have in common.
 
-A format gives `cut` and `read`; here files are found and noted, and the folder of the images that rows name.
+A format gives `cut` and `read_chunk`; here files are found and noted, and the folder of the images that rows name.
 """
 
 import posixpath
