@@ -41,7 +41,7 @@ from tests.test_augment import _library, grey, image, uniforms, with_each_librar
 SHAPES = [(1, 1, 3), (1, 1, 1), (1, 7, 3), (7, 1, 1), (2, 9, 3), (33, 20, 1), (40, 61, 3)]
 
 
-def pictures(shape: tuple[int, int, int]) -> list[np.ndarray]:
+def samples(shape: tuple[int, int, int]) -> list[np.ndarray]:
     """Noise, few levels, a ramp, and one level."""
     noise = image(*shape)
     ramp = np.linspace(30, 190, math.prod(shape)).astype(np.uint8).reshape(shape)
@@ -75,7 +75,7 @@ EXACT: list[tuple[Augmentation, Callable[[Image.Image], Image.Image]]] = [
     ("change", "known"), EXACT, ids=lambda each: str(each) if isinstance(each, Augmentation) else ""
 )
 def test_levels_are_pillows(change: Augmentation, known: Any, shape: tuple[int, int, int]) -> None:
-    for pixels in pictures(shape):
+    for pixels in samples(shape):
         np.testing.assert_array_equal(changed(pixels, change), pillow(pixels, known))
 
 
@@ -100,7 +100,7 @@ def test_factors_differ_from_pillows_by_a_level(shape: tuple[int, int, int], fac
         ImageEnhance.Color: (color_numbers(one, one, factor * one, none), 1),
         ImageEnhance.Contrast: (color_numbers(one, factor * one, one, none), 2),
     }
-    for pixels in pictures(shape):
+    for pixels in samples(shape):
         sharp = pillow(pixels, lambda each: ImageEnhance.Sharpness(each).enhance(factor)).astype(int)
         ours = changed(pixels, RandomSharpness(), [round(factor * 1024) / 1024])
         assert np.abs(ours - sharp).max() <= 1
@@ -113,7 +113,7 @@ def test_factors_differ_from_pillows_by_a_level(shape: tuple[int, int, int], fac
 @with_each_library
 @pytest.mark.parametrize("shape", SHAPES)
 def test_smoothing_is_pillows(shape: tuple[int, int, int]) -> None:
-    for pixels in pictures(shape):
+    for pixels in samples(shape):
         expected = pillow(pixels, lambda each: each.filter(ImageFilter.SMOOTH)) if min(shape[:2]) > 2 else pixels
         np.testing.assert_array_equal(changed(pixels, RandomSharpness(), [0.0]), expected)
 
@@ -127,7 +127,7 @@ def exactly_blurred(pixels: np.ndarray, kernel: int, sigma: float) -> np.ndarray
     for axis in (0, 1):
         reach = [(kernel // 2, kernel // 2) if each == axis else (0, 0) for each in range(3)]
         around, side = np.pad(result, reach, "reflect"), pixels.shape[axis]
-        result = sum(tap * around.take(range(at, at + side), axis) for at, tap in enumerate(taps))
+        result = sum(tap * around.take(range(start, start + side), axis) for start, tap in enumerate(taps))
     return result
 
 
@@ -138,7 +138,7 @@ def test_blur_is_a_gaussian(shape: tuple[int, int, int], kernel: int, sigma: flo
     change = GaussianBlur(kernel, (sigma, sigma))
     values = change.draw(np.zeros((1, 1)))[0]
     assert values[0] + 2 * values[1:].sum() == 1
-    for pixels in pictures(shape):
+    for pixels in samples(shape):
         assert np.abs(changed(pixels, change) - exactly_blurred(pixels, kernel, sigma)).max() <= 1
 
 

@@ -133,8 +133,8 @@ def positions(matrix: Matrix, height: int, width: int) -> tuple[Whole, Whole]:
 
     def along(of_x: float, of_y: float, start: float) -> Whole:
         of_row, of_column = (np.rint(each * 1024.0).astype(dtype) for each in (of_y * rows + start, of_x * columns))
-        place: Whole = np.add.outer(of_row + 16, of_column)
-        return np.right_shift(place, 5, out=place)
+        position: Whole = np.add.outer(of_row + 16, of_column)
+        return np.right_shift(position, 5, out=position)
 
     return along(matrix.a, matrix.b, matrix.left), along(matrix.c, matrix.d, matrix.top)
 
@@ -144,8 +144,8 @@ def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixe
     height, width = pixels.shape[:2]
     if opencv.cv2 is not None and max(height, width) <= OPENCV_SIDE:
         first = np.empty((*x.shape, 2), np.int16)
-        for place, side, axis in ((x, width, 0), (y, height, 1)):
-            np.clip(place >> 5, -2, side, out=first[..., axis], casting="unsafe")
+        for position, side, axis in ((x, width, 0), (y, height, 1)):
+            np.clip(position >> 5, -2, side, out=first[..., axis], casting="unsafe")
         rest = y & 31
         rest <<= 5
         rest |= x & 31

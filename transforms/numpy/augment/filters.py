@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ TAP = 4096.0  # taps are whole numbers of 1/4096: with rows rounded to 1/16 leve
 UNIT = 1024.0  # the unit of a sharpness' factor, as of the colours'
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)
 """Pillow's `ImageFilter.SMOOTH`, times 13."""
+
+Levels = npt.NDArray[np.uint8 | np.int16]
 
 
 @dataclass(frozen=True)
@@ -53,32 +55,27 @@ class GaussianBlur(Augmentation):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Weighs rows, rounds to 1/16 level, weighs columns, and rounds to whole levels, both times half to even."""
-        taps = np.array([*values[:0:-1], *values], np.float32) * np.float32(TAP)
-        rows = _weighted(pixels, taps, 1)
-        rows *= 2.0**-8
-        columns = _weighted(np.rint(rows, out=rows), taps, 0)
+        weighed = [value for value in values if value]  # the outer taps of a small deviation are zeros
+        taps = np.array([*weighed[:0:-1], *weighed], np.float32)
         out = memory(out, pixels.shape)
-        if opencv.cv2 is not None:
-            return opencv.cv2.convertScaleAbs(columns, dst=out, alpha=2.0**-16)
-        columns *= 2.0**-16
-        np.copyto(out, np.rint(columns, out=columns), casting="unsafe")
+        _weighted(_weighted(pixels, 16 * taps, 1, np.empty(pixels.shape, np.int16)), taps / 16, 0, out)
         return out
 
 
-def _weighted(pixels: npt.NDArray[np.uint8 | np.float32], taps: npt.NDArray[np.float32], axis: int) -> "Float32":
-    """Weighs neighbours along an axis: float32 of the image's shape; beyond the edge it is mirrored."""
+def _weighted(pixels: Levels, taps: npt.NDArray[Any], axis: int, out: Levels) -> Levels:
+    """Writes the sums of neighbours along an axis, rounded half to even; beyond the edge an image is mirrored."""
     if opencv.cv2 is not None:
-        one = np.ones(1, np.float32)
+        one, depth = np.ones(1, np.float32), opencv.cv2.CV_8U if out.dtype == np.uint8 else opencv.cv2.CV_16S
         along = (taps, one) if axis else (one, taps)
-        border = opencv.cv2.BORDER_REFLECT_101
-        result: Float32 = opencv.cv2.sepFilter2D(pixels, opencv.cv2.CV_32F, *along, borderType=border)
-        return result.reshape(pixels.shape)
+        opencv.cv2.sepFilter2D(pixels, depth, *along, dst=out, borderType=opencv.cv2.BORDER_REFLECT_101)
+        return out
     reach, side = len(taps) // 2, pixels.shape[axis]
     around = np.pad(pixels, [(reach, reach) if each == axis else (0, 0) for each in range(3)], "reflect")
     sums = np.zeros(pixels.shape, np.float32)
     for start, tap in enumerate(taps):
         sums += tap * around.take(range(start, start + side), axis)
-    return sums
+    np.copyto(out, np.rint(sums, out=sums), casting="unsafe")
+    return out
 
 
 @dataclass(frozen=True)
@@ -140,6 +137,3 @@ def smoothed(pixels: Pixels) -> Pixels:
             total += pixels[y : height - 2 + y, x : width - 2 + x]
     inside[...] = np.rint(total * np.float32(1 / 13))
     return smooth
-
-
-Float32 = npt.NDArray[np.float32]
