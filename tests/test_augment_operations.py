@@ -133,7 +133,9 @@ def exactly_blurred(pixels: np.ndarray, kernel: int, sigma: float) -> np.ndarray
 
 @with_each_library
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("kernel", "sigma"), [(1, 2.0), (3, 0.1), (3, 9.0), (5, 1.0), (23, 2.0), (23, 0.7)])
+@pytest.mark.parametrize(
+    ("kernel", "sigma"), [(1, 2.0), (3, 0.1), (3, 9.0), (5, 1.0), (23, 2.0), (23, 0.7), (255, 50.0)]
+)
 def test_blur_is_a_gaussian(shape: tuple[int, int, int], kernel: int, sigma: float) -> None:
     change = GaussianBlur(kernel, (sigma, sigma))
     values = change.draw(np.zeros((1, 1)))[0]

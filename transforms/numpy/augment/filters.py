@@ -11,6 +11,7 @@ from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values, copied, memory
 
 TAP = 4096.0  # taps are whole numbers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
+LARGEST = 255  # of more taps, each would be too few 4096ths
 UNIT = 1024.0  # the unit of a sharpness' factor, as of the colours'
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)
 """Pillow's `ImageFilter.SMOOTH`, times 13."""
@@ -22,8 +23,8 @@ Levels = npt.NDArray[np.uint8 | np.int16]
 class GaussianBlur(Augmentation):
     """Blurs by a Gaussian of a random deviation, as SimCLR does (Chen et al. 2020, arXiv:2002.05709).
 
-    `kernel` is the number of pixels a side that are weighted, odd; `sigma` the range of the deviation in pixels,
-    uniform. Beyond its edge an image is mirrored.
+    `kernel` is the number of pixels a side that are weighted, odd, 1 to 255; `sigma` the range of the deviation in
+    pixels, uniform. Beyond its edge an image is mirrored.
     """
 
     lanes: ClassVar[int] = 1
@@ -31,8 +32,9 @@ class GaussianBlur(Augmentation):
     sigma: tuple[float, float] = (0.1, 2.0)
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.kernel, int) and self.kernel > 0 and self.kernel % 2):
-            raise ValueError(f"{self}: kernel is {self.kernel}; give an odd number of pixels, such as 23")
+        if not (isinstance(self.kernel, int) and 0 < self.kernel <= LARGEST and self.kernel % 2):
+            message = f"kernel is {self.kernel}; give an odd number of pixels, 1 to {LARGEST}, such as 23"
+            raise ValueError(f"{self}: {message}")
         if not 0 < self.sigma[0] <= self.sigma[1] < math.inf:
             raise ValueError(f"{self}: sigma is no range; give (least, most) in pixels, such as (0.1, 2.0)")
 
