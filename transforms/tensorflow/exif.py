@@ -117,6 +117,7 @@ def _walk(start: tf.Tensor, head_at: Step, is_passed: Step, size: Step, limit: i
     return tf.while_loop(lambda _, head: is_passed(head), following, (start, head_at(start)), maximum_iterations=limit)
 
 
+@tf.function(autograph=False, input_signature=[BYTES])
 def tiff_orientation(tiff: tf.Tensor) -> tf.Tensor:
     """Reads the orientation from EXIF's TIFF structure, a string scalar, maybe empty or cut: int32 scalar 1..8."""
     values = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64)

@@ -14,7 +14,7 @@ may have no images.
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import tensorflow as tf
@@ -44,11 +44,21 @@ def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepa
     """
 
     def store(_: Statistics) -> Parts:
-        store_image = partial(stored_image, options=options)
-        stored = tf.map_fn(store_image, column, fn_output_signature=image_spec(options), parallel_iterations=1)
+        stored = _graph(options)(column)
         return {**stored, "missing": tf.cast(column == "", tf.int64)} if options.optional else stored
 
     return Prepared(store, geometry=lambda: geometry(column))
+
+
+@lru_cache(maxsize=16)
+def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
+    """Makes the function that stores a batch: traced once, where tf.Transform traces the preprocessing five times."""
+
+    def store(column: tf.Tensor) -> Parts:
+        store_image = partial(stored_image, options=options)
+        return tf.map_fn(store_image, column, fn_output_signature=image_spec(options), parallel_iterations=1)
+
+    return tf.function(store, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
 
 def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:

@@ -216,6 +216,7 @@ def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, in
     return tf.cond(tf.size(alpha) > LARGE_ALPHA, bands, lambda: _mixed(image, alpha, background))
 
 
+@tf.function(autograph=False)  # traced once for all places
 def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     """Mixes as `_on_background` says, in 16 bits, which hold every value."""
     weight = tf.cast(alpha, tf.uint16)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_transform as tft
 
 from recordmill.transforms.contract.stored import part_name
 from recordmill.transforms.tensorflow.features import Features, model_features
+from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
 LENGTHS = "lengths"
 Inputs = Mapping[str, tf.TypeSpec]
@@ -26,7 +26,7 @@ class ServingModel(tf.Module):
     def __init__(self, export: str) -> None:
         """Loads tf.Transform's export from the folder that holds `transform_fn`."""
         super().__init__()
-        self._layer = tft.TFTransformOutput(export).transform_features_layer()
+        self._graph = transform_graph(export)
 
     def signature(self, inputs: Inputs, wanted: Features) -> Callable[..., Any]:
         """Makes a concrete function that takes these inputs by name and gives these features.
@@ -36,7 +36,7 @@ class ServingModel(tf.Module):
         """
 
         def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
-            stored = self._layer({name: _joined(name, spec, raw) for name, spec in inputs.items()})
+            stored = self._graph({name: _joined(name, spec, raw) for name, spec in inputs.items()})
             return model_features({name: each for name, each in wanted.items() if name in stored}, stored)
 
         specs = {name: spec for feature, given in inputs.items() for name, spec in _flat(feature, given).items()}

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_transform as tft
 
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.graph_inputs import input_specs
@@ -17,6 +16,7 @@ from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.typing.faults import Fault
 from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
 Stored = Mapping[str, Any]
 """Stored tensors by feature."""
@@ -29,8 +29,7 @@ class StoredGraph:
     def __init__(self, context: BuildContext, export: str) -> None:
         self._specs = input_specs(context)
         self._stripped = {name for name, options in context.images().items() if options.strips}
-        self._layer = tft.TFTransformOutput(export).transform_features_layer()
-        self._graph = tf.function(lambda raw: self._layer(raw), input_signature=[self._specs], autograph=False)
+        self._graph = tf.function(transform_graph(export), input_signature=[self._specs], autograph=False)
         self._graph.get_concrete_function()  # traced here, not in the threads
 
     def __call__(self, batch: Batch) -> Stored:
