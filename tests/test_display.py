@@ -19,17 +19,16 @@ from tests.forked import wait_until
 # seconds, counters, whether the analysis is done; what is seen: 100 rows are expected, 110 are there
 LIFE = [
     (0, {}, False, ("reading", 0.0, "0 records, 0/s, 0 rejected")),
-    (1, {"read": 20}, False, ("reading", 0.1, "20 records, 20/s, 0 rejected, 0:09 left")),
+    (1, {"read": 20}, False, ("reading", 0.2, "20 records, 20/s, 0 rejected, 0:09 left")),
     (2, {"read": 50, "refused": 10, "chunks": 1}, False,
-     ("reading", 0.3, "50 records, 25/s, 10 rejected, 0:05 left")),
-    (10, {"read": 110, "refused": 10, "chunks": 2}, False,
-     ("analyzing", 120 / 220, "110 records, 0/s, 10 rejected, 0:08 left")),
+     ("reading", 0.5, "50 records, 25/s, 10 rejected, 0:05 left")),
+    (10, {"read": 110, "refused": 10, "chunks": 2}, False, ("analyzing", None, "110 records, 10 rejected")),
     (11, {"read": 110, "refused": 10, "chunks": 2}, True,
-     ("building shards", 120 / 220, "0 records, 0/s, 10 rejected, 0:09 left")),
+     ("building shards", 0.0, "0 records, 0/s, 10 rejected, 0:09 left")),
     (12, {"read": 110, "refused": 10, "chunks": 2, "written": 38, "dropped": 2}, True,
-     ("building shards", 160 / 220, "40 records, 40/s, 12 rejected, 0:04 left")),
+     ("building shards", 0.4, "40 records, 40/s, 12 rejected, 0:04 left")),
     (100, {"read": 110, "refused": 10, "chunks": 2, "written": 95, "dropped": 5}, True,
-     ("publishing", 1.0, "110 records, 0/s, 15 rejected")),
+     ("publishing", None, "110 records, 15 rejected")),
 ]  # fmt: skip
 
 
@@ -38,21 +37,24 @@ def test_the_life_of_a_build() -> None:
     for now, counts, analyzed, (stage, share, details) in LIFE:
         view = state.view(counts, analyzed, float(now))
         assert (view.stage, view.details) == (stage, details)
-        assert view.share == pytest.approx(share)
+        assert view.share == (share if share is None else pytest.approx(share))
 
 
 @given(st.integers(0, 300), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(1, 40))
-def test_the_share_never_falls(expected: int, chunks: list[tuple[int, int]], batch: int) -> None:
-    state, shares = State(0.0, expected, len(chunks)), []
+def test_the_share_of_a_stage_never_falls(expected: int, chunks: list[tuple[int, int]], batch: int) -> None:
+    state, views = State(0.0, expected, len(chunks)), []
     read = refused = 0
-    for place, (good, bad) in enumerate(chunks):
+    for number, (good, bad) in enumerate(chunks):
         read, refused = read + good + bad, refused + bad
-        shares.append(state.view({"read": read, "refused": refused, "chunks": place}, False, 1.0).share)
+        views.append(state.view({"read": read, "refused": refused, "chunks": number}, False, 1.0))
     counts = {"read": read, "refused": refused, "chunks": len(chunks)}
     for written in [*range(0, read - refused, batch), read - refused]:
-        shares.append(state.view({**counts, "written": written}, True, 2.0).share)
-    assert shares == sorted(shares)
-    assert shares[-1] == (1.0 if read else 0.0)
+        views.append(state.view({**counts, "written": written}, True, 2.0))
+    for stage in ("reading", "building shards"):
+        shares = [view.share for view in views if view.stage == stage]
+        assert shares == sorted(shares)
+        assert stage != "building shards" or not shares or shares[0] == 0.0
+    assert (views[-1].stage, views[-1].share) == ("publishing", None)
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
@@ -89,11 +91,40 @@ class Seen(io.StringIO):
 
 
 def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
-    screen = Seen("reading: 15%, 30 records, ")
+    screen = Seen("reading: 30%, 30 records, ")
     watch(tmp_path, Screen(file=screen, width=40), screen.seen)
     assert screen.seen.is_set(), screen.getvalue()
     assert "note: 2 files are [no] image\n" in screen.getvalue()
     assert "\x1b" not in screen.getvalue()
+
+
+def finished(folder: Path, stage: str) -> tuple[Path, str]:
+    """Writes the counters of a build that has built its 30 rows; gives its folder and the stage to show."""
+    for name in ("progress", "reports"):
+        (folder / name).mkdir()
+    (folder / "reports/analysis.json").write_text("{}")
+    step = Progress(str(folder / "progress"), "chunk")
+    step.add(read=30, written=30, chunks=1)
+    step.write()
+    return folder, stage
+
+
+def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> None:
+    folder, stage = finished(tmp_path, "saving the serving model")
+    screen, ticks, looks = io.StringIO(), itertools.count(), threading.Event()
+
+    def clock() -> float:
+        number = next(ticks)
+        if number > 60:
+            looks.set()
+        return number * 0.7
+
+    with Display(Screen(file=screen, width=80), clock, look_seconds=0.001) as display:
+        display.start(SimpleNamespace(rows=30, chunks=[1], notes=[]), str(folder))
+        display.show_stage(stage)
+        assert looks.wait(240)
+    assert screen.getvalue().splitlines()[-1] == "publishing: saving the serving model"
+    assert len(set(screen.getvalue().splitlines())) == len(screen.getvalue().splitlines())
 
 
 def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
@@ -112,13 +143,13 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
 
 def test_before_the_plan_something_is_said() -> None:
     view = Display(Screen(file=io.StringIO()))._look()
-    assert (view.stage, view.share, view.details) == ("looking at the sources", 0.0, "")
+    assert (view.stage, view.share, view.details) == ("looking at the sources", None, "")
 
 
 def test_the_live_line_says_what_is_loading(tmp_path: Path) -> None:
     screen = io.StringIO()
     with Display(Screen(file=screen, force_terminal=True, width=100), look_seconds=0.01) as display:
-        display.stage = "loading Apache Beam and TensorFlow"
+        display.show_stage("loading Apache Beam and TensorFlow")
         wait_until(lambda: "loading Apache Beam and TensorFlow" in screen.getvalue())
 
 

@@ -36,6 +36,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+FUNCTION = "import recordmill\nrecordmill.build(recordmill.load_spec('dataset.yaml'), 'out')\n"
+
+
 def build(folder: Path, output: str = "out", before: str = "") -> tuple[int, str]:
     """Runs the command where TensorFlow and Beam cannot be imported; gives its status and what it printed."""
     environment = without_frameworks(folder)
@@ -60,6 +63,19 @@ def test_a_mistake_is_reported(folder: Path, output: str, change: tuple[str, str
     status, printed = build(folder, output)
     assert (status, message in printed, "is loaded" in printed) == (1, True, False), printed
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [("gone.jsonl", "SourceError: "), ("rows.jsonl", "ImportError: apache_beam is loaded")],
+    ids=["a mistake", "none"],
+)
+def test_the_function_answers_as_the_command_does(folder: Path, source: str, message: str) -> None:
+    (folder / "dataset.yaml").write_text(SPEC.replace("rows.jsonl", source))
+    done = subprocess.run(
+        [sys.executable, "-c", FUNCTION], env=without_frameworks(folder), capture_output=True, text=True, cwd=folder
+    )
+    assert message in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_too_little_space_is_reported(folder: Path) -> None:

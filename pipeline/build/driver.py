@@ -1,4 +1,4 @@
-"""One build, from its spec to the published version.
+"""One build, from its plan to the published version.
 
 A build may end at any moment, and the next build of the same spec and inputs continues its work
 (`pipeline.build.attempts`).
@@ -61,19 +61,9 @@ def build(
     listener: Listener = Listener(),  # noqa: B008 - frozen
     prepared: Prepared | None = None,
 ) -> Published:
-    """Builds a dataset and publishes it; a build that was published already is only made live.
+    """Builds as the public `pipeline.build.entry.build` does, after the frameworks are loaded.
 
-    Args:
-        spec: the dataset.
-        output: its folder, or its URL.
-        options: where and how the build runs.
-        listener: the functions to call as it goes on.
-        prepared: the plan of these sources, if it is made already (`pipeline.build.preparation`).
-
-    Raises:
-        UserError: one clear line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError,
-            InputsChangedError, TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a
-            WorkerError. The live version stays live, and the next build continues the finished work.
+    `prepared` is the plan of these sources, if it is made already (`pipeline.build.preparation`).
     """
     runner = make_runner(options.runner, options.processes, options.beam_options)
     use_options(runner.options)
@@ -165,6 +155,7 @@ class _Attempt:
         install_user_code(context)  # the serving model is made of the same operations, also where no job is left
         if chunks:
             run_job(context, chunks, self.runner)
+        self.listener.on_stage("comparing the sources with those that were read")
         check_unchanged(plan, self.files)
         return collect(plan, context)
 
@@ -182,9 +173,11 @@ class _Attempt:
         features, context = describe_features(results), results.context
         descriptions = {name: description for name, (_, description) in features.items()}
         serving = os.path.join(context.path("version"), SERVING_FOLDER)
+        self.listener.on_stage("saving the serving model")
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
         self._note_ids(results, {name: description for name, (_, description) in features.items()})
         self.listener.on_publish()
+        self.listener.on_stage("writing digests and the manifest")
         published = Published(*publish(results, self.output, features, self.lease, self._check_ids), is_new=True)
         for name in (name for name, split in published.manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")

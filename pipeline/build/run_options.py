@@ -41,3 +41,5 @@ class Listener:
     """There is a line for the user."""
     on_publish: Callable[[], None] = lambda: None
     """Everything is done except the publishing."""
+    on_stage: Callable[[str], None] = lambda stage: None
+    """A stage begins that no counter shows: a few words for the user."""

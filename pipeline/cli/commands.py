@@ -1,8 +1,8 @@
 """The command line: each command reads its arguments, calls one function, and prints the outcome.
 
-Alone among the modules, this one and `session` import inside functions, so that each command loads only its own
-packages: `--help` loads neither Beam nor TensorFlow, and `show`, `versions`, `pin`, `prune`, `rollback` and `verify`
-without `--spec` run with NumPy, typer and rich alone.
+Alone among the modules, this one, `session` and `build.entry` import inside functions, so that each command loads only
+its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `versions`, `pin`, `prune`, `rollback` and
+`verify` without `--spec` run with NumPy, typer and rich alone.
 """
 
 import json

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.25
 RATE_SECONDS = 3.0  # the rate is that of the last three seconds
+READING, ANALYZING, BUILDING, PUBLISHING = "reading", "analyzing", "building shards", "publishing"
 
 
 class Display:
@@ -37,8 +38,7 @@ class Display:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._reader: ProgressReader | None = None
         self._notes: set[str] = set()
-        self.stage = "looking at the sources"
-        """The stage before the work begins."""
+        self._stage = "looking at the sources"  # the stage that no counter shows, before and after the work
         self.folder: Path | None = None
         """The build's folder, after the work has begun."""
         self._state = State(self._clock())
@@ -67,8 +67,12 @@ class Display:
         for note in plan.notes:
             self.note(note)
         self._state = State(self._clock(), plan.rows, len(plan.chunks))
-        self.folder = Path(folder)
+        self.folder, self._stage = Path(folder), ""
         self._reader = ProgressReader(str(self.folder / "progress"))
+
+    def show_stage(self, stage: str) -> None:
+        """Shows a stage that no counter shows, as long as that is so."""
+        self._stage = stage
 
     def note(self, text: str) -> None:
         """Prints a note to the user, once."""
@@ -89,45 +93,57 @@ class Display:
             self._print_lines()
             return
         with self._bar:
-            task = self._bar.add_task("", total=1.0, details="")
+            number = self._bar.add_task("", total=None, details="")
+            (task,) = self._bar.tasks
             while not self._done.wait(self._look_seconds):
                 view = self._look()
-                self._bar.update(task, completed=view.share, description=view.stage, details=view.details)
+                task.total = None if view.share is None else 1.0  # `update` cannot set None
+                self._bar.update(number, completed=view.share or 0.0, description=view.stage, details=view.details)
                 self._bar.refresh()
 
     def _print_lines(self) -> None:
-        """Prints a line every second of the first minute, then ever more rarely: an hour's log has a few hundred."""
+        """Prints a line every second of the first minute, then ever more rarely: an hour's log has a few hundred.
+
+        A line that says what the last one said is left out.
+        """
         started = printed = self._clock()
+        last = ""
         while not self._done.wait(self._look_seconds):
             now = self._clock()
             if self._reader is not None and now - printed >= max(1.0, (now - started) / 60):
-                printed = now
-                view = self._look()
-                self._console.print(f"{view.stage}: {view.share:.0%}, {view.details}", soft_wrap=True)
+                printed, line = now, self._look().line()
+                if line != last:
+                    self._console.print(line, soft_wrap=True)
+                last = line
 
     def _look(self) -> "View":
         if self._reader is None or self.folder is None:
-            return View(self.stage, 0.0, "")
+            return View(self._stage, None, "")
         try:
             counts = self._reader.read()
         except FileNotFoundError:  # the build is over and its folder gone
             counts = {}
-        return self._state.view(counts, (self.folder / "reports" / "analysis.json").exists(), self._clock())
+        view = self._state.view(counts, (self.folder / "reports" / "analysis.json").exists(), self._clock())
+        return view._replace(details=self._stage) if view.stage == PUBLISHING and self._stage else view
 
 
 class View(NamedTuple):
     """A moment of a build."""
 
     stage: str
-    share: float
-    """The part that is done, 0 to 1."""
+    share: float | None
+    """The part of the stage that is done, 0 to 1; None where no counter shows it."""
     details: str
+
+    def line(self) -> str:
+        """Formats the moment for a log."""
+        return f"{self.stage}: {'' if self.share is None else f'{self.share:.0%}, '}{self.details}"
 
 
 class State:
-    """Computes views from counters: the stage, the share done, the rate, the time left.
+    """Computes views from counters: the stage, the share of it that is done, the rate, the time left.
 
-    Reading a record and building it count the same in the share.
+    For the time left, reading a record and building it count the same.
     """
 
     def __init__(self, now: float, rows: int = 0, chunks: int = 0) -> None:
@@ -135,37 +151,39 @@ class State:
         self._begun = now
         self._history: list[tuple[float, int]] = [(now, 0)]
         self._stage = ""
-        self._share = 0.0
+        self._share = self._whole = 0.0
 
     def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> View:
         """The view of the counters at a time in monotonic seconds."""
         read, refused, dropped = (counts.get(name, 0) for name in ("read", "refused", "dropped"))
-        left_out = counts.get("left_out", 0)
+        never_built = refused + counts.get("left_out", 0)
         built = counts.get("written", 0) + dropped
         all_read = counts.get("chunks", 0) >= self._chunks
-        rows = read if all_read else max(read, self._rows)
-        stage = self._name_stage(all_read, analyzed, built, read - refused - left_out)
-        done = built if stage == "building shards" else read
+        rows, wanted = read if all_read else max(read, self._rows), read - never_built
+        stage = self._name_stage(all_read, analyzed, built, wanted)
+        done, expected = (built, wanted) if stage == BUILDING else (read, rows)
         rate = self._rate(stage, done, now)
-        # Refused rows and those left out are never built. A repeated step, or an estimate of too few rows, does not
-        # turn the bar back.
-        share = min(1.0, (read + refused + left_out + built) / (2 * rows) if rows else 0.0)
-        share = self._share = max(self._share, share)
-        details = f"{done:,} records, {rate:,.0f}/s, {refused + dropped:,} rejected"
-        if 0 < share < 1:
-            details += f", {_clock((now - self._begun) * (1 - share) / share)} left"
-        return View(stage, share, details)
+        rejected = f"{refused + dropped:,} rejected"
+        if stage not in (READING, BUILDING):
+            return View(stage, None, f"{done:,} records, {rejected}")
+        # A repeated step, or an estimate of too few rows, does not turn the bar back.
+        self._share = max(self._share, min(1.0, done / expected if expected else 0.0))
+        self._whole = max(self._whole, min(1.0, (read + never_built + built) / (2 * rows) if rows else 0.0))
+        details = f"{done:,} records, {rate:,.0f}/s, {rejected}"
+        if 0 < self._whole < 1:
+            details += f", {_clock((now - self._begun) * (1 - self._whole) / self._whole)} left"
+        return View(stage, self._share, details)
 
     def _name_stage(self, all_read: bool, analyzed: bool, built: int, wanted: int) -> str:
         if not all_read:
-            return "reading"
+            return READING
         if not analyzed:
-            return "analyzing"
-        return "building shards" if built < wanted else "publishing"
+            return ANALYZING
+        return BUILDING if built < wanted else PUBLISHING
 
     def _rate(self, stage: str, done: int, now: float) -> float:
         if stage != self._stage:
-            self._stage, self._history = stage, [(now, done)]
+            self._stage, self._share, self._history = stage, 0.0, [(now, done)]
         self._history = [(t, n) for t, n in self._history if now - t <= RATE_SECONDS] + [(now, done)]
         (first, before), (last, after) = self._history[0], self._history[-1]
         return (after - before) / (last - first) if last > first else 0.0
