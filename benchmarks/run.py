@@ -5,6 +5,7 @@
     python benchmarks/run.py text --documents real.jsonl
     python benchmarks/run.py memory-images memory-text
     python benchmarks/run.py images text --against ../recordmill-before
+    python benchmarks/run.py small --against ../recordmill-before
 
 A cost for each image or document is marginal: many minus few, over the difference of their counts, which leaves out
 imports and other fixed costs; those are measured on their own. Subjects take turns within a run. Every figure is the
@@ -33,6 +34,7 @@ IMPORTS = "import apache_beam, numpy, pyarrow, pydantic, rich, tensorflow, tenso
 IMAGES = (200, 2000)
 DOCUMENTS = (40_000, 200_000)
 STOCK_DOCUMENTS = (20_000, 80_000)
+SMALL = 20  # images
 MEMORY_IMAGES = (500, 4000)
 MEMORY_TEXT = (200_000_000, 1_000_000_000)  # bytes
 
@@ -172,6 +174,23 @@ def fixed(setup: Setup) -> None:
     table("Fixed cost (s; builds above the imports)", ("", "CPU", "wall"), rows)
 
 
+def small(setup: Setup) -> None:
+    """Measures whole builds of a few photos, from the command to the published version, imports included."""
+    spec = setup.inputs.image_spec(setup.inputs.photos(SMALL))
+    usages: dict[str, list[Usage]] = {name: [] for name in setup.builders()}
+    for _ in range(setup.runs):
+        for name, build in setup.builders().items():
+            usages[name].append(measure_fresh(build(spec), setup.inputs))
+    rows = []
+    for name, measured in usages.items():
+        cpu, wall = medians((usage.cpu, usage.wall) for usage in measured)
+        ratio = statistics.median(
+            ours.cpu / other.cpu for ours, other in zip(usages["recordmill"], measured, strict=True)
+        )
+        rows.append((name, cpu, wall, f"{ratio:.2f}×"))
+    table(f"A build of {SMALL} photos (s)", ("", "CPU", "wall", "recordmill's CPU / its CPU"), rows)
+
+
 def medians(pairs: Iterable[tuple[float, float]]) -> tuple[str, str]:
     """Formats the medians of CPU and wall seconds."""
     cpu, wall = (statistics.median(column) for column in zip(*pairs, strict=True))
@@ -211,6 +230,7 @@ BENCHMARKS = {
     "text": text,
     "stock": stock,
     "fixed": fixed,
+    "small": small,
     "memory-images": memory_images,
     "memory-text": memory_text,
 }
