@@ -399,3 +399,10 @@ def test_no_rows_and_missing_images_have_no_sums():
     assert (count.shape, sums.shape, squares.shape) == ([0], [0, 3], [0, 3])
     count, sums, squares = image.pixel_sums(tf.constant([b""]), options(optional=True))
     assert (count[0], *sums[0], *squares[0]) == (0,) * 7
+
+
+def test_the_graph_of_images_is_traced_once():
+    store = lambda rows: image.prepare(options(quality=93), rows, CONTEXT).store(Statistics())  # noqa: E731
+    for _ in range(2):
+        tf.function(store, [tf.TensorSpec([None], tf.string)], autograph=False).get_concrete_function()
+    assert image._graph(options(quality=93)).experimental_get_tracing_count() == 1
