@@ -36,7 +36,7 @@ def test_the_life_of_a_build() -> None:
     state = State(0.0, rows=100, chunks=2)
     for now, counts, analyzed, (stage, share, details) in LIFE:
         view = state.view(counts, analyzed, float(now))
-        assert (view.stage, view.details) == (stage, details)
+        assert (view.stage, view.text()) == (stage, details)
         assert view.share == (share if share is None else pytest.approx(share))
 
 

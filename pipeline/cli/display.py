@@ -98,23 +98,23 @@ class Display:
             while not self._done.wait(self._look_seconds):
                 view = self._look()
                 task.total = None if view.share is None else 1.0  # `update` cannot set None
-                self._bar.update(number, completed=view.share or 0.0, description=view.stage, details=view.details)
+                self._bar.update(number, completed=view.share or 0.0, description=view.stage, details=view.text())
                 self._bar.refresh()
 
     def _print_lines(self) -> None:
         """Prints a line every second of the first minute, then ever more rarely: an hour's log has a few hundred.
 
-        A line that says what the last one said is left out.
+        A line is left out if it says what the last one said, but for the time.
         """
         started = printed = self._clock()
-        last = ""
+        last: View | None = None
         while not self._done.wait(self._look_seconds):
             now = self._clock()
             if self._reader is not None and now - printed >= max(1.0, (now - started) / 60):
-                printed, line = now, self._look().line()
-                if line != last:
-                    self._console.print(line, soft_wrap=True)
-                last = line
+                printed, view = now, self._look()
+                if last is None or view._replace(left="") != last._replace(left=""):
+                    self._console.print(view.line(), soft_wrap=True)
+                last = view
 
     def _look(self) -> "View":
         if self._reader is None or self.folder is None:
@@ -134,10 +134,16 @@ class View(NamedTuple):
     share: float | None
     """The part of the stage that is done, 0 to 1; None where no counter shows it."""
     details: str
+    left: str = ""
+    """The time left in the whole build."""
+
+    def text(self) -> str:
+        """Formats the details and the time left."""
+        return f"{self.details}, {self.left} left" if self.left else self.details
 
     def line(self) -> str:
         """Formats the moment for a log."""
-        return f"{self.stage}: {'' if self.share is None else f'{self.share:.0%}, '}{self.details}"
+        return f"{self.stage}: {'' if self.share is None else f'{self.share:.0%}, '}{self.text()}"
 
 
 class State:
@@ -170,9 +176,9 @@ class State:
         self._share = max(self._share, min(1.0, done / expected if expected else 0.0))
         self._whole = max(self._whole, min(1.0, (read + never_built + built) / (2 * rows) if rows else 0.0))
         details = f"{done:,} records, {rate:,.0f}/s, {rejected}"
-        if 0 < self._whole < 1:
-            details += f", {_clock((now - self._begun) * (1 - self._whole) / self._whole)} left"
-        return View(stage, self._share, details)
+        is_known = 0 < self._whole < 1
+        left = _clock((now - self._begun) * (1 - self._whole) / self._whole) if is_known else ""
+        return View(stage, self._share, details, left)
 
     def _name_stage(self, all_read: bool, analyzed: bool, built: int, wanted: int) -> str:
         if not all_read:
