@@ -37,7 +37,7 @@ from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-FEW_LINES = 32  # of which one does not fit: Python reads them all in the time of four calls of Arrow's parser
+FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, which halving them would take
 NOT_ONE_OBJECT = "the line is not one JSON object: "
 
 
