@@ -6,6 +6,8 @@ BIN := .venv/bin
 export PYTHONDONTWRITEBYTECODE :=
 # Written last: a half-made environment has no stamp and is made again.
 READY := .venv/.ready
+# One process more than there are cores, since some tests wait; at most 4, since each takes 2 GB.
+PARALLEL = --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 SHAPES := demo/data/images
 NAME := detection
 FRAMEWORKS := bench-data/frameworks
@@ -33,10 +35,10 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
 test: $(READY)  ## Run the whole test suite
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-nightly: $(READY)  ## Run the whole test suite, with more kills at random moments and every example trained
-	$(BIN)/python -m pytest -m "" --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "" $(PARALLEL)
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
 	$(BIN)/python -m pytest -m "not slow"
