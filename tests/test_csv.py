@@ -277,13 +277,15 @@ def test_files_are_cut_where_records_start(tmp_path: Path) -> None:
         (
             b"a sentence,1\nanother,0\n",
             {},
-            r"no column 't', and its first line looks like a row.*its 2 columns .*\[t\]`$",
+            r"no column 't', and its first line looks like a row.*its 2 columns .*\[t, …\]`$",
         ),
         (b"cat/1.jpg,cat\n", {}, "no column 't', and its first line looks like a row"),
-        (b",cat\n", {}, "no column 't', and its first line looks like a row"),
+        (b",cat,1\n", {}, "no column 't', and its first line looks like a row"),
+        (b",text,label\n", {}, "no column 't'; it has , text, label$"),  # pandas writes its index so
+        (b"id,2025,kind,place\n", {}, "no column 't'; it has id, 2025, kind, place$"),
         (b"x" * 65 + b",cat\n", {}, "no column 't', and its first line looks like a row"),
         (b"a,b\n", {}, "no column 't'; it has a, b$"),
-        (b"t;u\n", {}, "has one column, 't;u'; set `separator`, maybe to ';'"),
+        (b"t;u\n", {}, "has one column; set `separator`, maybe to ';'"),
         (b"t,t\n", {}, "two columns 't'"),
         (b'"t"x,u\n', {}, "the header is not CSV: text stands"),
         (b"\n\n", {}, "it has none"),

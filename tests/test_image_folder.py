@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.batches import even_parts
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import source as csv_source
 from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.paths import Inside
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.text import whole_files
 
@@ -539,3 +540,13 @@ def test_parts_are_even_and_hold_each_row_once(sizes: list[int], limit: int) -> 
     parts = even_parts(np.array(sizes), limit)
     assert [size for part in parts for size in sizes[part]] == sizes
     assert all(0 < sum(sizes[part]) < limit + max(sizes) for part in parts)
+
+
+def test_a_path_of_many_folders_is_looked_up_without_an_end_of_the_stack(tmp_path: Path) -> None:
+    deep = "é/" * 1200 + "x.png"
+    assert Inside(str(tmp_path)).spelled(deep) == deep
+    assert Inside(str(tmp_path)).spelled("é" * 5000) == "é" * 5000
+    (tmp_path / DECOMPOSED / DECOMPOSED).mkdir(parents=True)
+    (tmp_path / DECOMPOSED / DECOMPOSED / "a.png").touch()
+    found = Inside(str(tmp_path)).spelled(f"{COMPOSED}/{COMPOSED}/a.png")
+    assert found == f"{DECOMPOSED}/{DECOMPOSED}/a.png"

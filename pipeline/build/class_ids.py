@@ -111,11 +111,11 @@ def gone(kept: Names, label: str | None, statistics: Statistics, labels: Mapping
         kept: the names that keep their ids.
         label: the feature that is the label, which learns from all splits; the others learn from the train split.
         statistics: the analysis' results, by feature.
-        labels: the number of records of each of the label's ids.
+        labels: the number of records of each of the label's ids; empty where a user's function made another label.
     """
     for name, names in kept.items():
         words = statistics.get(name, {}).get("gone", [])
-        if name == label:
+        if name == label and labels:
             words = [word for id_, word in enumerate(names) if not labels.get(id_)]
         if words:
             where = "data" if name == label else "train split"

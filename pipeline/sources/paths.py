@@ -12,6 +12,7 @@ from recordmill.transforms.contract.image_formats import SUFFIXES as SUFFIXES
 
 SHOWN_COLUMNS = 20
 NOTED = 3
+MAX_PATH = 4096  # Linux' own limit, in bytes
 
 
 def inside(folder: str, path: str) -> str | None:
@@ -53,12 +54,14 @@ class Inside:
 
         The path stays as it is where that very name is there, where no name is alike or several are, and for a URL.
         """
-        if not self._is_local or is_of_one_form(path) or os.path.lexists(join(self.root, path)):
+        if not self._is_local or is_of_one_form(path) or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
             return path
-        folder, name = posixpath.split(path)
-        folder = folder and self.spelled(folder)
-        alike = self._alike(folder).get(path_key(name), ())
-        return posixpath.join(folder, alike[0] if len(alike) == 1 else name)
+        spelled = ""
+        for name in path.split("/"):
+            exact = posixpath.join(spelled, name)
+            alike = [] if os.path.lexists(join(self.root, exact)) else self._alike(spelled).get(path_key(name), [])
+            spelled = posixpath.join(spelled, alike[0]) if len(alike) == 1 else exact
+        return spelled
 
     def _alike(self, folder: str) -> dict[bytes, list[str]]:
         """Gives the names in a folder by their composed form; none of a folder that cannot be listed."""

@@ -93,8 +93,8 @@ class Delimited(Table):
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.separator:
-                raise SourceError(f"{path} has one column, {names[0]!r}; set `separator`, maybe to {near!r}")
-        if self.header is True and any(map(_is_value, names)):
+                raise SourceError(f"{path} has one column; set `separator`, maybe to {near!r}")
+        if self.header is True and _is_row(names):
             _check_header(path, needed, names)
         check_names(path, needed, names)
         for name in columns:
@@ -141,8 +141,14 @@ def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> Non
             raise SourceError(
                 f"{path} has no column {name!r}, and its first line looks like a row, not like the columns' names: "
                 f"if the file has no header, give its {len(cells)} columns their names in order, such as "
-                f"`header: [{', '.join(needed)}]`"
+                f"`header: [{', '.join([*needed, *['…'] * (len(cells) > len(needed))])}]`"
             )
+
+
+def _is_row(cells: Sequence[str]) -> bool:
+    """Whether half of the cells or more are hardly names of columns; an empty first one is that of pandas' index."""
+    named = cells[1:] if len(cells) > 1 and not cells[0] else cells
+    return bool(named) and 2 * sum(map(_is_value, named)) >= len(named)
 
 
 def _is_value(cell: str) -> bool:
