@@ -451,6 +451,18 @@ def test_augmentations_are_the_same_in_every_form(augment: Any, dataset: Dataset
         np.testing.assert_allclose(first[0][1].sum(1), 1)
 
 
+def test_views_of_an_image_with_boxes_are_refused_at_once(tmp_path: Path) -> None:
+    boxes = {"kind": "boxes", "image": "image", "stored": "float32", "length": "varying", "max_length": None}
+    hand_made.write_dataset(tmp_path, {**hand_made.FEATURES, "mask": hand_made.image(), "boxes": boxes})
+    dataset = open_dataset(tmp_path)
+    message = r"boxes belong to one: leave the boxes out, features=\[…\]"
+    for augment in ([Views([RandomFlip()])], {"image": [RandomFlip(), Views([])]}, {"image": Mask([Views([])])}):
+        with pytest.raises(DatasetError, match=message):
+            dataset.training_input(batch_size=2, augment=augment)
+    dataset.training_input(batch_size=2, augment={"mask": [Views([])]})
+    dataset.training_input(batch_size=2, augment=[Views([])], features=["image"])
+
+
 def test_a_function_of_the_users_augments(dataset: Dataset) -> None:
     def noise(pixels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(0, 256, pixels.shape, np.uint8)

@@ -13,12 +13,14 @@ from recordmill.pipeline.reader.order.steps import Steps
 from recordmill.pipeline.reader.records.random_access import ShardFile
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import IMAGES
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import Mask, check
+from recordmill.transforms.numpy.augment.groups import NO_BOXES, Views
 from recordmill.transforms.numpy.augment.mixtures import BatchAugmentation
 
 
@@ -191,10 +193,18 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
         augment = {name: check(changes) for name, changes in by_feature.items() if changes}
     except ValueError as error:
         raise DatasetError(str(error)) from None
+    for name, changes in augment.items():
+        if any(isinstance(change, Views) for change in changes) and _has_boxes(name, features):
+            raise DatasetError(NO_BOXES)
     target = features.get(label or "")
     classes = target.vocabulary_size if isinstance(target, CategoryDescription) else None
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
+
+
+def _has_boxes(image: str, features: Mapping[str, Description]) -> bool:
+    """Whether boxes of an image are read."""
+    return any(isinstance(each, BoxesDescription) and each.image == image for each in features.values())
 
 
 def _list(given: Any) -> Sequence[Any]:

@@ -26,6 +26,8 @@ from recordmill.transforms.numpy.augment.chain import (
     parameters,
 )
 
+NO_BOXES = "Views gives several views of an image, and boxes belong to one: leave the boxes out, features=[…]"
+
 
 @dataclass(frozen=True)
 class Group(Movement):
@@ -143,6 +145,4 @@ class Views(Group):
 
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
         """Refuses boxes. Raises: ValueError."""
-        raise ValueError(
-            "Views gives several views of an image, and boxes belong to one: leave the boxes out, features=[…]"
-        )
+        raise ValueError(NO_BOXES)
