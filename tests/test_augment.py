@@ -317,6 +317,8 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: RandomResizedCrop(8, area=(0.5, 0.4)), "area is no range"),
     (lambda: RandomResizedCrop(8, aspect=(0, 1)), "aspect is no range of ratios; give"),
     (lambda: RandomResizedCrop(8, aspect=(1, float("inf"))), "aspect is no range"),
+    (lambda: RandomResizedCrop(8, area=0.5), r"area is 0.5; give two numbers, such as \(0.08, 1\)"),  # type: ignore[arg-type]
+    (lambda: RandomErasing(aspect=1), r"aspect is 1; give two numbers, such as \(0.75, 1.33\)"),  # type: ignore[arg-type]
     (lambda: Resize((224, 0)), "size is no number of pixels"),
     (lambda: Resize((224.0, 8)), "size is no number of pixels"),  # type: ignore[arg-type]
     (lambda: CenterCrop((1, 2, 3)), "size is no number of pixels"),  # type: ignore[arg-type]
@@ -333,14 +335,25 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: RandomErasing(fill="noise"), "fill is noise; give a level"),  # type: ignore[arg-type]
     (lambda: RandomRotation(181), "degrees is 181; give an angle, 0 to 180, or .least, most. of -180 to 180"),
     (lambda: RandomRotation((20, 10)), r"degrees is \(20, 10\); give an angle"),
+    (lambda: RandomRotation([10, -10]), r"degrees is \[10, -10\]; give an angle"),  # type: ignore[arg-type]
+    (lambda: RandomRotation((1, 2, 3)), r"RandomRotation\(.*degrees is \(1, 2, 3\); give two numbers, such as"),  # type: ignore[arg-type]
+    (lambda: RandomRotation("9"), r"degrees is '9'; give two numbers, such as \(-10, 10\), or one, such as 10"),  # type: ignore[arg-type]
+    (lambda: RandomAffine(10, scale=1.2), r"RandomAffine\(.*scale is 1.2; give two numbers, such as \(0.9, 1.1\)"),  # type: ignore[arg-type]
+    (lambda: RandomAffine(translate=(0.1, 0.2, 0.3)), r"translate is \(0.1, 0.2, 0.3\); give two numbers"),  # type: ignore[arg-type]
+    (lambda: RandomAffine(translate=[0.1, 2]), "translate is 2; give a number of 0 to 1"),  # type: ignore[arg-type]
+    (lambda: RandomAffine(shear=("a", 1)), r"shear is \('a', 1\); give two numbers"),  # type: ignore[arg-type]
     (lambda: RandomRotation(9, "cut"), "corners is 'cut'; give 'fill' or 'crop'"),  # type: ignore[arg-type]
     (lambda: RandomRotation(9, fill=(1, 2, 256)), r"fill is \(1, 2, 256\); give a level"),
     (lambda: RandomAffine(shear=46), "shear is 46; give an angle, 0 to 45"),
     (lambda: RandomAffine(translate=(0, 2)), "translate is 2; give a number of 0 to 1"),
     (lambda: RandomAffine(scale=(0.01, 1)), "scale is no range of factors; give .least, most. of 0.1 to 10"),
-    (lambda: GaussianBlur(4), "kernel is 4; give an odd number of pixels, 1 to 255, such as 23"),
-    (lambda: GaussianBlur(257), "kernel is 257; give an odd number of pixels, 1 to 255"),
+    (lambda: GaussianBlur(4), "kernel is 4; give an odd number of pixels, 1 to 99, such as 23"),
+    (lambda: GaussianBlur(101), "kernel is 101; give an odd number of pixels, 1 to 99"),
     (lambda: GaussianBlur(5, (0, 1)), r"sigma is no range; give \(least, most\) in pixels"),
+    (lambda: GaussianBlur(5, (1,)), r"GaussianBlur\(.*sigma is \(1,\); give two numbers, such as \(0.1, 2.0\), or one"),  # type: ignore[arg-type]
+    (lambda: GaussianBlur(5, "1"), "sigma is '1'; give two numbers"),  # type: ignore[arg-type]
+    (lambda: GaussianBlur(5, 0), "sigma is no range"),
+    (lambda: RandomSharpness(1.5), r"RandomSharpness\(.*factor is 1.5; give two numbers, such as \(0.5, 1.5\)"),  # type: ignore[arg-type]
     (lambda: RandomSharpness((0, 3)), "factor is no range; give .least, most. of 0 to 2"),
     (lambda: Posterize(0), "bits is 0; give the bits that are kept, 1 to 8"),
     (lambda: Solarize(257), "threshold is 257; give the least level that is inverted, 0 to 256"),
@@ -363,6 +376,20 @@ WRONG: list[tuple[Any, str]] = [
 def test_wrong_options_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        (GaussianBlur(5, 1.5), GaussianBlur(5, (1.5, 1.5))),
+        (RandomRotation([-10, 20]), RandomRotation((-10, 20))),  # type: ignore[arg-type]
+        (RandomAffine(10, translate=[0.1, 0.2]), RandomAffine(10, translate=(0.1, 0.2))),  # type: ignore[arg-type]
+        (RandomAffine(np.float32(10), scale=[0.5, 2]), RandomAffine(10.0, scale=(0.5, 2))),  # type: ignore[arg-type]
+    ],
+)
+def test_a_list_is_a_pair_and_one_number_a_range(given: Augmentation, same: Augmentation) -> None:
+    row = uniforms(8, given.lanes)
+    np.testing.assert_array_equal(given.draw(row), same.draw(row))
 
 
 OPTIONS = [

@@ -134,7 +134,7 @@ def exactly_blurred(pixels: np.ndarray, kernel: int, sigma: float) -> np.ndarray
 @with_each_library
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(
-    ("kernel", "sigma"), [(1, 2.0), (3, 0.1), (3, 9.0), (5, 1.0), (23, 2.0), (23, 0.7), (255, 50.0)]
+    ("kernel", "sigma"), [(1, 2.0), (3, 0.1), (3, 9.0), (5, 1.0), (23, 2.0), (23, 0.7), (99, 50.0)]
 )
 def test_blur_is_a_gaussian(shape: tuple[int, int, int], kernel: int, sigma: float) -> None:
     change = GaussianBlur(kernel, (sigma, sigma))
@@ -149,6 +149,23 @@ def test_deviations_are_spread_over_their_range() -> None:
     for values, sigma in ((narrow, 0.5), (wide, 2.0)):
         taps = np.exp(-0.5 * (np.arange(-2, 3) / sigma) ** 2)
         np.testing.assert_allclose(values, (taps / taps.sum())[2:], atol=6e-4)
+
+
+def test_no_tap_of_the_largest_kernels_is_negative() -> None:
+    spread = np.geomspace(1e-5, 1, 4000)[:, np.newaxis]
+    for kernel in range(1, 100, 2):
+        taps = GaussianBlur(kernel, (0.01, 1000.0)).draw(spread)
+        assert taps.min() >= 0
+        np.testing.assert_array_equal(2 * taps.sum(1) - taps[:, 0], 1)
+
+
+@with_each_library
+@pytest.mark.parametrize("taps", [[-0.5, 0.75], [2.0, -0.5]], ids=["below", "above"])
+def test_levels_end_at_black_and_white(taps: list[float]) -> None:
+    line = np.zeros((1, 5, 1), np.uint8)
+    line[0, 2] = 255
+    expected = np.clip(255 * np.array([0, taps[1], taps[0], taps[1], 0]), 0, 255).round()
+    np.testing.assert_array_equal(GaussianBlur(3).apply(line, taps)[0, :, 0], expected)
 
 
 MOVES = [RandomRotation(180), RandomRotation(60, "crop"), RandomAffine(90, (0.3, 0.2), (0.4, 2.0), 30, fill=9)]

@@ -10,6 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ from recordmill.transforms.numpy.augment.base import (
     Movement,
     Pixels,
     Values,
+    as_pair,
     check_fill,
+    check_pair,
     check_shares,
     fill_levels,
     memory,
@@ -231,15 +234,14 @@ class RandomAffine(Affine):
         check_range(self, "degrees", self.degrees, 180.0)
         check_range(self, "shear", self.shear, LARGEST_SHEAR)
         check_fill(self, self.fill)
-        for share in self._shares():
+        check_pair(self, "translate", as_pair(self.translate), "(0.1, 0.2), or one, such as 0.1")
+        for share in as_pair(self.translate):
             check_shares(self, translate=share)
+        check_pair(self, "scale", self.scale, "(0.9, 1.1)")
         if not 1 / LARGEST_SCALE <= self.scale[0] <= self.scale[1] <= LARGEST_SCALE:
             raise ValueError(
                 f"{self}: scale is no range of factors; give (least, most) of 0.1 to 10, such as (0.9, 1.1)"
             )
-
-    def _shares(self) -> tuple[float, float]:
-        return self.translate if isinstance(self.translate, tuple) else (self.translate, self.translate)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Draws the angle, the shifts down and right, the factor, and the shear."""
@@ -247,7 +249,7 @@ class RandomAffine(Affine):
         turn, slant = np.deg2rad(drawn(self.degrees, angle)), np.tan(np.deg2rad(drawn(self.shear, shear)))
         cosine, sine, growth = np.cos(turn), np.sin(turn), drawn(self.scale, scale)
         linear = (cosine - slant * sine) / growth, -(sine + slant * cosine) / growth, sine / growth, cosine / growth
-        most_down, most_right = self._shares()
+        most_down, most_right = as_pair(self.translate)
         return affine_numbers(*linear, shares=((2 * right - 1) * most_right, (2 * down - 1) * most_down))
 
 
@@ -257,15 +259,21 @@ def turn_numbers(degrees: Floats) -> Floats:
     return affine_numbers(np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn))
 
 
+def limits(span: Any) -> tuple[Any, Any]:
+    """Gives -x and x of a number, and anything else as it is."""
+    return (-span, span) if isinstance(span, Real) else span  # type: ignore[return-value] # `check_range` looks
+
+
 def drawn(span: float | tuple[float, float], uniforms: Floats) -> Floats:
     """Draws from (least, most), or from -x to x."""
-    least, most = span if isinstance(span, tuple) else (-span, span)
+    least, most = limits(span)
     return least + (most - least) * uniforms
 
 
 def check_range(augmentation: Affine, name: str, span: Any, most: float) -> None:
     """Refuses what is no range of angles. Raises: ValueError."""
-    first, last = span if isinstance(span, tuple) else (-span, span)
+    check_pair(augmentation, name, limits(span), "(-10, 10), or one, such as 10")
+    first, last = limits(span)
     if not -most <= first <= last <= most:
         message = f"{name} is {span}; give an angle, 0 to {most:g}, or (least, most) of {-most:g} to {most:g}"
         raise ValueError(f"{augmentation}: {message}")

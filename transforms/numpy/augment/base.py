@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -159,11 +160,23 @@ def both_sides(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
+def as_pair(value: Any) -> tuple[Any, Any]:
+    """Gives a number twice, and anything else as it is."""
+    return (value, value) if isinstance(value, Real) else value  # type: ignore[return-value] # `check_pair` looks
+
+
 def check_shares(augmentation: Augmentation, **options: float) -> None:
     """Refuses numbers outside of 0 to 1. Raises: ValueError."""
     for name, value in options.items():
         if not 0 <= value <= 1:
             raise ValueError(f"{augmentation}: {name} is {value}; give a number of 0 to 1")
+
+
+def check_pair(augmentation: Augmentation, name: str, value: Any, example: str) -> None:
+    """Refuses what is not two real numbers, in a tuple or a list. Raises: ValueError."""
+    is_pair = isinstance(value, tuple | list) and len(value) == 2
+    if not (is_pair and all(isinstance(number, Real) for number in value)):
+        raise ValueError(f"{augmentation}: {name} is {value!r}; give two numbers, such as {example}")
 
 
 def check_size(augmentation: Augmentation, size: Any) -> None:

@@ -8,10 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values, copied, memory
+from recordmill.transforms.numpy.augment.base import (
+    Augmentation,
+    Floats,
+    Pixels,
+    Values,
+    as_pair,
+    check_pair,
+    copied,
+    memory,
+)
 
 TAP = 4096.0  # taps are whole numbers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
-LARGEST = 255  # of more taps, each would be too few 4096ths
+LARGEST = 99  # the middle tap takes all rounding: from 101 taps on, a wide deviation can leave it below 0
 UNIT = 1024.0  # the unit of a sharpness' factor, as of the colours'
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)
 """Pillow's `ImageFilter.SMOOTH`, times 13."""
@@ -23,19 +32,21 @@ Levels = npt.NDArray[np.uint8 | np.int16]
 class GaussianBlur(Augmentation):
     """Blurs by a Gaussian of a random deviation, as SimCLR does (Chen et al. 2020, arXiv:2002.05709).
 
-    `kernel` is the number of pixels a side that are weighted, odd, 1 to 255; `sigma` the range of the deviation in
-    pixels, uniform. Beyond its edge an image is mirrored.
+    `kernel` is the number of pixels a side that are weighted, odd, 1 to 99; `sigma` the range of the deviation in
+    pixels, uniform, or one number. Beyond its edge an image is mirrored.
     """
 
     lanes: ClassVar[int] = 1
     kernel: int
-    sigma: tuple[float, float] = (0.1, 2.0)
+    sigma: float | tuple[float, float] = (0.1, 2.0)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.kernel, int) and 0 < self.kernel <= LARGEST and self.kernel % 2):
             message = f"kernel is {self.kernel}; give an odd number of pixels, 1 to {LARGEST}, such as 23"
             raise ValueError(f"{self}: {message}")
-        if not 0 < self.sigma[0] <= self.sigma[1] < math.inf:
+        check_pair(self, "sigma", as_pair(self.sigma), "(0.1, 2.0), or one, such as 1.0")
+        least, most = as_pair(self.sigma)
+        if not 0 < least <= most < math.inf:
             raise ValueError(f"{self}: sigma is no range; give (least, most) in pixels, such as (0.1, 2.0)")
 
     @property
@@ -45,7 +56,8 @@ class GaussianBlur(Augmentation):
 
     def draw(self, uniforms: Floats) -> Floats:
         """Makes taps of the deviation, whole numbers of 1/4096; all taps together are 1."""
-        sigma = self.sigma[0] + (self.sigma[1] - self.sigma[0]) * uniforms
+        least, most = as_pair(self.sigma)
+        sigma = least + (most - least) * uniforms
         taps = np.exp(-0.5 * (np.arange(self.numbers) / sigma) ** 2)
         taps = np.rint(taps / (2 * taps.sum(1, keepdims=True) - 1) * TAP)
         taps[:, 0] = TAP - 2 * taps[:, 1:].sum(1)
@@ -76,7 +88,8 @@ def _weighted(pixels: Levels, taps: npt.NDArray[Any], axis: int, out: Levels) ->
     sums = np.zeros(pixels.shape, np.float32)
     for start, tap in enumerate(taps):
         sums += tap * around.take(range(start, start + side), axis)
-    np.copyto(out, np.rint(sums, out=sums), casting="unsafe")
+    limits = np.iinfo(out.dtype)
+    np.copyto(out, np.clip(np.rint(sums, out=sums), limits.min, limits.max, out=sums), casting="unsafe")
     return out
 
 
@@ -92,6 +105,7 @@ class RandomSharpness(Augmentation):
     factor: tuple[float, float] = (0.5, 1.5)
 
     def __post_init__(self) -> None:
+        check_pair(self, "factor", self.factor, "(0.5, 1.5)")
         if not 0 <= self.factor[0] <= self.factor[1] <= 2:
             raise ValueError(f"{self}: factor is no range; give (least, most) of 0 to 2, such as (0.5, 1.5)")
 

@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 
-from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Values, Window
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Values, Window, check_pair
 
 
 def check_part(augmentation: Augmentation, area: tuple[float, float], aspect: tuple[float, float]) -> None:
     """Refuses what is no range of shares, or of ratios. Raises: ValueError."""
+    check_pair(augmentation, "area", area, "(0.08, 1)")
+    check_pair(augmentation, "aspect", aspect, "(0.75, 1.33)")
     if not 0 < area[0] <= area[1] <= 1:
         raise ValueError(f"{augmentation}: area is no range of shares; give (least, most) of 0 to 1, such as (0.08, 1)")
     if not 0 < aspect[0] <= aspect[1] < math.inf:
