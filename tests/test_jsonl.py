@@ -121,6 +121,8 @@ FAULTS: dict[str, tuple[bytes, str, str | None]] = {
     "above in the end": (line(p="x/../../a.png"), "forbidden_path", "p"),
     "a URL": (line(p="http://x/a.png"), "forbidden_path", "p"),
     "a NUL in a path": (line(p="a\0"), "forbidden_path", "p"),
+    "deep lists": (b'{"t": "a", "x": ' + b"[" * 200 + b"]" * 200 + b"}", "malformed_row", None),
+    "deep objects": (b'{"t": "a", "x": ' + b'{"y": ' * 100_000 + b"1" + b"}" * 100_001, "malformed_row", None),
     "the first column counts": (line(n="x", c=1.5), "wrong_type", "c"),
 }
 
@@ -145,8 +147,9 @@ ACCEPTED: dict[str, tuple[bytes, dict[str, object]]] = {
     "NaN, not asked for": (b'{"t": "a", "x": [NaN, -Infinity]}', {"t": "a"}),
     "another key twice": (b'{"x": 1, "t": "a", "x": "b"}', {"t": "a"}),
     "bytes, not asked for": (b'{"t": "a", "x": "\xff"}', {"t": "a"}),
-    "deep": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b', "t": "a"}', {"t": "a"}),
-    "deep objects": (b'{"t": "a", "x": ' + b'{"y": ' * 700 + b"1" + b"}" * 701, {"t": "a"}),
+    "deep": (b'{"x": ' + b"[" * 199 + b"]" * 199 + b', "t": "a"}', {"t": "a"}),
+    "deep objects": (b'{"t": "a", "x": ' + b'{"y": ' * 199 + b"1" + b"}" * 200, {"t": "a"}),
+    "many brackets, not deep": (b'{"t": "a", "x": [' + b"[{}]," * 300 + b'"' + b'[{\\"' * 300 + b'"]}', {"t": "a"}),
     "braces in a string": (b'{"t": "}{", "x": {"y": {}}}', {"t": "}{"}),
 }
 
@@ -254,6 +257,12 @@ def test_a_column_that_is_wrong_everywhere(tmp_path: Path) -> None:
     assert {(reject.reason, reject.message) for reject in rejects} == {
         ("wrong_type", "wanted a number, found a string; `number` and `numbers` read it with `parse: true`")
     }
+
+
+def test_a_line_of_quotes_and_brackets_without_an_end_is_refused_at_once(tmp_path: Path) -> None:
+    bad = b'{"t": "' + b"[" * 300 + rb"\"" * 2_000_000 + b"}"
+    _, rejects, _ = read(write(tmp_path, FIRST, bad))
+    assert [reject.reason for reject in rejects] == ["malformed_row"]
 
 
 def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

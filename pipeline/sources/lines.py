@@ -15,7 +15,7 @@ TAIL_BYTES = 64 << 10  # 64 KiB: how far beyond a range its last line is looked 
 MAX_LINE_BYTES = 64 << 20  # 64 MiB: far below Arrow's 2 GiB, and a worker's memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACES = b" \t\r"  # what JSON calls whitespace
-OPEN, CLOSE, CARRIAGE_RETURN, NEWLINE = b"{}\r\n"
+OPEN, CLOSE, BRACKET, CARRIAGE_RETURN, NEWLINE = b"{}[\r\n"
 
 Rows = npt.NDArray[np.int64]
 """Numbers of lines in a piece, rising."""
@@ -116,6 +116,19 @@ class Lines:
     def objects(self) -> Rows:
         """The lines that may be a JSON object: `{` first, `}` last, no NUL and not too long."""
         return np.flatnonzero(self._objects)
+
+    def opening_more_than(self, count: int) -> Rows:
+        """Finds lines with more `{` and `[` than so many, and long enough to hold as many `}` and `]`."""
+        long = self._ends - self._starts > 2 * count
+        if not long.any():
+            return np.zeros(0, np.int64)
+        buffer = np.frombuffer(self.data, np.uint8)
+        opens = buffer == OPEN
+        opens |= buffer == BRACKET
+        if np.count_nonzero(opens) - np.count_nonzero(self._objects) < count:
+            return np.zeros(0, np.int64)
+        bounds = np.searchsorted(np.flatnonzero(opens), np.stack([self._starts, self._ends]))
+        return np.flatnonzero(long & (bounds[1] - bounds[0] > count))
 
     def take(self, lines: Rows) -> bytes:
         """The bytes of some lines, a newline between them."""

@@ -2,9 +2,10 @@ r"""The parser of JSON Lines: what a row is, and how many are parsed at once wit
 
 A line, without the spaces, tabs and carriage returns around it, is a row unless it is blank. It is accepted if it is
 one JSON object, alone, by Arrow's parser: RFC 8259 with these particulars. A key that is asked for comes once (`{"a":
-1, "a": 2}` is malformed), one that is not may repeat. No string holds an unpaired surrogate (`"\ud800"`) and no number
-is beyond float64 (`1e400`), asked for or not. `NaN` and `Infinity` are taken where nobody asks for them, and are of the
-wrong type where somebody does. Bytes that are not UTF-8 are a fault only in columns that are asked for.
+1, "a": 2}` is malformed), one that is not may repeat. Asked for or not, no string holds an unpaired surrogate
+(`"\ud800"`), no number is beyond float64 (`1e400`), and nothing lies deeper than `MAX_DEPTH` levels. `NaN`, `Infinity`
+and `Inf` are taken where nobody asks for them, and are of the wrong type where somebody does. Bytes that are not UTF-8
+are a fault only in columns that are asked for.
 
 Many lines are parsed in one call, by a schema that the file's first lines suggest. A line that begins with `{` and ends
 with `}` leaves no object open (a string cannot hold a newline), so where as many rows as lines come out each line is
@@ -36,9 +37,15 @@ from recordmill.pipeline.sources.typing.json_objects import Repeating, comes_twi
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
+MAX_DEPTH = 200  # each reader, on each Python, takes more
+STRING = rb'"(?:[^"\\]|\\.)*+"?'  # one without an end goes to the end, so that none is looked at twice
+STRINGS = re.compile(STRING, re.DOTALL)
+BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
+ODD_NUMBERS = re.compile(STRING + rb"|-?Inf(?!inity)|-NaN", re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udfff]")
 FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, which halving them would take
 NOT_ONE_OBJECT = "the line is not one JSON object: "
+TOO_DEEP = f"the line is nested deeper than {MAX_DEPTH} levels; flatten it, or write the inner part as a string"
 
 
 @dataclass(frozen=True)
@@ -89,8 +96,11 @@ class Parser:
         faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it does not begin with {{ and end with }}")
                   for line in lines.others.tolist()}  # fmt: skip
         faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
-        misfits = self._with_dotted_keys(lines)
-        quick = _without(lines.objects, misfits)
+        deep = too_deep(lines)
+        faults |= {line: Fault("malformed_row", TOO_DEEP) for line in deep}
+        objects_only = _without(lines.objects, deep)
+        misfits = self._with_dotted_keys(lines, objects_only)
+        quick = _without(objects_only, misfits)
         tables = self._parse(lines, quick, misfits)
         quick = _without(quick, misfits)
         table = pa.concat_tables([self._schema.empty_table(), *tables]).combine_chunks()
@@ -105,11 +115,10 @@ class Parser:
         numbered = dict(zip(np.searchsorted(rows, list(objects)).tolist(), objects.values(), strict=True))
         return Parsed(rows, self._fields, table, np.searchsorted(rows, quick), numbered, faults)
 
-    def _with_dotted_keys(self, lines: Lines) -> list[int]:
+    def _with_dotted_keys(self, lines: Lines, rows: Rows) -> list[int]:
         """Finds lines whose own keys may hold the dots of a field inside others: such a key would come first."""
         if not any(dots in lines.data for dots in self._dots):
             return []
-        rows = lines.objects
         return [row for row, line in zip(rows.tolist(), lines.each(rows), strict=True)
                 if any(dots in line for dots in self._dots)]  # fmt: skip
 
@@ -148,11 +157,9 @@ class Parser:
     def _object(self, line: bytes) -> dict[str, Any] | Fault:
         """Parses a line, or says what is wrong with it, and nothing of what the line holds."""
         try:
-            row = load_json(line, object_pairs_hook=Repeating.of)
+            row = _load_line(line)
         except json.JSONDecodeError as invalid:
             return Fault("malformed_row", f"{NOT_ONE_OBJECT}{invalid.msg}, character {invalid.pos + 1}")
-        except RecursionError:
-            return Fault("malformed_row", "the line is nested too deeply, and its values are of unusual types")
         twice = next((name for name in self._fields if comes_twice(row, name)), None)
         return row if twice is None else Fault("malformed_row", f"{NOT_ONE_OBJECT}{twice} comes twice")
 
@@ -170,12 +177,48 @@ def peek(lines: Iterable[bytes]) -> Shape:
     shape = Shape()
     for line in lines:
         try:
-            row = load_json(line)
+            if depth(line) <= MAX_DEPTH and isinstance(row := load_json(line), dict):
+                shape.add(row)
         except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict):
-            shape.add(row)
     return shape
+
+
+def too_deep(lines: Lines) -> list[int]:
+    """Finds lines that are nested deeper than `MAX_DEPTH`; few have so many brackets that it counts their levels."""
+    rows = np.intersect1d(lines.opening_more_than(MAX_DEPTH), lines.objects)
+    return [row for row in rows.tolist() if depth(lines[row]) > MAX_DEPTH]
+
+
+def depth(line: bytes) -> int:
+    """Counts the objects and lists that lie inside each other; brackets in strings do not count."""
+    level = deepest = 0
+    for brackets in BRACKETS.findall(STRINGS.sub(b"", line)):
+        level += len(brackets) if brackets[0] in b"{[" else -len(brackets)
+        deepest = max(deepest, level)
+    return deepest
+
+
+def _load_line(line: bytes) -> Any:
+    """Parses a line as Arrow's parser does: it takes `Inf` and `-NaN`, and `-0` keeps its sign.
+
+    Raises:
+        json.JSONDecodeError: it is no JSON.
+    """
+    try:
+        return load_json(line, Repeating.of, signed_zero=True)
+    except json.JSONDecodeError:
+        plain = ODD_NUMBERS.sub(_plain_number, line)
+        if plain == line:
+            raise
+        return load_json(plain, Repeating.of, signed_zero=True)
+
+
+def _plain_number(token: re.Match[bytes]) -> bytes:
+    text = token[0]
+    if text.startswith(b'"'):
+        return text
+    return b"NaN" if text == b"-NaN" else text + b"inity"
 
 
 def _without(rows: Rows, others: list[int]) -> Rows:

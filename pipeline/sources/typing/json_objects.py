@@ -5,13 +5,16 @@ r"""JSON as Python's objects: of lines that do not fit a schema, and of JSON fil
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from recordmill.pipeline.sources.typing.faults import Fault
 from recordmill.pipeline.sources.typing.fields import cuts
 
+MINUS_ZERO = re.compile(rb"-0(?![.\deE])")
 DIGITS = 80  # a longer integer is beyond every type, and Python refuses to convert more than 4,300
 
 
@@ -43,20 +46,36 @@ def comes_twice(value: Any, name: str) -> bool:
     return False
 
 
-def load_json(data: bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+def load_json(
+    data: bytes,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+    *,
+    signed_zero: bool = False,
+) -> Any:
     """Parses JSON; bytes that are not UTF-8 come as surrogates, of an integer its first `DIGITS` characters.
+
+    With `signed_zero`, the integer `-0` comes as `Decimal("-0")`, which is -0.0 as a number.
 
     Raises:
         json.JSONDecodeError: it is no JSON.
         RecursionError: it is nested too deeply.
     """
     text = data.decode("utf-8", "surrogateescape")
+    parse_int = _signed if signed_zero and MINUS_ZERO.search(data) else None
     try:
-        return json.loads(text, object_pairs_hook=object_pairs_hook)
+        return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=parse_int)
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of more digits than Python converts
-        return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=lambda digits: int(digits[:DIGITS]))
+        return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=_signed if parse_int else _shortened)
+
+
+def _shortened(digits: str) -> int:
+    return int(digits[:DIGITS])
+
+
+def _signed(digits: str) -> int | Decimal:
+    return Decimal(digits) if digits == "-0" else _shortened(digits)
 
 
 def json_object(data: bytes, what: str) -> dict[str, Any] | Fault:

@@ -113,7 +113,7 @@ def _whole(value: int) -> Sorted:
 def _decimal(value: Decimal) -> Sorted:
     """A whole number where it is written without a point, as in Arrow a decimal is of a type without a fraction."""
     if value.is_finite() and value.as_tuple().exponent == 0:
-        return _whole(int(value))
+        return (BIG, value) if value.is_signed() and not value else _whole(int(value))  # the float -0.0 keeps its sign
     return pa.float64(), math.nan if value.is_snan() else float(value)
 
 
