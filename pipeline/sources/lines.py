@@ -118,8 +118,8 @@ class Lines:
         return np.flatnonzero(self._objects)
 
     def opening_more_than(self, count: int) -> Rows:
-        """Finds lines with more `{` and `[` than so many, and long enough to hold as many `}` and `]`."""
-        long = self._ends - self._starts > 2 * count
+        """Finds `objects` with more `{` and `[` than so many, and long enough to hold as many `}` and `]`."""
+        long = self._objects & (self._ends - self._starts > 2 * count)
         if not long.any():
             return np.zeros(0, np.int64)
         buffer = np.frombuffer(self.data, np.uint8)

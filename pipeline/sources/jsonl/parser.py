@@ -186,8 +186,7 @@ def peek(lines: Iterable[bytes]) -> Shape:
 
 def too_deep(lines: Lines) -> list[int]:
     """Finds lines that are nested deeper than `MAX_DEPTH`; few have so many brackets that it counts their levels."""
-    rows = np.intersect1d(lines.opening_more_than(MAX_DEPTH), lines.objects)
-    return [row for row in rows.tolist() if depth(lines[row]) > MAX_DEPTH]
+    return [row for row in lines.opening_more_than(MAX_DEPTH).tolist() if depth(lines[row]) > MAX_DEPTH]
 
 
 def depth(line: bytes) -> int:
