@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.pipeline.redaction import redacted
 from recordmill.pipeline.sources.base import FileInfo
+from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix
 from recordmill.pipeline.sources.local_files import LocalFiles
 
@@ -28,13 +29,17 @@ def use_options(options: PipelineOptions) -> None:
 class BeamFiles(LocalFiles):
     """Files on any filesystem; has no state, so it can be sent to workers."""
 
-    def match(self, pattern: str) -> list[FileInfo]:
+    def match(self, pattern: str) -> FileList:
         """Lists the files that a glob, or a plain path, matches, sorted by path.
 
         Raises:
             OSError: a folder or a bucket cannot be listed.
         """
-        return sorted(_match_url(pattern), key=lambda file: file.path) if _is_url(pattern) else super().match(pattern)
+        return (
+            FileList(sorted(_match_url(pattern), key=lambda file: file.path))
+            if _is_url(pattern)
+            else super().match(pattern)
+        )
 
     def is_folder(self, path: str) -> bool:
         """Whether `path` is a folder; for a URL, whether a file lies under it (never for a URL with a wildcard).

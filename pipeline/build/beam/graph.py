@@ -1,60 +1,66 @@
-"""The whole job as one Beam pipeline: wires the functions of other modules.
+"""The job that writes the shards, as one Beam pipeline: wires the functions of other modules.
 
-chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─▶ reports
-└─▶ AnalyzeDataset ─▶ KeepExport ───────┘
+chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─▶ reports ─▶ CountDuplicates
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
-import tensorflow_transform.beam as tft_beam
 
-from recordmill.pipeline.build.analysis.inputs import keep_export, tensor_config
-from recordmill.pipeline.build.beam.pre_passes import install_user_code, make_analyzers, make_preprocessing
-from recordmill.pipeline.build.beam.runners import Runner
+from recordmill.pipeline.build.beam.duplicates import CountDuplicates
+from recordmill.pipeline.build.beam.list_chunks import ListChunks
+from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.workspace import read_report, write_report
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
+from recordmill.pipeline.build.worker.user_code import install_user_code
 from recordmill.pipeline.sources.base import Chunk
 
-ANALYSIS = "analysis"
+COUNTED = "reports/counted"
 
 
-def run_job(context: BuildContext, chunks: Sequence[Chunk], runner: Runner) -> None:
-    """Runs the pipeline to its end; its results are the reports and files in the build's folder."""
+def run_job(context: BuildContext, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:
+    """Runs the pipeline to its end; its results are the reports and files in the build's folder.
+
+    Args:
+        context: the build.
+        chunks: those that are read.
+        finished: the groups of the shards that an earlier attempt built, whose duplicates are counted with the others.
+        runner: the runner.
+    """
     install_user_code(context)
-    with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=context.path("scratch")):
-        build_graph(pipeline, context, chunks)
+    with runner.pipeline(context) as pipeline:
+        build_graph(pipeline, context, chunks, finished)
+    write_report(context.workspace, COUNTED, {})
 
 
-def build_graph(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk]) -> None:
+def is_counted(context: BuildContext) -> bool:
+    """Whether an earlier attempt has counted the duplicates of all shards."""
+    return read_report(context.workspace, COUNTED) is not None
+
+
+def build_graph(
+    pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk], finished: Sequence[int] = ()
+) -> None:
     """Adds the job's steps to a pipeline."""
-    read = (
+    groups = [pipeline | "ListFinished" >> beam.Create(list(finished))] if finished else []
+    if chunks:
+        groups.append(_build(pipeline, context, chunks))
+    shards = groups[0] if len(groups) == 1 else groups | "AllShards" >> beam.Flatten()
+    _ = shards | "CountDuplicates" >> CountDuplicates(context)
+
+
+def _build(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk]) -> beam.PCollection:
+    """Reads chunks and builds shards; gives their groups."""
+    return (
         pipeline
-        | "ListChunks" >> beam.Create(list(chunks))
-        | "ReadChunks" >> beam.ParDo(ReadChunks(context)).with_outputs(ANALYSIS, main="rows")
-    )
-    kept = context.export
-    export = _analyze(read[ANALYSIS], context) if kept is None else pipeline | "KeptExport" >> beam.Create([kept])
-    _ = (
-        read["rows"]
+        | "ListChunks" >> ListChunks(context.workspace, chunks)
+        | "ReadChunks" >> beam.ParDo(ReadChunks(context))
         | "GroupByShard" >> beam.GroupByKey()
-        | "BuildShards" >> beam.ParDo(BuildShards(context), beam.pvalue.AsSingleton(export))
-    )
-
-
-def _analyze(batches: beam.PCollection, context: BuildContext) -> beam.PCollection:
-    """Analyzes; returns the folder of the export."""
-    analyzers = make_analyzers(context)
-    saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(
-        make_preprocessing(context, analyzers)
-    )
-    return saved_model | "KeepExport" >> beam.Map(
-        keep_export, beam.pvalue.AsSingleton(metadata.deferred_metadata), context, sorted(analyzers.asked)
+        | "BuildShards" >> beam.ParDo(BuildShards(context))
     )
 
 
@@ -67,13 +73,12 @@ class ReadChunks(beam.DoFn):  # type: ignore[misc]
     def setup(self) -> None:
         """Makes the worker's reader."""
         install_user_code(self._context)
-        self._reader = ChunkReader(self._context)
+        self._reader = ChunkReader(self._context, self._context.decisions, self._context.groups)
 
-    def process(self, chunk: Chunk) -> Iterator[Any]:
-        """Yields (group, packed rows), and the analysis' batches under their own tag."""
-        with leaving_error(self._context.path("scratch")):
-            for element in self._reader.read(chunk):
-                yield beam.pvalue.TaggedOutput(ANALYSIS, element) if isinstance(element, pa.RecordBatch) else element
+    def process(self, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
+        """Yields packed rows with their groups."""
+        with leaving_error(self._context.workspace):
+            yield from self._reader.read(chunk)
 
 
 class BuildShards(beam.DoFn):  # type: ignore[misc]
@@ -87,10 +92,11 @@ class BuildShards(beam.DoFn):  # type: ignore[misc]
         install_user_code(self._context)
         self._builder: ShardBuilder | None = None
 
-    def process(self, group: tuple[int, Iterable[Packed]], export: str) -> Iterator[tuple[int, int]]:
-        """Builds one shard; yields its group and its number of records."""
+    def process(self, group: tuple[int, Iterable[Packed]]) -> Iterator[int]:
+        """Builds one shard; yields its group."""
         number, packed = group
-        with leaving_error(self._context.path("scratch")):
+        with leaving_error(self._context.workspace):
             if self._builder is None:
-                self._builder = ShardBuilder(self._context, export)
-            yield number, self._builder.build(number, packed)["records"]
+                self._builder = ShardBuilder(self._context)
+            self._builder.build(number, packed)
+            yield number

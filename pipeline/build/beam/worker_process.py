@@ -8,28 +8,16 @@ thread waits for it, and so ends with the driver alone. Elsewhere a worker may o
 then writes to paths that no longer exist (`pipeline.build.attempts`).
 """
 
-import ctypes
 import importlib
 import os
-import signal
 import sys
 from pathlib import Path
-
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-def die_with(driver: int) -> None:
-    """Asks the kernel to kill this process when its parent dies; ends it at once if the parent is dead already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != driver:
-        os._exit(1)
 
 
 def main() -> None:
     """Works for the driver until the driver has no more work."""
-    die_with(int(sys.argv[1]))
     sys.path.append(str(Path(__file__).parents[4]))  # the folder of the package, if it is not installed
+    importlib.import_module("recordmill.pipeline.build.runners.die_with_parent").die_with(int(sys.argv[1]))
     importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,0 +1,58 @@
+"""Steps on rows that are spread over buckets by a hash: a step takes the rows of one bucket, as one table.
+
+On the local runner the rows lie in scratch files, and only names are shuffled (`worker.packing`).
+
+    rows | GroupByKey() | ParDo(Send(planned, step))    # step(table) -> table, with the bucket of each row
+    rows | GroupByKey() | ParDo(Keep(planned, write))   # write(planned, bucket, table) -> anything small
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.duplicates.fingerprints import BUCKET
+from recordmill.pipeline.build.worker.packing import Packed, pack, unpack
+
+Bucket = tuple[int, Packed | Iterable[Packed]]
+
+
+def send(planned: PlannedBuild, table: pa.Table) -> Iterator[tuple[int, Packed]]:
+    """Packs rows by their buckets."""
+    return pack(table, None if planned.inline else planned.scratch)
+
+
+def rows_of(packed: Packed | Iterable[Packed]) -> pa.Table:
+    """Gives the rows of a bucket."""
+    return unpack([packed] if isinstance(packed, Packed) else packed).drop_columns([BUCKET])
+
+
+class Send(beam.DoFn):  # type: ignore[misc]
+    """Sends the rows that a step makes of a bucket to the buckets that it names; by default they stay in theirs."""
+
+    def __init__(self, planned: PlannedBuild, step: Callable[..., pa.Table]) -> None:
+        self._planned, self._step = planned, step
+
+    def process(self, element: Bucket, *sides: Any) -> Iterator[tuple[int, Packed]]:
+        """Takes one bucket, and what the step needs besides."""
+        with leaving_error(self._planned.workspace):
+            table = self._step(rows_of(element[1]), *sides)
+            if BUCKET not in table.column_names:
+                table = table.append_column(BUCKET, pa.array(np.full(table.num_rows, element[0])))
+            yield from send(self._planned, table)
+
+
+class Keep(beam.DoFn):  # type: ignore[misc]
+    """Leaves what a function makes of a bucket in the workspace; yields what it returns."""
+
+    def __init__(self, planned: PlannedBuild, write: Callable[..., Any]) -> None:
+        self._planned, self._write = planned, write
+
+    def process(self, element: Bucket, *sides: Any) -> Iterator[Any]:
+        """Takes one bucket, and what the function needs besides."""
+        with leaving_error(self._planned.workspace):
+            yield self._write(self._planned, element[0], rows_of(element[1]), *sides)

@@ -1,0 +1,309 @@
+"""Runs jobs on Google Cloud Dataflow: presets, checks, submission, and the job until its end."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any
+
+from apache_beam import Pipeline
+from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, TestOptions
+from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner as BeamRunner
+from apache_beam.runners.dataflow.internal import apiclient
+from google.api_core.exceptions import GoogleAPICallError, NotFound, RetryError, ServerError, TooManyRequests
+from google.api_core.retry import Retry, if_exception_type
+from google.auth.exceptions import GoogleAuthError, TransportError
+from google.cloud import dataflow as api
+from requests import RequestException
+
+from recordmill.pipeline.build.beam.beam_options import parse_options
+from recordmill.pipeline.build.beam.runner import RemoteRunner
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.failures import raising_left_error
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.runners.dataflow_job import (
+    cause_of,
+    check_graph,
+    check_reachable,
+    console_url,
+    describe,
+    is_job_of,
+    job_name,
+)
+from recordmill.pipeline.build.runners.dataflow_options import check, with_presets
+from recordmill.pipeline.build.runners.errors import DryRunFinished, RunnerError
+from recordmill.pipeline.build.runners.job import CANCEL_SECONDS, JobFailedError, JobStillRunsError, watched
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.redaction import redacted
+
+POLL_SECONDS = 3.0
+PATIENCE_SECONDS = 600.0
+"""The time without an answer of the service after which a build gives up; its job may be healthy for all that."""
+REQUEST_SECONDS = 60.0
+OLD_JOB_SECONDS = 600.0  # the service takes minutes to end a job's machines
+REFUSED = "REFUSED"
+ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
+AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportError, RequestException)
+Proto = Any  # `google.cloud.dataflow.Job`; the packages of Google have no types that mypy reads here
+
+
+class DataflowRunner(RemoteRunner):
+    """`--runner dataflow`: all jobs of a build have one name, and the service runs one job of a name at a time."""
+
+    probes_workers = False  # to start machines for a probe takes minutes; `check_reachable` asks for URLs
+
+    def __init__(self, options: RunOptions) -> None:
+        self._given = parse_options(options.beam_options).get_all_options(drop_default=True)
+        self._complete = with_presets(self._given)
+        check(self._complete)
+        self._arguments = list(options.beam_options)
+        super().__init__(BeamRunner(), self._options_of(""), options.attempts)
+        self.threads = _threads(self.options)
+        self._is_dry = bool(self._given.get("dry_run"))
+        self._build_key, self._listener, self._checks = "", Listener(), list[Callable[[], None]]()
+
+    def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
+        """Prepares for an attempt; cancels the job that a dead driver of this build left, and waits for its end."""
+        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
+        if self._is_dry:
+            return
+        jobs = _Jobs(self.options)
+        for job in jobs.active(lambda name: is_job_of(name, build_key)):
+            listener.on_note(f"cancelling the job that an earlier driver left: {jobs.page(job.id)}")
+            RunningJob(jobs, job.name).cancel(OLD_JOB_SECONDS)
+
+    @contextmanager
+    def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
+        """Gives a pipeline, which runs as a job at the end of the block.
+
+        Raises:
+            DryRunFinished: the graph is made, and the options asked for no more.
+            RunnerError: the service would refuse the job, or its machines could not read or write.
+        """
+        paths = [source.path for source in planned.sources if source.format != "python"]
+        check_reachable(planned.workspace.url, paths)
+        options = self._options_of(job_name(planned.name, self._build_key))
+        options.view_as(TestOptions).dry_run = True  # `run` makes the graph, and sends nothing
+        pipeline = Pipeline(runner=self._runner, options=options)
+        yield pipeline
+        job = pipeline.run().job
+        size = job.proto_pipeline.ByteSize()
+        check_graph(size)
+        if self._is_dry:
+            steps = len(job.proto_pipeline.components.transforms)
+            raise DryRunFinished(describe(self._complete, job.proto.name, steps, size))
+        options.view_as(TestOptions).dry_run = False
+        self._run(job, options, planned)
+
+    def _run(self, job: Proto, options: PipelineOptions, planned: PlannedBuild) -> None:
+        """Submits a job and waits for its end."""
+        running = RunningJob(_Jobs(options, job.root_staging_location), job.proto.name)
+        self._listener.on_job(running)
+        try:
+            with raising_left_error(planned.workspace), watched(running, self._checks):
+                running.submit(job)
+                running.wait()
+        finally:
+            self._listener.on_job(None)
+
+    def _options_of(self, name: str) -> PipelineOptions:
+        """Gives the options of a job: new ones, since Beam changes them as it submits."""
+        presets = {key: value for key, value in self._complete.items() if key not in self._given}
+        return PipelineOptions(self._arguments, pipeline_type_check=False, job_name=name, **presets)
+
+
+class NoAnswerError(RunnerError):
+    """The service cannot be asked now; it may answer in a moment."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+def _threads(options: PipelineOptions) -> int:
+    """The threads of a worker's graph: two for one core, so that one reads; all cores if a machine has one process."""
+    return 0 if options.view_as(DebugOptions).lookup_experiment("no_use_multiple_sdk_containers") else 2
+
+
+class RunningJob:
+    """`runners.job.Job` on Dataflow, found by its name before the service has answered with an id."""
+
+    def __init__(self, jobs: "_Jobs", name: str) -> None:
+        self.state = self.url = ""
+        self._jobs, self._name = jobs, name
+        self._id = ""
+        self._polled = self._answered = 0.0
+        self._uncancelled: RunnerError | None = None
+
+    def submit(self, job: Proto) -> None:
+        """Stages the graph and starts the job.
+
+        Raises:
+            RunnerError: the service refuses it, or a job of this name runs already.
+            JobFailedError: the service does not answer; it may have taken the job.
+        """
+        try:
+            self._id = self._jobs.create(job).id
+        except NoAnswerError as error:
+            raise JobFailedError(str(error)) from error
+        except RunnerError:
+            self.state = REFUSED  # a job of this name that runs is another driver's
+            raise
+        self.url, self.state, self._answered = self._jobs.page(self._id), "PENDING", time.monotonic()
+
+    def poll(self) -> None:
+        """Reads the state, at most every few seconds.
+
+        Raises:
+            RunnerError: the service refuses the question, or has not answered for `PATIENCE_SECONDS`.
+        """
+        if not self._id or time.monotonic() - self._polled <= POLL_SECONDS:
+            return
+        self._polled = time.monotonic()
+        try:
+            self.state = self._jobs.state(self._id)
+            self._answered = time.monotonic()
+        except NoAnswerError:
+            if time.monotonic() - self._answered > PATIENCE_SECONDS:
+                raise
+
+    def wait(self) -> None:
+        """Waits for the job's end.
+
+        Raises:
+            JobFailedError: it ended otherwise than done.
+            RunnerError: the service refused to cancel it, or does not answer.
+        """
+        while self.state not in ENDED:
+            if self._uncancelled:
+                raise self._uncancelled
+            time.sleep(0.2)
+            self.poll()
+        if self.state != "DONE":
+            raise JobFailedError(self.failure())
+
+    def cancel(self, timeout_seconds: float = CANCEL_SECONDS) -> None:
+        """Cancels the job and waits for its end.
+
+        Raises:
+            JobStillRunsError: it did not end in time, or the service does not answer.
+            RunnerError: the service refuses to cancel it.
+        """
+        if self.state in ENDED:
+            return
+        again = Retry(if_exception_type(NoAnswerError), initial=1, maximum=5, timeout=timeout_seconds)
+        try:
+            _in_thread(again(self._cancel)).result(timeout_seconds)  # Beam's client tries for many minutes
+        except (TimeoutError, RetryError) as error:
+            raise JobStillRunsError(
+                f"the cancelled job {self._name} has not ended after {timeout_seconds:.0f} s: see {self.url}"
+            ) from error
+        except RunnerError as error:
+            self._uncancelled = error
+            raise
+
+    def failure(self) -> str:
+        """Describes why the job failed, in one line that names its page."""
+        if not self._id:
+            return ""
+        if self.state == "CANCELLED":
+            return f"the Dataflow job {self._id} was cancelled ({self.url})"
+        try:
+            cause = self._jobs.cause(self._id)
+        except RunnerError as error:
+            cause = str(error)
+        return f"the Dataflow job {self._id} failed: {cause} ({self.url})"
+
+    def _cancel(self) -> None:
+        for job in self._jobs.active(self._name.__eq__):
+            self.url = self._jobs.page(job.id)
+            self._jobs.cancel(job.id)
+            while (state := self._jobs.state(job.id)) not in ENDED:
+                time.sleep(1)
+            self.state = state
+
+
+def _in_thread(function: Callable[[], None]) -> Future[None]:
+    """Calls a function in a thread that does not keep the process from its end."""
+    future: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            function()
+            future.set_result(None)
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+class _Jobs:
+    """The service's jobs, by Beam's client."""
+
+    def __init__(self, options: PipelineOptions, staging: str | None = None) -> None:
+        self._options = options.get_all_options()
+        with _refusals():
+            self._client = apiclient.DataflowApplicationClient(options, staging)
+
+    def create(self, job: Proto) -> Proto:
+        with _refusals():
+            return self._client.create_job(job)
+
+    def active(self, is_ours: Callable[[str], bool]) -> list[Proto]:
+        """Lists the jobs that have not ended; Beam's own search by name leaves out those that wait for machines."""
+        request = api.ListJobsRequest(
+            project_id=self._options["project"],
+            location=self._options["region"],
+            filter=api.ListJobsRequest.Filter.ACTIVE,
+        )
+        with _refusals():
+            jobs = self._client._jobs_client.list_jobs(request, timeout=REQUEST_SECONDS)
+            return [job for job in jobs if is_ours(job.name)]
+
+    def state(self, job: str) -> str:
+        """Reads a state without Beam's own tries, whose pauses grow to minutes."""
+        request = api.GetJobRequest(project_id=self._options["project"], location=self._options["region"], job_id=job)
+        with _refusals(NotFound):  # the service denies new jobs for a moment
+            answer = self._client._jobs_client.get_job(request, timeout=REQUEST_SECONDS)
+        return _name_of(answer.current_state)
+
+    def cancel(self, job: str) -> None:
+        with _refusals():
+            self._client.modify_job_state(job, "JOB_STATE_CANCELLED")
+
+    def cause(self, job: str) -> str:
+        """Says what the service says of a failed job, without values of rows."""
+        importance = "JOB_MESSAGE_ERROR"
+        with _refusals():
+            messages, _ = self._client.list_messages(job, minimum_importance=importance)
+        return cause_of([message.message_text for message in messages])
+
+    def page(self, job: str) -> str:
+        return console_url(self._options["region"], job)
+
+
+def _name_of(state: Proto) -> str:
+    return state.name.removeprefix("JOB_STATE_") if state else "PENDING"
+
+
+@contextmanager
+def _refusals(*away: type[Exception]) -> Iterator[None]:
+    """Turns an error of the service or of the way to it into one line.
+
+    Raises:
+        NoAnswerError: an error of `AWAY` or `away`, or of credentials, whose renewal may fail for a moment.
+        RunnerError: the service refuses the request.
+    """
+    try:
+        yield
+    except AWAY + away as error:
+        raise NoAnswerError(f"Dataflow does not answer: {redacted(str(error))}") from error
+    except GoogleAPICallError as error:
+        raise RunnerError(f"Dataflow refuses: {redacted(str(error.message))}") from error
+    except GoogleAuthError as error:
+        raise NoAnswerError(
+            "there are no valid credentials for Google Cloud: run `gcloud auth application-default login`, or set "
+            "GOOGLE_APPLICATION_CREDENTIALS to the file of an account's key"
+        ) from error
+    except apiclient.DataflowJobAlreadyExistsError as error:
+        raise RunnerError("another driver has just started the same build: wait for it, or cancel its job") from error

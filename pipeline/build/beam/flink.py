@@ -1,0 +1,92 @@
+"""Runs jobs on Flink: by a job server of this process, with presets from what the cluster says."""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from apache_beam import Pipeline
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+from apache_beam.portability.api import beam_job_api_pb2
+from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
+from apache_beam.utils.subprocess_server import JavaJarServer
+
+from recordmill.pipeline.build.beam.beam_options import parse_options
+from recordmill.pipeline.build.beam.runner import RemoteRunner
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.failures import raising_left_error
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
+from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
+from recordmill.pipeline.build.runners.job import watched
+from recordmill.pipeline.build.runners.presets import option_names
+from recordmill.pipeline.errors import did_you_mean
+
+
+class FlinkRunner(RemoteRunner):
+    """`--runner flink`: every job of an attempt has its own name, and the attempt's workers."""
+
+    def __init__(self, options: RunOptions) -> None:
+        super().__init__(_Submission(), parse_options(options.beam_options, passes_on=True), options.attempts)
+        self._arguments = options.beam_options
+        self._cluster = FlinkCluster(options.flink, JavaJarServer.MAVEN_CENTRAL_REPOSITORY)
+        self._build_key = self._attempt = ""
+        self._listener, self._checks = Listener(), list[Callable[[], None]]()
+
+    def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
+        """Prepares for an attempt; cancels the jobs that a dead driver of this build left."""
+        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
+        self._attempt = secrets.token_hex(4)
+        self._cluster.cancel_old_jobs(build_key, listener.on_note)
+
+    @contextmanager
+    def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
+        """Gives a pipeline, which runs as a job of its own."""
+        with raising_left_error(planned.workspace), self.job() as pipeline:
+            yield pipeline
+
+    @contextmanager
+    def job(self) -> Iterator[Pipeline]:
+        """Gives the pipeline of a job, which is watched while it runs, and has ended in any case when the block has.
+
+        Raises:
+            JobFailedError: the job failed.
+        """
+        name = job_name(self._build_key)
+        self._listener.on_stage("waiting for the Flink cluster")
+        options = self._options_of(name)
+        self._listener.on_stage("")
+        job = FlinkJob(self._cluster.rest, name)
+        self._listener.on_job(job)
+        try:
+            with watched(job, self._checks), Pipeline(runner=self._runner, options=options) as pipeline:
+                yield pipeline
+        finally:
+            self._listener.on_job(None)
+
+    def __exit__(self, *error: object) -> None:
+        self._cluster.stop()
+
+    def _options_of(self, job: str) -> PipelineOptions:
+        """Gives Beam's options of a job, from the cluster's state now."""
+        options = parse_options(self._cluster.arguments(self._arguments, job, self._attempt), passes_on=True)
+        portable = options.view_as(PortableOptions)
+        if portable.job_endpoint is None:
+            portable.job_endpoint = self._cluster.start()
+        return options
+
+
+class _Submission(PortableRunner):  # type: ignore[misc]
+    """Submits to a job server; refuses options that neither Beam's Python side nor the job server knows."""
+
+    def create_job_service_handle(self, job_service: object, options: PipelineOptions) -> JobServiceHandle:
+        """Gives Beam's handle, after the check."""
+        handle = super().create_job_service_handle(job_service, options)
+        request = beam_job_api_pb2.DescribePipelineOptionsRequest()
+        known = {option.name for option in handle.job_service.DescribePipelineOptions(request).options}
+        known |= set(options.get_all_options())
+        for name in sorted(option_names(options._flags) - known):
+            raise RunnerError(
+                f"neither Apache Beam nor the job server has an option --{name}{did_you_mean(name, known, '--{}')}"
+            )
+        return handle

@@ -1,0 +1,204 @@
+"""Learns of the rows all that the transform graph must hold, and makes the graph."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import apache_beam as beam
+import pyarrow as pa
+import tensorflow as tf
+import tensorflow_transform as tft
+import tensorflow_transform.beam as tft_beam
+
+from recordmill.pipeline.build.analysis.complete_options import complete_options
+from recordmill.pipeline.build.analysis.export import (
+    ANALYZED,
+    analyzed_columns,
+    keep_analyzed,
+    keep_export,
+    report_analysis,
+)
+from recordmill.pipeline.build.analysis.frozen_graph import frozen_models, keep_graph
+from recordmill.pipeline.build.analysis.inputs import analysis_batches, tensor_config
+from recordmill.pipeline.build.analysis.learned_changes import learned_changes
+from recordmill.pipeline.build.analysis.make_graph import make_graph, make_preprocessing
+from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError
+from recordmill.pipeline.build.beam.list_chunks import ListChunks
+from recordmill.pipeline.build.beam.look import run_look
+from recordmill.pipeline.build.beam.probe import TEMP, probe_temp
+from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
+from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.graph_inputs import input_specs
+from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.context.workspace import read_report
+from recordmill.pipeline.build.frozen import LearnedAnewError, LiveAnalysis
+from recordmill.pipeline.build.summaries.learned import train_rows
+from recordmill.pipeline.build.summaries.statistics import Learned, kept, learned, statistics_look
+from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.build.worker.user_code import install_user_code
+from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.sources.base import Chunk
+from recordmill.transforms.tensorflow.preprocessing import Preprocessing
+
+
+def learn(
+    planned: PlannedBuild,
+    decisions: RowDecisions,
+    chunks: Sequence[Chunk],
+    runner: Runner,
+    export: str | None = None,
+    temp: str | None = None,
+    live: LiveAnalysis | None = None,
+) -> BuildContext:
+    """Looks at the rows, where something is learned of them, and makes the graph; gives the build with both.
+
+    Args:
+        planned: the build.
+        decisions: the decisions that the rows follow.
+        chunks: all of its chunks.
+        runner: runs the look.
+        export: the archive of the export that an earlier attempt made.
+        temp: a folder that TensorFlow opens from every worker, for analyzers of the user's own.
+        live: the live version's analysis, where it is frozen, or the rows of some spans are not read again.
+
+    Raises:
+        UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails,
+            its analyzers have no folder that the workers reach, or the live version is damaged.
+        LearnedAnewError: the graph is another than that of the spans whose rows are not read.
+    """
+    given = replace(planned, features=complete_options(planned))
+    look = statistics_look(given, decisions, live)
+    if look.summaries and live and live.spans and not (live.is_frozen or live.summaries):
+        raise LearnedAnewError([f"{live.manifest.version} holds no summaries of its rows"])
+    done = run_look(look, chunks, runner)
+    is_frozen = live is not None and live.is_frozen
+    found = kept(look, done, live, frozen_models(given, live)) if live and is_frozen else learned(look, done)
+    context = BuildContext.of(given, decisions, features=complete_options(given, found.models))
+    if live is not None and not is_frozen:
+        install_user_code(context)
+        _check_kept(context, found, live)
+    if export is not None:
+        return replace(context, export=export, analyzed=analyzed_columns(context))
+    install_user_code(context)
+    if live is None:
+        context, name = _make_graph(context, found, chunks, runner, temp)
+    else:
+        name = keep_graph(context, live)
+    report_analysis(context, name, {"rows": found.rows, "statistics": found.statistics, "drift": found.drift})
+    return replace(context, export=name)
+
+
+def _check_kept(context: BuildContext, found: Learned, live: LiveAnalysis) -> None:
+    """Checks that the graph is that of the spans whose rows are not read. Raises: LearnedAnewError."""
+    changes = list(learned_changes(context, live, found.vocabularies, found.statistics, found.models))
+    preprocessing = _preprocessing_in(context.scratch, context, found)
+    if preprocessing.own and _analyzed_columns(context, preprocessing):
+        changes.append(f"{context.preprocessing} uses tf.Transform's analyzers, which read all rows")
+    if context.measured_images() and live.sample_share < context.sample_share:
+        changes.append("fewer rows make the sample of images a larger share of them")
+    if context.open_label() and live.rejected_labels:
+        changes.append(f"{context.schema.label}: {live.rejected_labels:,} rows were rejected, since they had no id")
+    if changes:
+        raise LearnedAnewError(changes)
+
+
+def _preprocessing_in(folder: str, context: BuildContext, found: Learned) -> Preprocessing:
+    """Makes the `preprocessing_fn` with the files of its vocabularies in a folder of a folder."""
+    return make_preprocessing(context, found.vocabularies, found.statistics, folder.rstrip("/"))
+
+
+def _make_graph(
+    context: BuildContext, found: Learned, chunks: Sequence[Chunk], runner: Runner, temp: str | None
+) -> tuple[BuildContext, str]:
+    """Makes the graph, by a job of its own where the user's function has analyzers; gives the export's name."""
+    preprocessing = _preprocessing_in(context.scratch, context, found)
+    columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
+    if not columns:
+        return context, keep_export(make_graph(context, preprocessing), context, os.path.dirname(context.scratch))
+    context = replace(context, analyzed=context.analyzed | columns)
+    with _folder_in(_temp(context, temp, runner)) as folder:
+        preprocessing = _preprocessing_in(folder, context, found)
+        return context, _analyze(context, preprocessing, columns, chunks, runner, folder)
+
+
+def _temp(context: BuildContext, temp: str | None, runner: Runner) -> str:
+    """Gives the folder of tf.Transform's temporary files, which every worker reaches."""
+    if runner.is_local:
+        return temp or context.scratch
+    if temp is None:
+        raise PreprocessingError(
+            f"{context.preprocessing} uses tf.Transform's analyzers, whose temporary files every worker opens with "
+            f"TensorFlow: add --temp; {TEMP}"
+        )
+    probe_temp(context, temp, runner)
+    return temp
+
+
+@contextmanager
+def _folder_in(temp: str) -> Iterator[str]:
+    """Gives the name of a folder of this attempt's own, which is removed at the end."""
+    folder = f"{temp.rstrip('/')}/{attempt_name('recordmill')}"
+    try:
+        yield folder
+    finally:
+        with suppress(tf.errors.OpError):  # never made, or not to be deleted: the export is kept elsewhere
+            tf.io.gfile.rmtree(folder)
+
+
+def _analyzed_columns(context: BuildContext, preprocessing: Preprocessing) -> frozenset[str]:
+    """Gives the columns that the user's own analyzers read.
+
+    Raises:
+        PreprocessingError: they read images.
+    """
+    own = set(tft.get_analyze_input_columns(preprocessing, input_specs(context)))
+    images = own & set(context.images())
+    if images:
+        raise PreprocessingError(
+            f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
+            "texts and categories only; images' mean and variance are had by `normalize: dataset`"
+        )
+    return frozenset(own)
+
+
+def _analyze(
+    context: BuildContext,
+    preprocessing: Preprocessing,
+    columns: frozenset[str],
+    chunks: Sequence[Chunk],
+    runner: Runner,
+    temp: str,
+) -> str:
+    """Runs the user's own analyzers over the rows of the train split; gives the name of the export."""
+    with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=temp):
+        batches = (
+            pipeline
+            | "ListChunks" >> ListChunks(context.workspace, chunks)
+            | "ReadForAnalysis" >> beam.ParDo(ReadForAnalysis(context, columns))
+        )
+        saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
+        metadata = beam.pvalue.AsSingleton(metadata.deferred_metadata)
+        _ = saved_model | "KeepExport" >> beam.Map(keep_analyzed, metadata, context, temp)
+    report = read_report(context.workspace, ANALYZED)
+    assert report is not None  # noqa: S101 - the job has ended
+    return str(report["export"])
+
+
+class ReadForAnalysis(beam.DoFn):  # type: ignore[misc]
+    """Reads the rows of the train split as the user's own analyzers take them."""
+
+    def __init__(self, context: BuildContext, columns: frozenset[str]) -> None:
+        self._context, self._columns = context, columns
+
+    def setup(self) -> None:
+        """Sources may be the user's own."""
+        install_user_code(self._context)
+
+    def process(self, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        """Reads one chunk."""
+        context = self._context
+        with leaving_error(context.workspace):
+            for block in keyed_blocks(context, context.decisions, chunk, images=()):
+                yield from analysis_batches(context, self._columns, train_rows(context, block.rows))

@@ -1,0 +1,70 @@
+"""Starts a worker on a cluster: fetches the job's options from the runner, and becomes Beam's own worker.
+
+    recordmill-worker --id=ID --provision_endpoint=HOST:PORT ...
+
+A TaskManager of Flink runs it (`environment_type=PROCESS`), or the pool beside it (`worker_pool`). It is Beam's
+container contract, without Docker. Nothing is installed: the worker has the packages of this environment.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import grpc
+from apache_beam.portability.api import beam_provision_api_pb2 as provision
+from apache_beam.portability.api import beam_provision_api_pb2_grpc as provision_grpc
+from google.protobuf import json_format
+
+from recordmill.pipeline.build.runners.worker_environment import limit_arenas, set_tensorflow_variables
+
+ENDPOINTS = ("logging", "artifact", "provision", "control")
+TIMEOUT_SECONDS = 60.0
+STDERR = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Works until the runner has no more work."""
+    parser = argparse.ArgumentParser(prog="recordmill-worker", description="Beam's worker on a cluster.")
+    parser.add_argument("--id", required=True)
+    for name in ENDPOINTS:
+        parser.add_argument(f"--{name}_endpoint", default="", metavar="HOST:PORT")
+    known, _ = parser.parse_known_args(arguments)
+    os.dup2(STDERR, 1)  # a pipe of standard output that nobody reads would stop the worker after 64 KiB
+    set_tensorflow_variables()
+    limit_arenas()
+    os.environ |= environment(known, provision_info(known.id, known.provision_endpoint))
+    importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv[:1])
+    os._exit(0)  # TensorFlow may crash when an interpreter that used it ends, after all was done well
+
+
+def provision_info(worker: str, endpoint: str) -> provision.ProvisionInfo:
+    """Asks the runner for the job's options and the services' addresses."""
+    with grpc.insecure_channel(endpoint) as channel:
+        service = provision_grpc.ProvisionServiceStub(channel)
+        request = provision.GetProvisionInfoRequest()
+        return service.GetProvisionInfo(request, metadata=(("worker_id", worker),), timeout=TIMEOUT_SECONDS).info
+
+
+def environment(known: argparse.Namespace, info: provision.ProvisionInfo) -> dict[str, str]:
+    """Makes the variables that `apache_beam.runners.worker.sdk_worker_main` reads."""
+    variables = {
+        "WORKER_ID": known.id,
+        "PIPELINE_OPTIONS": json.dumps(json_format.MessageToDict(info.pipeline_options)),
+        "LOGGING_API_SERVICE_DESCRIPTOR": _descriptor(info.logging_endpoint.url or known.logging_endpoint),
+        "CONTROL_API_SERVICE_DESCRIPTOR": _descriptor(info.control_endpoint.url or known.control_endpoint),
+        "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
+    }
+    if info.status_endpoint.url:
+        variables["STATUS_API_SERVICE_DESCRIPTOR"] = _descriptor(info.status_endpoint.url)
+    return variables
+
+
+def _descriptor(url: str) -> str:
+    return f"url: {json.dumps(url)}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""A pool beside a TaskManager that starts a worker process whenever the TaskManager asks (`environment_type=EXTERNAL`).
+
+    python -m recordmill.pipeline.build.beam.worker_pool --port 50000
+
+It listens on the loopback address alone, because who reaches it can start processes: TaskManager and pool share a
+machine or a pod. Each TaskManager needs a pool of its own, since workers are numbered by TaskManager, and two with the
+same number would end each other. The pool ends its workers when it gets SIGTERM.
+"""
+
+import argparse
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2_grpc
+from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
+from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
+
+from recordmill.pipeline.build.runners.presets import WORKER
+
+PORT = 50000
+STOP_SECONDS = 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serves until SIGTERM or SIGINT; exits with 1 if the port is taken."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--port", type=int, default=PORT, help=f"of the loopback address; by default {PORT}")
+    port = parser.parse_args(arguments).port
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    boot = Path(sys.executable).with_name(WORKER)
+    if not boot.is_file():
+        sys.exit(f"there is no {boot}: install Recordmill into this environment anew")
+    serve(port, str(boot))
+
+
+def serve(port: int, boot: str) -> None:
+    """Starts workers by a program of Beam's container contract, until a signal ends it."""
+    pool = BeamFnExternalWorkerPoolServicer(use_process=True, container_executable=boot)
+    server = grpc.server(shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
+    beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
+    try:
+        server.add_insecure_port(f"127.0.0.1:{port}")
+    except RuntimeError:
+        sys.exit(f"port {port} of 127.0.0.1 is taken: give another by --port")
+    server.start()
+    logging.info("the pool listens on 127.0.0.1:%d", port)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    server.stop(0)
+    _end(list(pool._worker_processes.values()))
+
+
+def _end(workers: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """Ends all workers, and kills those that take too long."""
+    for worker in workers:
+        worker.terminate()
+    end = time.monotonic() + STOP_SECONDS
+    while any(worker.poll() is None for worker in workers) and time.monotonic() < end:
+        time.sleep(0.05)
+    for worker in workers:
+        worker.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Looks at what a build needs before it begins: this environment, and the cluster of `--runner flink`.
+
+for finding in local_findings(): print(finding.name, finding.text)
+"""
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psutil
+
+from recordmill.pipeline.build.runners.flink_rest import FlinkRest
+from recordmill.pipeline.build.runners.jars import cache_folder, digest, find_jar
+from recordmill.pipeline.build.runners.job_server import find_java, java_version
+from recordmill.pipeline.build.runners.options import FlinkOptions
+from recordmill.pipeline.build.runners.presets import worker_environment
+from recordmill.pipeline.build.runners.versions import PAIRS, pair_for
+from recordmill.pipeline.build.runners.worker_environment import cores
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.version import VERSION
+
+PACKAGES = ("apache-beam", "tensorflow", "tensorflow-transform", "pyarrow")
+"""The packages whose versions driver and workers share: pickles and graphs travel between them."""
+WORKER_BYTES = 1 << 30  # 1 GiB: a worker with TensorFlow and a batch of images
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    text: str
+    is_ok: bool = True
+
+
+def versions() -> dict[str, str]:
+    """Reads the versions that driver and workers must share."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {"python": python, "recordmill": VERSION, **{name: importlib.metadata.version(name) for name in PACKAGES}}
+
+
+def describe(found: dict[str, str]) -> str:
+    """Formats versions: `python 3.11, recordmill 0.1.0, …`."""
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def local_findings() -> Iterator[Finding]:
+    """Looks at this environment and machine."""
+    yield Finding("packages", describe(versions()))
+    memory = psutil.virtual_memory()
+    text = f"{cores()} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB of memory available"
+    yield Finding("machine", text, memory.available >= WORKER_BYTES)
+    cache = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.exists())
+    free = shutil.disk_usage(cache).free
+    yield Finding("cache", f"{cache_folder().parent}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
+
+
+def flink_findings(options: FlinkOptions, repository: str) -> Iterator[Finding]:
+    """Looks at Java, the job server's jar, which is fetched, the workers' program and the cluster.
+
+    Args:
+        options: as for a build; without `master`, the cluster is left out.
+        repository: the Maven repository to fetch the jar from.
+    """
+    yield _finding("java", lambda: f"{find_java()}, version {java_version(find_java())}")
+    yield _finding("jar", lambda: _jar(options, repository))
+    yield _finding("workers", lambda: _workers(options))
+    if not options.master:
+        yield Finding("cluster", "not looked at: no --flink-master")
+        return
+    yield _finding("cluster", lambda: _version(FlinkRest(options.master)))
+    yield _finding("slots", lambda: _slots(FlinkRest(options.master)))
+
+
+def _finding(name: str, look: Callable[[], str]) -> Finding:
+    try:
+        return Finding(name, look())
+    except UserError as error:
+        return Finding(name, str(error), is_ok=False)
+
+
+def _jar(options: FlinkOptions, repository: str) -> str:
+    name = options.jar
+    if not name:
+        pair = pair_for(FlinkRest(options.master).overview().version) if options.master else PAIRS[0]
+        name = (pair or PAIRS[0]).coordinates
+    jar = find_jar(name, options.jar_sha256, repository)
+    return f"{jar}, sha256 {digest(jar)}"
+
+
+def _workers(options: FlinkOptions) -> str:
+    config = json.loads(worker_environment(options.workers, "")["environment_config"])
+    return f"started by {config['command']}" if "command" in config else f"of the pools at {config['url']}"
+
+
+def _version(cluster: FlinkRest) -> str:
+    version = cluster.overview().version
+    if (pair := pair_for(version)) is None:
+        raise UserError(f"Flink {version} at {cluster.url}: Beam has no job server for it")
+    known = "run by Recordmill's tests" if pair.was_run else "expected to work, never run"
+    return f"Flink {version} at {cluster.url}; with Beam's Java runner {pair.beam}: {known}"
+
+
+def _slots(cluster: FlinkRest) -> str:
+    seen = cluster.overview()
+    text = f"{seen.free_slots} of {seen.slots} free, on {seen.task_managers} TaskManagers"
+    if not seen.free_slots:
+        raise UserError(f"{text}: a build would wait")
+    return text

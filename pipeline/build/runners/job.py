@@ -1,0 +1,132 @@
+"""A job on a cluster, as its driver sees it: watched, kept alive, and cancelled when the driver gives up.
+
+with watched(job, [lease.check]):           # in the driver, around the job alone
+...                                     # submits, and waits for the end
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.safe_tracebacks import summary_of
+
+POLL_SECONDS = 1.0
+CHECK_SECONDS = 5.0  # a lease lies in the output, which may be an object store
+CANCEL_SECONDS = 60.0
+"""The time that a cancelled job has to reach its end."""
+
+
+class JobFailedError(UserError):
+    """A job failed, or was cancelled by somebody else: another attempt with the finished work may succeed."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+class JobStillRunsError(UserError):
+    """A job was cancelled, but did not end in time."""
+
+
+class Job(Protocol):
+    """A job on a cluster; its name is known before it is submitted, so it can be found by it at any time."""
+
+    state: str
+    """The state at the last poll, as the cluster calls it; empty before the job was seen."""
+    url: str
+    """The job's page for people; empty before the job was seen."""
+
+    def poll(self) -> None:
+        """Reads the state, and shows the cluster that the driver is alive."""
+
+    def cancel(self, timeout_seconds: float = CANCEL_SECONDS) -> None:
+        """Cancels the job and waits for its end; a job that has ended, or never was submitted, is left alone.
+
+        Raises:
+            JobStillRunsError: the job did not end in time.
+        """
+
+    def failure(self) -> str:
+        """Describes in one line why the job failed, without values of rows; empty if the cluster cannot say."""
+
+
+@contextmanager
+def failing_as_job(describe: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Raises a `JobFailedError` in the place of any `Exception` but a `UserError`.
+
+    Args:
+        describe: says in one line why the job failed; empty if it cannot.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise JobFailedError(describe() or f"the job failed: {summary_of(error)}") from error
+
+
+@contextmanager
+def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[None]:
+    """Polls a job while the block submits it and waits for it; cancels it if the block or a check fails.
+
+    Args:
+        job: the job, before its submission.
+        checks: quick functions that raise a `UserError` if the job must end, such as a lease's.
+
+    Raises:
+        UserError: the error of a check.
+        JobFailedError: the block failed with any `Exception` but a `UserError`.
+    """
+    lost: list[UserError] = []
+
+    def poll() -> bool:
+        with suppress(UserError):  # a cluster that does not answer: the block itself fails if that lasts
+            job.poll()
+        return True
+
+    def check() -> bool:
+        try:
+            for function in checks:
+                function()
+        except UserError as error:
+            lost.append(error)
+            with suppress(UserError):
+                job.cancel()
+        return not lost
+
+    try:
+        with _repeated(poll, POLL_SECONDS), _repeated(check, CHECK_SECONDS), failing_as_job(job.failure):
+            yield
+    except BaseException as error:  # Ctrl-C, too, in a program that calls `build`
+        first = lost[0] if lost else error
+        try:
+            job.cancel()
+        except UserError as left:
+            if isinstance(left, JobStillRunsError) and isinstance(first, JobFailedError):
+                raise  # another attempt beside it must not begin
+            first.add_note(str(left))
+        if first is not error:
+            raise first from error
+        raise
+
+
+@contextmanager
+def _repeated(function: Callable[[], bool], seconds: float) -> Iterator[None]:
+    """Calls a function from a thread of its own until it returns False, or the block ends.
+
+    A slow store must not keep the job's sign of life, so each function has its thread.
+    """
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.wait(seconds) and function():
+            pass
+
+    thread = threading.Thread(target=run, name=f"job {function.__name__}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(CANCEL_SECONDS)
