@@ -4,9 +4,10 @@ A source never imports Beam: the job hands it `Files`, which opens whatever Beam
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, BinaryIO, Protocol, TypeVar
+from functools import lru_cache
+from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 from pydantic import AfterValidator, Field
@@ -14,6 +15,7 @@ from pydantic import AfterValidator, Field
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, Columns
+from recordmill.pipeline.sources.packed import unpack
 from recordmill.pipeline.sources.rejects import Reject
 
 Item = TypeVar("Item")
@@ -33,19 +35,20 @@ class MissingColumnError(SourceError):
         self.file, self.column, self.rest = file, column, rest
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """One file that a pattern matched: its full path, its size in bytes and its time of change (Unix seconds)."""
 
     path: str
     bytes: int
     modified: float
+    tag: str = ""
+    """An object's ETag or generation, which changes with its content; its time is 0 then."""
 
 
 class Files(Protocol):
     """Files on any filesystem; paths are local or URLs such as `gs://bucket/name`."""
 
-    def match(self, pattern: str) -> list[FileInfo]:
+    def match(self, pattern: str) -> Sequence[FileInfo]:
         """Lists the files that a glob matches (`**` crosses folders), sorted by path; empty when there are none."""
 
     def is_folder(self, path: str) -> bool:
@@ -75,7 +78,19 @@ class Chunk:
 class WholeFiles:
     """The work of a chunk whose rows are whole files."""
 
-    names: tuple[str, ...]
+    packed: bytes
+    """Their names: `pack` of a list."""
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files, relative to the source's root."""
+        return unpacked_names(self.packed)
+
+
+@lru_cache(maxsize=8)
+def unpacked_names(packed: bytes) -> list[str]:
+    """Unpacks the names of a chunk's files; keeps the last few, since many rejects may lie in one chunk."""
+    return list(unpack(packed))
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,7 @@ class Plan:
     """The number of rows: exact where a column is an image, otherwise maybe estimated from the inputs' bytes."""
     bytes: int = 0
     """The bytes that will be read, images included."""
-    inputs: list[FileInfo] = field(default_factory=list)
+    inputs: Sequence[FileInfo] = ()
     """Every file that was found and is used, with paths relative to the root: the build key is made of them."""
     notes: list[str] = field(default_factory=list)
     """Notes for the user: files that were ignored, and why."""
@@ -140,6 +155,15 @@ class Source(Options):
         """Gives the folder that the references to images are relative to."""
         return self.root(files)
 
+    @abstractmethod
+    def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
+        """Lists every file whose change may change a row, with paths relative to the root; opens none.
+
+        Raises:
+            SourceError: there is no folder where one should be.
+            OSError: a folder cannot be listed.
+        """
+
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the inputs and cuts them into chunks of about `chunk_bytes` of rows (not of images).
 
@@ -170,6 +194,11 @@ class Source(Options):
             added = {name: block.table[name] for name in block.table.column_names if name.startswith("@")}
             yield replace(block, table=pa.table(named | added))
 
+    def input_path(self, files: Files) -> Callable[[str], str]:
+        """Gives the function that makes the full path of one in `Plan.inputs`."""
+        root = self.root(files)
+        return lambda path: f"{root}/{path}"
+
     @abstractmethod
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Plans as `plan`, by the source's own names of columns."""
@@ -193,10 +222,12 @@ class Source(Options):
         for asked, column in columns.items():
             name = self.columns.get(asked, asked)
             known = own.setdefault(name, column)
-            if replace(known, optional=column.optional) != column:
+            if replace(known, optional=column.optional, presence=column.presence) != column:
                 message = f"is wanted as {known} and, for {asked!r}, as {column}: a column is read as one type"
                 raise SourceError(f"{self.path}: `columns`: column {name!r} {message}")
-            own[name] = replace(known, optional=known.optional and column.optional)
+            own[name] = replace(
+                known, optional=known.optional and column.optional, presence=known.presence and column.presence
+            )
         return own
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:

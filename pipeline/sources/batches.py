@@ -24,6 +24,12 @@ def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> It
         yield batch
 
 
+def cut(items: Iterable[Item], parts: Iterable[slice]) -> Iterator[list[Item]]:
+    """Cuts items, which it iterates over once, into parts that follow one another from 0."""
+    rest = iter(items)
+    return (list(itertools.islice(rest, part.stop - part.start)) for part in parts)
+
+
 def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
     """Cuts rows of some sizes, shape [rows], into parts of about equal size: at most `limit`, and one row more."""
     ends = np.cumsum(sizes)

@@ -57,6 +57,9 @@ class Column:
     """The number of values that a list must have."""
     parse: bool = False
     """Whether a NUMBER may be a string, too, which is read as a cell of CSV is."""
+    presence: bool = False
+    """Whether it matters only that a row has its IMAGE: a source that knows it without reading the bytes gives any
+    reference."""
 
     @property
     def arrow(self) -> pa.DataType:

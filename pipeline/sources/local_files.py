@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 from recordmill.pipeline.dataset.safe_paths import open_file
 from recordmill.pipeline.sources.base import FileInfo
+from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import depth, folder_prefix, glob_pattern, is_literal, literal_prefix
 
 Identity = tuple[int, int]
@@ -20,13 +21,13 @@ Identity = tuple[int, int]
 class LocalFiles:
     """Files of this machine; has no state, so it can be sent to workers."""
 
-    def match(self, pattern: str) -> list[FileInfo]:
+    def match(self, pattern: str) -> FileList:
         """Lists the files that a glob, or a plain path, matches, sorted by path.
 
         Raises:
             OSError: a folder cannot be listed.
         """
-        return sorted(_matched(pattern), key=lambda file: file.path)
+        return FileList(_matched(pattern))
 
     def is_folder(self, path: str) -> bool:
         """Whether `path` is a folder."""
@@ -43,36 +44,40 @@ class LocalFiles:
         return open_file(path)
 
 
-def _matched(pattern: str) -> list[FileInfo]:
+def _matched(pattern: str) -> Iterator[FileInfo]:
     for path in (pattern, literal_prefix(pattern)) if is_literal(pattern) else (pattern,):
         if os.path.isfile(path):
-            return list(_regular(path))
+            return _regular(path)
     folder = folder_prefix(pattern)
     if is_literal(pattern) or not os.path.isdir(folder or "."):
-        return []
+        return iter(())
     matches = glob_pattern(pattern).fullmatch
     hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
-    return [file for file in _walk(folder, depth(pattern), hidden, frozenset()) if matches(file.path)]
+    paths = _walk(folder, depth(pattern), hidden, frozenset())
+    return (file for path in paths if matches(path) for file in _regular(path))  # to look at a file takes long
 
 
-def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identity]) -> Iterator[FileInfo]:
-    """Lists the files in a folder and in at most `levels` of folders below; `above` are the folders around it."""
+def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identity]) -> Iterator[str]:
+    """Lists what lies in a folder, and in at most `levels` of folders below, but folders; sorted by the whole paths.
+
+    `above` are the folders around it.
+    """
     state = os.stat(folder or ".")
     identity = state.st_dev, state.st_ino
     if identity in above:
         return
-    folders = []
+    for name in _names(folder, hidden):
+        if not name.endswith("/"):
+            yield folder + name
+        elif levels != 0:
+            yield from _walk(folder + name, levels and levels - 1, hidden, above | {identity})
+
+
+def _names(folder: str, hidden: bool) -> list[str]:
+    """Lists what lies in a folder, sorted; folders with a slash at their ends, as all paths below them begin."""
     with os.scandir(folder or ".") as entries:
-        for entry in entries:
-            if entry.name.startswith(".") and not hidden:
-                continue
-            if _is_folder(entry):
-                folders.append(f"{folder}{entry.name}/")
-            else:
-                yield from _regular(folder + entry.name)
-    if levels != 0:
-        for below in folders:
-            yield from _walk(below, levels and levels - 1, hidden, above | {identity})
+        shown = (entry for entry in entries if hidden or not entry.name.startswith("."))
+        return sorted(f"{entry.name}/" if _is_folder(entry) else entry.name for entry in shown)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -5,9 +5,12 @@ A format gives `cut` and `read_chunk`; here files are found and noted, and the f
 
 import posixpath
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from heapq import merge
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import ClassVar, TypeVar
 
 from pydantic import Field
@@ -15,6 +18,7 @@ from pydantic import Field
 from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, Source, SourceError
 from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.compression import CODECS
+from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
 
@@ -55,7 +59,7 @@ class Table(Source):
         return self.image_root(files), posixpath.dirname(chunk.file) if self.images is None else ""
 
     @abstractmethod
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Looks at the inputs, none of them empty, with paths relative to the root, and cuts them into chunks.
 
         Returns:
@@ -66,6 +70,11 @@ class Table(Source):
             OSError: one cannot be read.
         """
 
+    def input_path(self, files: Files) -> Callable[[str], str]:
+        """Gives the function that makes a full path: images lie below a root of their own."""
+        root, images = self.root(files), self.image_root(files)
+        return lambda path: join(images if is_image(path) else root, path)
+
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the files and cuts them.
 
@@ -74,25 +83,29 @@ class Table(Source):
         """
         with planning(self.path):
             root = self.root(files)
-            matched = {file.path: file for pattern in self._patterns(files) for file in files.match(pattern)}
-            relative = [
-                FileInfo(path[len(root) + 1 :] if root else path, file.bytes, file.modified)
-                for path, file in sorted(matched.items())
-            ]
-            inputs = [file for file in relative if file.bytes]
+            listed = self._listed(files, root)
+            inputs = FileList(file for file in listed if file.bytes)
             if not inputs:
                 endings = " or ".join(f"*{ending}" for ending in self.endings)
                 nothing = f"no such file, or no {endings} in it"
-                raise SourceError(f"{self.path}: {'every file is empty' if matched else nothing}")
+                raise SourceError(f"{self.path}: {'every file is empty' if listed else nothing}")
             cut = self.cut(files, root, inputs, columns, chunk_bytes)
             check_names(join(root, inputs[0].path), required(columns), cut.names, self.looks_at)
-            empty = [file.path for file in relative if not file.bytes]
+            empty = [file.path for file in listed if not file.bytes]
             for path in empty:
                 files.open(join(root, path)).close()  # a broken link is an error, not an empty file
             notes = cut.notes + note("left out, because empty", empty) + unused(cut.names, columns)
-            total, used = sum(file.bytes for file in inputs), inputs + self._image_files(files, columns)
+            total, used = sum(file.bytes for file in inputs), FileList(chain(inputs, self._images(files, columns)))
             names = list(dict.fromkeys([*cut.names, *self.of_path]))
             return replace(cut, bytes=total, inputs=used, notes=notes, names=names, of_path=self.of_path)
+
+    def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
+        """Lists the files that are not empty, and the images that rows may refer to."""
+        listed = self._listed(files, self.root(files))
+        return FileList(chain((file for file in listed if file.bytes), self._images(files, columns)))
+
+    def _listed(self, files: Files, root: str) -> FileList:
+        return FileList(_below(root, _union(files.match(pattern) for pattern in self._patterns(files))))
 
     def _patterns(self, files: Files) -> list[str]:
         """The patterns of all files; a local path that holds wildcards and is there is meant as it stands."""
@@ -103,13 +116,12 @@ class Table(Source):
         literal = is_glob(path) and "://" not in path and files.match(escape(path))
         return [escape(path) if literal else path]
 
-    def _image_files(self, files: Files, columns: Columns) -> list[FileInfo]:
+    def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         """The images that rows may refer to: all of their folder, so that a changed one is a changed input."""
         if all(column.type is not ColumnType.IMAGE for column in columns.values()):
-            return []
+            return ()
         root = self.image_root(files)
-        images = (file for file in files.match(f"{escape(root)}/**") if is_image(file.path))
-        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in images]
+        return _below(root, (file for file in files.match(f"{escape(root)}/**") if is_image(file.path)))
 
 
 class Archives(Table):
@@ -124,8 +136,20 @@ class Archives(Table):
         has_images = any(column.type is ColumnType.IMAGE for column in columns.values())
         return max(wanted, IMAGES_CHUNK_BYTES) if has_images else wanted
 
-    def _image_files(self, files: Files, columns: Columns) -> list[FileInfo]:
-        return []
+    def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
+        return ()
+
+
+def _union(listings: Iterable[Iterable[FileInfo]]) -> Iterator[FileInfo]:
+    """The files of several listings, each sorted by path, in the order of their paths; each file once."""
+    merged = merge(*listings, key=attrgetter("path"))
+    return (next(equal) for _, equal in groupby(merged, key=attrgetter("path")))
+
+
+def _below(root: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
+    """The files with paths relative to a folder; '' is the working folder."""
+    start = len(root) + 1 if root else 0
+    return (FileInfo(file.path[start:], *file[1:]) for file in files)
 
 
 def at_once(look: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -1,26 +1,26 @@
-"""Completes the features' options with what the data and the files that a spec names hold."""
+"""Completes the features' options: with the files that a spec names, and the tokenizers that were trained."""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from recordmill.pipeline.build.analysis.tokenizer_models import read_model
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.classes import read_classes
 from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 
 
 def complete_options(
-    planned: PlannedBuild, models: Mapping[str, bytes], classes: tuple[str, ...] | None
+    planned: PlannedBuild, models: Mapping[str, bytes] = MappingProxyType({})
 ) -> dict[str, FeatureOptions]:
     """Gives the options of all features, by name.
 
     Args:
         planned: the build.
-        models: tokenizers that were trained, by the feature that each is named after; others are read from files.
-        classes: the label's, where they were counted before the job.
+        models: tokenizers that were trained, by the feature that each is named after, once they are; others are read
+            from files.
 
     Raises:
         UserError: a file cannot be read, or is not what it should be.
@@ -29,8 +29,6 @@ def complete_options(
     for name, options in planned.features.items():
         if isinstance(options, TextOptions):
             completed[name] = _complete_text(planned, name, options, models)
-        elif isinstance(options, NameOptions) and name == planned.schema.label and classes is not None:
-            completed[name] = replace(options, classes=classes)
         else:
             completed[name] = options
     return completed
@@ -40,6 +38,8 @@ def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, model
     if name in planned.models:
         owner = planned.models[name]
         given = planned.texts()[owner]
+        if given.model is None and owner not in models:
+            return options
         data = models[owner] if given.model is None else _read(planned, given.model)
         return read_model(data, given, given.model or owner).complete(options)
     if isinstance(options.vocabulary, str):

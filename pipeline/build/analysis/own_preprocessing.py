@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.python.user_code import UserCode, blame, load
 from recordmill.transforms.contract.stored import KEY
@@ -29,9 +30,9 @@ class OwnPreprocessing:
     """The function by its name, with its modules: it travels to workers as that, and is imported where it is called."""
 
     def __init__(
-        self, reference: str, label: str | None, code: UserCode | None = None, errors: str | None = None
+        self, reference: str, label: str | None, code: UserCode | None = None, errors: Workspace | None = None
     ) -> None:
-        """Takes the folder in which a worker leaves its error (`context.failures`); None for none."""
+        """Takes the workspace in which a worker leaves its error (`context.failures`); None for none."""
         self._reference = reference
         self._label = label
         self._code = code

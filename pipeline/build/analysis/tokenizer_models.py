@@ -17,6 +17,8 @@ from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
 """The special pieces as BERT writes them in a file of WordPieces."""
+SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}
+"""The ends of the models' file names, by tokenizer."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
 
 
@@ -81,7 +83,7 @@ def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerM
     special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
     return TokenizerModel(
         "".join(f"{piece}\n" for piece in pieces).encode(),
-        "vocab.txt",
+        SUFFIXES["wordpiece"],
         pieces,
         _special(special, len(pieces), options, where),
     )
@@ -95,7 +97,7 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
         raise UserError(f"{where} is no SentencePiece model: give the file that its trainer calls `….model`") from None
     pieces = tuple(model.id_to_piece(list(range(model.vocab_size()))))
     special = {"padding": model.pad_id(), "unknown": model.unk_id(), "begin": model.bos_id(), "end": model.eos_id()}
-    return TokenizerModel(data, "model", pieces, _special(special, len(pieces), options, where))
+    return TokenizerModel(data, SUFFIXES["sentencepiece"], pieces, _special(special, len(pieces), options, where))
 
 
 READERS = {"wordpiece": _read_wordpiece, "sentencepiece": _read_sentencepiece}

@@ -1,8 +1,8 @@
-"""Training of tokenizers: the words of texts are counted as the graph cleans and cuts them, and pieces are learned.
+"""Training of tokenizers: texts are cut into words as the graph cleans and cuts them, and pieces are learned.
 
 The same counts give the same bytes, whatever the order in which they were added up.
 
->>> model = train(count_words(pa.array(["a cat", "a hat"]), options), options)  # doctest: +SKIP
+>>> model = train({b"a": 2, b"cat": 1, b"hat": 1}, options)  # doctest: +SKIP
 """
 
 import io
@@ -15,35 +15,29 @@ import pyarrow.compute as pc
 import tensorflow as tf
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
-from recordmill.pipeline.build.analysis.exact_sums import Counts, add_counts
 from recordmill.pipeline.build.analysis.tokenizer_models import SPECIAL_PIECES
 from recordmill.pipeline.errors import UserError
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.tensorflow.cleaning import clean
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM
 
-BATCH = 1024  # texts that are cleaned at once
 MAX_WORD_BYTES = 1 << 16
 SPECIAL_IDS = ("pad", "unk", "bos", "eos")
 SPACE = "▁"  # how SentencePiece writes the space before a word
 
 
-def count_words(texts: pa.Array, options: TextOptions) -> Counts:
-    """Counts the words of texts, or of lists of texts, that a tokenizer with these options learns from.
+def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
+    """Gives the words of texts, or of lists of texts, that a tokenizer with these options learns from.
 
-    The texts are strings or binary; missing ones hold no words. Of a list those count that are kept. The keys are
-    UTF-8; no texts give no words.
+    The texts are strings or binary; missing ones hold no words. Of a list those count that are kept.
+
+    Returns:
+        The words in UTF-8, with repeats: string, shape [words].
     """
-    counts: Counts = {}
     if isinstance(options, TextsOptions):
         texts = pc.list_flatten(pc.list_slice(texts, 0, options.max_texts, return_fixed_size_list=False))
-    present = texts.drop_null()
-    for start in range(0, len(present), BATCH):
-        batch = tf.constant(present.slice(start, BATCH).to_pylist(), tf.string)
-        words = LEARNS_FROM[options.tokenizer](clean(batch, options)).flat_values
-        distinct, _, how_many = tf.unique_with_counts(words, out_idx=tf.int64)
-        add_counts(counts, distinct.numpy().tolist(), how_many.numpy().tolist())
-    return counts
+    present = tf.constant(texts.drop_null().to_pylist(), tf.string)
+    return LEARNS_FROM[options.tokenizer](clean(present, options)).flat_values
 
 
 def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text") -> bytes:

@@ -1,4 +1,4 @@
-"""The facts of a build that its workers get, in two stages: after the plan, and after the passes before the job.
+"""The facts of a build that its workers get, in two stages: after the plan, and after the jobs before the writing one.
 
 Sent with the graph, so plain, frozen and small.
 """
@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
+from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
+from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.sources.base import Files, Source
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.duplicates import Duplicates
+from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
@@ -20,15 +23,20 @@ from recordmill.transforms.contract.kinds.text import TextOptions
 
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
+MAX_BUCKETS = 1024  # each chunk and shard sends an element to each
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedBuild:
-    """A build as its plan knows it: enough for the passes before the job."""
+    """A build as its plan knows it: enough for the jobs before the writing one."""
 
     name: str
-    folder: str
-    """The attempt's own folder, absolute: `OUT/.building/<build key>/<run>` (`pipeline.build.attempts`)."""
+    workspace: Workspace
+    """The attempt's own: `OUT/.building/<build key>/<run>` (`pipeline.build.attempts`)."""
+    shards: Workspace
+    """The folder of the shards and their indexes, which becomes the version's or is it already."""
+    scratch: str
+    """A folder on the driver's disk: for it, and for workers of the local runner."""
     features: Mapping[str, FeatureOptions]
     """The features' options; those of a `BuildContext` hold models, words and classes too."""
     analyzed: frozenset[str]
@@ -36,6 +44,9 @@ class PlannedBuild:
     schema: RowSchema
     layout: Layout
     sources: tuple[Source, ...]
+    """The sources that are read; where there are spans, the spec's are in as many parts."""
+    spans: tuple[str | None, ...]
+    """The span of each source; None where rows belong to none."""
     roots: tuple[str, ...]
     """The folder of each source's images."""
     files: Files
@@ -43,23 +54,59 @@ class PlannedBuild:
     """Whether packed rows cross the shuffle themselves; otherwise they lie in scratch files."""
     pack_bytes: int
     """Rows are packed when so many bytes of them are together, so that a packed batch is worth its cost."""
-    threads: int
-    """The number of threads that a worker gives to the transform graph."""
+    set_threads: int
+    """The number of threads that a worker gives to the transform graph; 0 for as many as it has cores."""
     sample_share: float
     """The share of the train split's images that pixel statistics are taken from, 0..1."""
     duplicates: Duplicates
     models: Mapping[str, str]
     """The features whose tokenizer is a model, and the feature that the model is named after, which may be another."""
+    forgotten: Forgotten = Forgotten()
+    """The keys of rows that are left out."""
     preprocessing: str | None = None
     """The user's own function, `module:function`."""
     user_code: UserCode | None = None
     """The user's modules, as they travel to the workers."""
+    row_share: float = 1.0
+    """The share of the rows that are kept, by the hash of their keys; below 1 for a trial version."""
     isolated: bool = False
     """Whether each image is decoded first in a process that may crash (`pipeline.build.images.isolation`)."""
 
-    def path(self, folder: str) -> str:
-        """Gives the path of one of the build's folders."""
-        return os.path.join(self.folder, folder)
+    @property
+    def threads(self) -> int:
+        """The number of threads that this worker gives to the transform graph."""
+        return self.set_threads or worker_threads()
+
+    @property
+    def assembled(self) -> str:
+        """The local folder of the version's files; in a bucket the shards are not among them."""
+        return os.path.join(os.path.dirname(self.scratch), "version")
+
+    @property
+    def progress(self) -> Workspace:
+        """The folder of the steps' counters: on the driver's disk, if the workers share it."""
+        return (
+            self.workspace.folder("progress")
+            if self.inline
+            else LocalWorkspace(os.path.join(os.path.dirname(self.scratch), "progress"))
+        )
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether rows belong to spans, perhaps all of them to spans that are kept."""
+        return bool(self.layout.spans)
+
+    def buckets(self) -> int:
+        """Gives the number of buckets that rows are compared in: about as many rows as a shard's are in each."""
+        return min(MAX_BUCKETS, self.layout.groups)
+
+    def bucket_range(self, span: str | None) -> range:
+        """Gives the buckets that the records of a span are compared in: no others, since each span is counted alone."""
+        if span is None:
+            return range(self.buckets())
+        spans = list(self.layout.spans)
+        count = max(1, self.buckets() // len(spans))
+        return range(spans.index(span) * count, (spans.index(span) + 1) * count)
 
     def images(self) -> dict[str, ImageOptions]:
         """Gives the features whose column is images, with their options."""
@@ -108,11 +155,11 @@ class PlannedBuild:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildContext(PlannedBuild):
-    """A build as the job knows it: the plan, what the passes before the job found, and what is left to do."""
+    """A build as the job knows it: the plan, what looks at the rows found, and what is left to do."""
 
     decisions: RowDecisions
-    export: str | None = None
-    """The folder of a finished analysis' export; the job then has no analysis."""
+    export: str = ""
+    """The archive of tf.Transform's export (`context.graph_archive`), once the graph is made."""
     groups: frozenset[int] | None = None
     """The groups whose shards are still to be built; None: all."""
 

@@ -1,12 +1,14 @@
-"""Rejects of keyed rows, and their files in the build's folder: one for each chunk and shard that has any."""
+"""Rejects of keyed rows, and their files in the workspace: one for each chunk and shard that has any."""
 
+import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
+from recordmill.pipeline.build.context.workspace import Workspace, read_all
+from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.typing.faults import Fault
 
@@ -27,18 +29,20 @@ def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Re
     return reject_row(rows, row, Fault("duplicate_key", "another row has the same key", None), first)
 
 
-def write_rejects(folder: str, step: str, rejects: list[Reject]) -> str | None:
-    """Writes a step's rejects under a name of this attempt's own; gives the name, None where there are none."""
+def write_rejects(workspace: Workspace, prefix: str, rejects: list[Reject]) -> str | None:
+    """Writes a step's rejects under a name that no repetition has; gives the name, None where there are none."""
     if not rejects:
         return None
-    name = f"{attempt_name(step)}.jsonl"
+    name = f"{attempt_name(prefix)}.jsonl"
     lines = "".join(json.dumps(reject.to_json()) + "\n" for reject in rejects)
-    write_atomically(os.path.join(folder, name), lines.encode())
+    workspace.write(name, lines.encode())
     return name
 
 
-def read_rejects(folder: str, name: str) -> Iterator[Reject]:
-    """Reads them back."""
-    with open(os.path.join(folder, name), encoding="utf-8") as lines:
-        for line in lines:
+def read_rejects(workspace: Workspace, names: Iterable[str]) -> Iterator[Reject]:
+    """Reads the rejects of several steps back. Raises: FileNotFoundError."""
+    for name, data in read_all(workspace, names):
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{workspace.url}/{name}")
+        for line in data.splitlines():
             yield Reject(**json.loads(line))

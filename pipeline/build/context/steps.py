@@ -1,6 +1,10 @@
-"""The names of a build's folders, and of its steps, under which their reports and progress lie."""
+"""The folders that an attempt begins with, and the names of its steps, under which their reports and progress lie."""
 
-FOLDERS = ("scratch", "reports", "progress", "rejects", "version", "analysis", "first", "digests")
+FOLDERS = ("scratch", "progress", "version")
+ANALYSIS = "analysis"
+"""The step between reading chunks and building shards: what was learned of the rows, and the graph made of it."""
+LOOK_REPORTS = "look/reports"
+"""The folder of the reports of chunks that a look read and the next job reads again, on runners that shuffle rows."""
 
 
 def chunk_step(index: int) -> str:

@@ -4,29 +4,30 @@ The content is all images (`image`, `image_sequence`; the bytes of their files i
 UTF-8) of a row together: an image with another caption is another content. A row without images whose texts are empty
 equals no other. In a dataset without images and texts, all raw columns except those of the key are the content.
 
-A file of contents is an Arrow file: for each row `place` (the position and sample hashes of its key, 16 bytes), `key`,
-`split`, `digest` (zeros for a row that equals no other), and `looks` if images are compared.
+A file of contents is an Arrow file: for each row `key`, `hash` and `sample` (the position and sample hashes of its
+key), `split`, `digest` (zeros for a row that equals no other), `looks` if images are compared, and `row`, its number
+(`duplicates.fingerprints`). There is one for each chunk that a placement look reads, and for each shard.
 """
 
 import hashlib
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context.arrow_files import write_table
 from recordmill.pipeline.build.context.row_schema import RowSchema
-from recordmill.pipeline.build.duplicates.clusters import Numbers, Rows
-from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.build.context.steps import shard_step
+from recordmill.pipeline.build.context.workspace import Workspace
+from recordmill.pipeline.build.duplicates.fingerprints import numbered
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 
+SHARD_CONTENTS = "digests/shards"
+"""The folder of the contents of shards."""
 DIGEST, LOOK = 16, 16  # bytes
 NONE = bytes(DIGEST)
 
@@ -87,10 +88,10 @@ def _values(column: pa.ChunkedArray) -> Sequence[bytes]:
 
 def content_table(rows: pa.Table, digests: Sequence[bytes], looks: Mapping[str, Sequence[bytes]]) -> pa.Table:
     """The rows of a file of contents; `looks` are the perceptual hashes of the images that are compared so."""
-    hashes = np.stack([rows[name].to_numpy() for name in ("@hash", "@sample")], axis=1)
     columns = {
-        "place": _fixed(hashes.astype(">u8").tobytes(), DIGEST),
         "key": rows["@key"],
+        "hash": rows["@hash"],
+        "sample": rows["@sample"],
         "split": rows["@split"].cast(pa.int16()),
         "digest": _fixed(b"".join(digests), DIGEST),
     }
@@ -104,64 +105,9 @@ def _fixed(data: bytes, width: int) -> pa.Array:
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(data) // width, [None, pa.py_buffer(data)])
 
 
-def write_contents(folder: str, step: str, tables: Sequence[pa.Table]) -> str | None:
-    """Writes a step's contents under a name of this attempt's own; returns the name, None if there are no rows."""
-    if not any(table.num_rows for table in tables):
-        return None
-    name = f"{attempt_name(step)}.arrow"
-    write_table(os.path.join(folder, name), pa.concat_tables(tables).combine_chunks())  # not a batch for each few rows
-    return name
-
-
-@dataclass(frozen=True)
-class Contents:
-    """Files of contents, read column by column, a file at a time; rows are numbered through."""
-
-    paths: Sequence[str]
-
-    @cached_property
-    def counts(self) -> list[int]:
-        """The rows of each file."""
-        return [read_table(path).num_rows for path in self.paths]
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of rows."""
-        return sum(self.counts)
-
-    def numbers(self, column: str) -> Iterator[Numbers]:
-        """A column of digests or looks, file by file: uint64 [rows, width / 8]."""
-        for table in self._tables(column):
-            yield as_numbers(table[column])
-
-    def places_in_splits(self) -> Iterator[Numbers]:
-        """The keys' hashes as `numbers` gives them, made distinct by split, since keys are compared inside a split."""
-        for numbers, table in zip(self.numbers("place"), self._tables("split"), strict=True):
-            places = numbers.copy()
-            places[:, 0] ^= table["split"].to_numpy().astype(np.uint64) << np.uint64(48)
-            yield places
-
-    def take(self, column: str, rows: Rows) -> pa.ChunkedArray:
-        """A column's values in some rows, in their order."""
-        order = np.argsort(rows)
-        rising = rows[order]
-        taken, first = [], 0
-        for table in self._tables(column):
-            chosen = rising[slice(*np.searchsorted(rising, [first, first + table.num_rows]))]
-            taken.append(table[column].take(pa.array(chosen - first)))
-            first += table.num_rows
-        chunks = [chunk for part in taken for chunk in part.chunks]
-        return pa.chunked_array(chunks, taken[0].type).take(pa.array(np.argsort(order)))
-
-    def _tables(self, column: str) -> Iterator[pa.Table]:
-        for path, count in zip(self.paths, self.counts, strict=True):
-            if count:
-                yield read_table(path, column)
-
-
-def as_numbers(column: pa.ChunkedArray) -> Numbers:
-    """A column of bytes of one width, a multiple of 8, as uint64 [rows, width / 8]."""
-    whole = column.combine_chunks()
-    width = whole.type.byte_width // 8
-    numbers = np.frombuffer(whole.buffers()[1], ">u8").astype(np.uint64).reshape(-1, width)
-    return numbers[whole.offset : whole.offset + len(whole)]
+def write_contents(workspace: Workspace, group: int, tables: Sequence[pa.Table]) -> None:
+    """Writes the contents of a shard's records, if there are any."""
+    table = pa.concat_tables(tables).combine_chunks() if tables else pa.table({})  # not a batch for each few rows
+    if table.num_rows:
+        rows = pa.array(numbered(group, np.arange(table.num_rows)))
+        write_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow", table.append_column("row", rows))

@@ -1,64 +1,46 @@
-"""The decisions on duplicates for the workers of a build: rows to leave out, or to move to another split.
+"""The decisions on duplicates: rows to leave out, or units to move to another split; a small file for each chunk.
 
-Two files of the build's folder, written by the driver (`worker.content_pass`) and read once by each process.
+A worker reads those of the chunk that it reads, so that none holds the decisions on all rows.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.rejects import reject_duplicate_key
 from recordmill.pipeline.build.duplicates.clusters import Numbers
+from recordmill.pipeline.build.duplicates.find import firsts
+from recordmill.pipeline.build.duplicates.fingerprints import parts_of, values
 from recordmill.pipeline.sources.rejects import Reject
 
 Splits = npt.NDArray[np.int64]
-Places = npt.NDArray[np.int64]
-"""The chunks that rows were read from and their positions in them, [rows, 2]."""
+DROPPED, MOVED = "decisions/dropped", "decisions/moved"
+"""The folders of the chunks' files."""
 
 
-def write_moved(path: str, units: Numbers, splits: Splits) -> None:
-    """Writes the new splits of units, each once and rising: a unit is a key's split hash, or that of its group."""
-    write_table(path, pa.table({"unit": pa.array(units, pa.uint64()), "split": pa.array(splits, pa.int64())}))
+def dropped(members: pa.Table) -> pa.Table:
+    """Gives the rows to leave out, of whole clusters (`find.members`).
 
-
-def move(path: str, units: Numbers, splits: Splits) -> Splits:
-    """Returns the splits of rows, after those that the file moves.
-
-    Args:
-        path: the file.
-        units: the rows' units.
-        splits: the splits that the rows have without it.
+    Returns:
+        `chunk` and `position` of all members but the first of each cluster, and of the rows that have the key of one
+        of these, which are rejects: these have `first_chunk` and `first_position` of it, the others -1.
     """
-    moved, to = _read_moved(path)
-    if not len(moved):
-        return splits
-    nearest = np.minimum(np.searchsorted(moved, units), len(moved) - 1)
-    return np.where(moved[nearest] == units, to[nearest], splits)
-
-
-@lru_cache(maxsize=2)
-def _read_moved(path: str) -> tuple[Numbers, Splits]:
-    table = read_table(path)
-    return table["unit"].to_numpy(), table["split"].to_numpy()
-
-
-def write_dropped(path: str, rows: Places, firsts: Places) -> None:
-    """Writes the rows to leave out.
-
-    Args:
-        path: the file.
-        rows: where they were read.
-        firsts: -1 twice for most rows; for a row that is a reject, since a row that is left out has its key, the chunk
-            and position of that one.
-    """
-    order = np.lexsort((rows[:, 1], rows[:, 0]))
-    columns = np.concatenate([rows, firsts], axis=1)[order]
-    names = ("chunk", "position", "first_chunk", "first_position")
-    write_table(path, pa.table(dict(zip(names, map(pa.array, columns.T), strict=True))))
+    takes = values(members, "first") < 0
+    taking = members.filter(pa.array(takes))
+    goes = values(taking, "row")[firsts(taking) != np.arange(taking.num_rows)]
+    rows, follows = values(members, "row"), values(members, "first")
+    out = np.isin(rows, goes) | (~takes & np.isin(follows, goes))
+    (chunk, position), (first_chunk, first_position) = parts_of(rows[out]), parts_of(follows[out])
+    alone = follows[out] < 0
+    columns = {
+        "chunk": chunk,
+        "position": position,
+        "first_chunk": np.where(alone, -1, first_chunk),
+        "first_position": np.where(alone, -1, first_position),
+    }
+    return pa.table(columns)
 
 
 @dataclass(frozen=True)
@@ -72,21 +54,31 @@ class Remaining:
     """The rows whose key is that of a row left out."""
 
 
-def leave_out(path: str, rows: pa.Table, chunk: int) -> Remaining:
-    """Leaves out a chunk's keyed rows that are in the file."""
-    dropped = _read_dropped(path)
-    dropped = dropped[slice(*np.searchsorted(dropped[:, 0], [chunk, chunk + 1]))]
+def leave_out(decided: pa.Table, rows: pa.Table) -> Remaining:
+    """Leaves out the keyed rows of a chunk that its table of `dropped` rows names; the table rises by position."""
+    left = values(decided, "position")
     positions = rows["@position"].to_numpy()
-    goes = np.isin(positions, dropped[:, 1])
-    firsts = dropped[np.searchsorted(dropped[:, 1], positions[goes]), 2:].tolist()
+    goes = np.isin(positions, left)
+    taken = np.searchsorted(left, positions[goes])
+    firsts_of = zip(*(values(decided, name)[taken].tolist() for name in ("first_chunk", "first_position")), strict=True)
     rejects = [
-        reject_duplicate_key(rows, row, (chunk_of_first, position))
-        for row, (chunk_of_first, position) in zip(np.flatnonzero(goes).tolist(), firsts, strict=True)
-        if chunk_of_first >= 0
+        reject_duplicate_key(rows, row, first)
+        for row, first in zip(np.flatnonzero(goes).tolist(), firsts_of, strict=True)
+        if first[0] >= 0
     ]
-    return Remaining(rows.filter(pa.array(~goes)), len(firsts) - len(rejects), rejects)
+    return Remaining(rows.filter(pa.array(~goes)), len(taken) - len(rejects), rejects)
 
 
-@lru_cache(maxsize=2)
-def _read_dropped(path: str) -> Places:
-    return np.stack([column.to_numpy() for column in read_table(path).columns], axis=1)
+def move(decided: pa.Table, units: Numbers, splits: Splits) -> Splits:
+    """Gives the splits of rows, after those that the chunk's table of moves names (`units.moves_of_chunks`).
+
+    Args:
+        decided: the chunk's moves, rising by `unit`.
+        units: the rows' units.
+        splits: the splits that the rows have without it.
+    """
+    moved, to = values(decided, "unit"), values(decided, "split")
+    if not len(moved):
+        return splits
+    nearest = np.minimum(np.searchsorted(moved, units), len(moved) - 1)
+    return np.where(moved[nearest] == units, to[nearest], splits)

@@ -1,89 +1,86 @@
-"""Finds duplicate rows, and decides which split each belongs to.
+"""Finds the duplicates in a bucket of fingerprints.
 
-The first row of a cluster is the one with the lowest hash of its key, whatever the files and their order.
+First by key: of the rows of one key in one split, all but the first as read become rejects; they take no part, and go
+where the first goes. Then by content: the rows of one content are a cluster, named after its lowest row.
+
+    rows ─ by key ─▶ follow_firsts ─ by content ─▶ members ─▶ counts, decisions, units
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from recordmill.pipeline.build.duplicates.clusters import Clusters, Components, Numbers, Rows, find_equal, find_near
-from recordmill.pipeline.build.duplicates.contents import Contents, as_numbers
+from recordmill.pipeline.build.duplicates.clusters import Rows, find_equal
+from recordmill.pipeline.build.duplicates.fingerprints import pairs, values
 from recordmill.pipeline.errors import UserError
-
-Splits = npt.NDArray[np.int64]
 
 
 class DuplicatesError(UserError):
     """The spec says `duplicates: fail`, and there are some; the message gives their number and names the first."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """The rows that are duplicates, with their splits and hashes."""
-
-    clusters: Clusters
-    splits: Splits
-    """The index of each row's split in the spec's `splits`."""
-    places: Numbers
-    """The hashes of the keys, uint64 [rows, 2], which decide the first row of a cluster."""
-
-    @classmethod
-    def none(cls) -> "Found":
-        """No duplicates."""
-        rows = np.empty(0, np.int64)
-        return cls(Clusters(rows, rows), rows, np.empty((0, 2), np.uint64))
-
-    @property
-    def firsts(self) -> npt.NDArray[np.int64]:
-        """For each row, the index of the first row of its cluster."""
-        names = self.clusters.names
-        order = np.lexsort((self.clusters.rows, self.places[:, 1], self.places[:, 0], names))
-        starts = np.searchsorted(names, names)  # the clusters lie one after another, before the sorting and after
-        return order[starts]
-
-
-def find(contents: Contents, near: int | None, left_out: Rows | None = None) -> Found:
-    """Finds the duplicates among rows.
+def follow_firsts(rows: pa.Table) -> pa.Table:
+    """Marks the rows whose key is that of an earlier one in their split.
 
     Args:
-        contents: the rows.
-        near: how many bits of looks may differ; None where only equal contents count.
-        left_out: rows that take no part, rising.
+        rows: fingerprints with `hash` and `sample`, of all rows of some keys.
+
+    Returns:
+        The rows, rising, with `first` (int64): the earlier row, whose content they take over; -1 for most rows.
     """
-    clusters = find_equal(lambda: _parts(contents, "digest", left_out), contents.rows)
-    if near is not None and contents.rows:
-        looks = np.concatenate(list(_parts(contents, "looks", left_out)))
-        clusters = find_near(looks[:, ::2], looks[:, 1::2], near, clusters)
-    if not len(clusters.rows):
-        return Found.none()
-    splits = contents.take("split", clusters.rows).to_numpy().astype(np.int64)
-    return Found(clusters, splits, as_numbers(contents.take("place", clusters.rows)))
+    rows = rows.sort_by("row")
+    keys = pairs(rows, "hash", "sample")
+    keys[:, 0] ^= values(rows, "split").astype(np.uint64) << np.uint64(48)
+    same, source = find_equal(keys), np.arange(rows.num_rows)
+    source[same.rows] = same.names
+    first = np.where(source == np.arange(rows.num_rows), -1, values(rows, "row")[source])
+    for half in ("high", "low"):
+        rows = rows.set_column(rows.schema.get_field_index(half), half, rows[half].take(pa.array(source)))
+    return rows.append_column("first", pa.array(first))
 
 
-def _parts(contents: Contents, column: str, left_out: Rows | None) -> Iterator[Numbers]:
-    first = 0
-    for numbers in contents.numbers(column):
-        if left_out is not None:
-            inside = left_out[np.searchsorted(left_out, first) : np.searchsorted(left_out, first + len(numbers))]
-            numbers[inside - first] = 0
-        yield numbers
-        first += len(numbers)
+def all_take_part(rows: pa.Table) -> pa.Table:
+    """Gives the rows as `follow_firsts` does where no key is repeated."""
+    return rows.append_column("first", pa.array(np.full(rows.num_rows, -1, np.int64)))
 
 
-def moved_splits(found: Found, units: Numbers) -> Splits:
-    """For each row, the split of the first row of its cluster and of all clusters that its unit links.
+def members(rows: pa.Table, *, alone: bool = False) -> pa.Table:
+    """Clusters rows of equal content.
 
     Args:
-        found: the duplicates.
-        units: the rows' units, each of which stays in one split: the hash of the key, or with `split_by: {group: …}` of
-            the group.
+        rows: fingerprints with `first`, of all rows of some contents.
+        alone: whether rows that equal no other stay, each as its own cluster.
+
+    Returns:
+        The rows of clusters, by cluster and row, with `name` (int64), the lowest row of the cluster; `first` is 0 or
+        more for those that take no part and follow one that does.
     """
-    _, node = np.unique(units, return_inverse=True)
-    joined = Components(int(node.max(initial=-1)) + 1)
-    joined.join(node, node[np.searchsorted(found.clusters.names, found.clusters.names)])
-    names = joined.roots[node]
-    order = np.lexsort((found.places[:, 1], found.places[:, 0], names))
-    return found.splits[order[np.searchsorted(names[order], names)]]
+    rows = rows.sort_by("row")
+    numbers, first, content = values(rows, "row"), values(rows, "first"), pairs(rows, "high", "low")
+    content[first >= 0] = 0
+    same, of = find_equal(content), np.full(len(numbers), -1)
+    if alone:
+        of = np.where(content.any(axis=1), np.arange(len(numbers)), -1)
+    of[same.rows] = same.names
+    follow = first >= 0
+    of[follow] = of[np.searchsorted(numbers, first[follow])]
+    inside = np.flatnonzero(of >= 0)
+    named = rows.take(pa.array(inside)).append_column("name", pa.array(numbers[of[inside]]))
+    return named.sort_by([("name", "ascending"), ("row", "ascending")]).drop_columns(["high", "low"])
+
+
+def taking_part(rows: pa.Table) -> pa.Table:
+    """Leaves out the rows that follow another."""
+    return rows.filter(pa.array(values(rows, "first") < 0))
+
+
+def firsts(taking: pa.Table) -> Rows:
+    """Gives for each member that takes part the index of its cluster's first: the lowest hash of the key, then row."""
+    names = values(taking, "name")
+    order = np.lexsort((values(taking, "row"), values(taking, "sample"), values(taking, "hash"), names))
+    return order[np.searchsorted(names, names)]  # the clusters lie one after another, before the sorting and after
+
+
+def count_keys(rows: pa.Table) -> int:
+    """Counts the keys of several rows: in finished shards these are in several splits, since a split has a key once."""
+    found = find_equal(pairs(rows, "hash", "sample"))
+    return int((found.rows == found.names).sum())

@@ -2,11 +2,10 @@
 
 import ctypes
 import functools
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,14 +13,11 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.images.image_files import ImageFiles, most_bytes
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.memory_gate import retry_alone
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable
-from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.image_refs import Reference, parse
-from recordmill.pipeline.sources.machine_faults import why_absent
-from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.image_header import check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
@@ -34,51 +30,18 @@ PixelColumns = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[n
 
 
 @dataclass(frozen=True)
-class ImageReader:
+class ImageReader(ImageFiles):
     """Reads the images of a build."""
 
-    files: Files
-    roots: Sequence[str]
-    """The folder of each source's images."""
-    scratch: str
-    """The build's scratch folder, where images lie that cannot be read again from their source in any order."""
-    max_bytes: int = MAX_BYTES
-    """The largest `max_bytes` of the image features."""
     isolation: Isolation | None = None
     """Decodes untrusted images first, in other processes."""
-
-    def read(self, source: int, reference: bytes, max_bytes: int | None = None) -> bytes:
-        """Reads an image's bytes, at most `max_bytes`.
-
-        Raises:
-            ImageError: `unreadable`: the file is not there; `too_large`: it was not read.
-            OSError: the machine, the disk or the network failed.
-        """
-        parsed, most = parse(reference), self.max_bytes if max_bytes is None else max_bytes
-        if parsed.data is not None:
-            _check_bytes(len(parsed.data), most)
-            return parsed.data
-        full = f"{self.scratch if parsed.in_scratch else self.roots[source]}/{parsed.path}"
-        try:
-            return self._read(full, parsed, most)
-        except OSError as error:
-            why = why_absent(error, full, self.files)
-            if why is None or parsed.in_scratch:
-                raise
-            raise ImageError("unreadable", f"the file {parsed.path}: {why}", full) from None
-
-    def _read(self, full: str, reference: Reference, most: int) -> bytes:
-        with self.files.open(full) as file:
-            _check_bytes(file.seek(0, os.SEEK_END) if reference.length is None else reference.length, most)
-            file.seek(reference.offset)
-            return file.read() if reference.length is None else file.read(reference.length)
 
     def load(self, source: int, reference: bytes, options: ImageOptions) -> "Loaded":
         """Reads an image for the graph: checks its header, and transcodes a format that the graph cannot decode.
 
         Raises:
-            ImageError: `unreadable`, `too_large`, `unsupported_format`, `too_many_pixels`, `too_slow` or
-                `undecodable_image`.
+            ImageError: `missing_value`, `unreadable`, `too_large`, `unsupported_format`, `too_many_pixels`, `too_slow`
+                or `undecodable_image`.
             OSError: as `read`.
             OutOfMemoryError: memory is not enough to transcode it.
         """
@@ -92,11 +55,6 @@ class ImageReader:
         purpose, limits = f"decode an image of {len(data):,} bytes", {"max_pixels": options.max_pixels}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
         return Loaded(ready, None if header.in_graph else header.format, data, needs)
-
-
-def _check_bytes(size: int, most: int) -> None:
-    if size > most:
-        raise ImageError("too_large", f"the image has {size:,} bytes; max_bytes allows {most:,}")
 
 
 class Loaded(NamedTuple):
@@ -137,9 +95,8 @@ def give_back_large_blocks() -> None:
 def image_reader(context: PlannedBuild) -> ImageReader:
     """Creates the reader of a build's images, on a worker."""
     give_back_large_blocks()
-    most = max((options.max_bytes for options in context.images().values()), default=MAX_BYTES)
     isolation = shared_isolation() if context.isolated else None
-    return ImageReader(context.files, context.roots, context.path("scratch"), most, isolation)
+    return ImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation)
 
 
 References = bytes | Sequence[bytes] | None
@@ -154,6 +111,7 @@ def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence
 
 
 Graph = Callable[[tf.Tensor], Any]
+OnBad = Callable[[int, ImageError], None]
 
 
 def pixel_graph(options: ImageOptions) -> Graph:
@@ -163,27 +121,39 @@ def pixel_graph(options: ImageOptions) -> Graph:
 
 
 class PixelMeter:
-    """Measures images after resizing: the number of pixels, their sums and sums of squares by channel."""
+    """Measures images after resizing: the number of pixels, their sums and sums of squares by channel.
 
-    def __init__(self, reader: ImageReader, options: ImageOptions, threads: int, graph: Graph | None = None) -> None:
-        self._reader, self._options, self._threads = reader, options, threads
+    May be used by several threads.
+    """
+
+    def __init__(self, reader: ImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
+        self._reader, self._options = reader, options
         self._graph = graph or pixel_graph(options)  # traced here, not in the threads
 
-    def measure(self, sources: Sequence[int], references: Sequence[References]) -> PixelColumns:
+    def measure(
+        self, sources: Sequence[int], references: Sequence[References], on_bad: OnBad = lambda row, error: None
+    ) -> PixelColumns:
         """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].
 
-        They are zeros where the reference is None or the image is bad; several images of a row are summed.
+        They are zeros where the reference is None or the image is bad; several images of a row are summed. `on_bad` is
+        called with the number of a row whose image cannot be loaded.
         """
-        with ThreadPoolExecutor(self._threads) as pool:
-            parts = list(pool.map(self._row_sums, sources, references))
+        rows = enumerate(zip(sources, references, strict=True))
+        parts = [self._row_sums(source, reference, partial(on_bad, row)) for row, (source, reference) in rows]
         sums = np.array(parts, np.int64).reshape(len(parts), 1 + 2 * self._options.channels)
         return (sums[:, 0], *np.split(sums[:, 1:], 2, axis=1))  # type: ignore[return-value]
 
-    def _row_sums(self, source: int, references: References) -> npt.NDArray[np.int64]:
+    def _row_sums(
+        self, source: int, references: References, on_bad: Callable[[ImageError], None]
+    ) -> npt.NDArray[np.int64]:
         total = np.zeros(1 + 2 * self._options.channels, np.int64)
         for reference in kept(references or b"", self._options):
-            with suppress(ImageError, *UNDECODABLE):  # the row is rejected where its shard is built
+            try:
                 loaded = self._reader.load(source, reference, self._options)
+            except ImageError as error:  # the row is rejected where its shard is built
+                on_bad(error)
+                continue
+            with suppress(*UNDECODABLE):
                 total += np.concatenate([np.ravel(part.numpy()) for part in self._decoded(loaded.data, loaded.needs)])
         return total
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import tensorflow as tf
 
+from recordmill.pipeline.build.context.graph_inputs import as_tensor
 from recordmill.pipeline.sources.rejects import Reject
 
 ImageBytes = bytes | list[bytes]
@@ -47,23 +47,17 @@ class Batch:
         )
         return replace(self, rows=self.rows.filter(pa.array(good)), images=images, files=files, looks=looks)
 
-    def tensor(self, name: str, dtype: tf.DType) -> Any:
+    def tensor(self, name: str) -> Any:
         """Gives a feature's raw values: of shape [rows], or ragged."""
         column, images = self.rows[name], self.images.get(name)
-        if not pa.types.is_list(column.type):
-            return tf.constant(images or _plain(column), dtype, shape=[self.rows.num_rows])
         if images is None:
-            values, lengths = _plain(pc.list_flatten(column)), pc.list_value_length(column).to_numpy().astype(np.int64)
-        else:  # a sequence may have been cut at `max_length`
-            values, lengths = list(chain.from_iterable(images)), np.array([len(row) for row in images], np.int64)
-        flat = tf.constant(values, dtype, shape=[len(values)])
-        return tf.RaggedTensor.from_row_lengths(flat, lengths, validate=False)
+            return as_tensor(column)
+        if not pa.types.is_list(column.type):
+            return tf.constant(images, tf.string, shape=[self.rows.num_rows])
+        values = list(chain.from_iterable(images))  # a sequence may have been cut at `max_length`
+        flat = tf.constant(values, tf.string, shape=[len(values)])
+        return tf.RaggedTensor.from_row_lengths(flat, np.array([len(row) for row in images], np.int64), validate=False)
 
     def digest(self, keys: list[bytes]) -> bytes:
         """Digests the keys and the images' files: a damaged image may decode without an error."""
         return hashlib.sha256(b"".join(chain(keys, *self.files.values()))).digest()
-
-
-def _plain(column: pa.ChunkedArray) -> Any:
-    """Gives an Arrow column as TensorFlow takes it."""
-    return column.to_pylist() if column.type == pa.binary() else column.to_numpy()

@@ -4,7 +4,6 @@ A shard's report is its commit: it is written when the files are in place.
 """
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -19,16 +18,17 @@ from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.context.rejects import reject_duplicate_key
 from recordmill.pipeline.build.context.steps import shard_step
+from recordmill.pipeline.build.context.workspace import write_report
 from recordmill.pipeline.build.duplicates.contents import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
 from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.build.worker.examples import encode
 from recordmill.pipeline.build.worker.load_images import ImageLoader
 from recordmill.pipeline.build.worker.packing import Packed, unpack
+from recordmill.pipeline.build.worker.profile_rows import profile_of
 from recordmill.pipeline.build.worker.shard_totals import ShardTotals
 from recordmill.pipeline.build.worker.text_packing import PackedRecords
 from recordmill.pipeline.build.worker.transform_batch import BatchTransformer, Stored, StoredGraph
-from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel_map import in_order
@@ -52,14 +52,14 @@ class BuiltBatch(NamedTuple):
 class ShardBuilder:
     """Builds shards with one transform graph."""
 
-    def __init__(self, context: BuildContext, export: str) -> None:
+    def __init__(self, context: BuildContext) -> None:
         self._context = context
         self._compared = content_features(context.features, context.schema)
         images, reader = context.images(), image_reader(context)
         self._loader = ImageLoader(context, reader)
-        meter = functools.cache(lambda name: PixelMeter(reader, images[name], 1))
+        meter = functools.cache(lambda name: PixelMeter(reader, images[name]))
         self._transform = BatchTransformer(
-            StoredGraph(context, export),
+            StoredGraph(context),
             {name: context.schema.features[name] for name in images},
             lambda name, data: meter(name).is_decodable(data),
         )
@@ -69,7 +69,7 @@ class ShardBuilder:
         context = self._context
         split, shard = context.layout.shard_of_group(group)
         rows, duplicates = drop_duplicates(unpack(packed).sort_by(ORDER))
-        progress = Progress(context.path("progress"), shard_step(group))
+        progress = Progress(context.progress, shard_step(group))
         progress.add(dropped=len(duplicates))
         totals = ShardTotals(duplicates)
         size = context.batch_rows()
@@ -78,9 +78,7 @@ class ShardBuilder:
         file, index = (name(context.name, split, shard, count) for name in (shard_name, index_name))
         shared = context.packed()
         packing = PackedRecords(*shared) if shared else None
-        with ShardWriter(
-            os.path.join(context.path("version"), file), os.path.join(context.path("version"), index)
-        ) as writer:
+        with ShardWriter(file, index, context.shards.create) as writer:
             for built in chain.from_iterable(in_order(self._build, batches, context.threads)):
                 writer.write(packing.add(built.keys, built.texts) if packing else built.records)
                 totals.add(built.totals)
@@ -92,7 +90,7 @@ class ShardBuilder:
         report |= writer.report() | totals.report(context, group)
         if packing:
             report["packed"] = packing.report()
-        write_report(context.path("reports"), shard_step(group), report)
+        write_report(context.workspace, f"reports/{shard_step(group)}", report)
         return report
 
     def _build(self, rows: pa.Table) -> list[BuiltBatch]:
@@ -103,12 +101,14 @@ class ShardBuilder:
         keys = batch.rows["@key"].to_pylist()
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
         texts = self._texts(stored)
+        lengths = {name: _lengths(name, stored).numpy() for name in texts}
         totals = ShardTotals(
             rejects=batch.rejects,
             written=Counter(batch.rows["@source"].to_pylist()),
             labels=Counter(self._labels(stored)),
             transcoded=batch.transcoded,
-            lengths={name: [_lengths(name, stored).numpy()] for name in texts},
+            lengths={name: [each] for name, each in lengths.items()},
+            profiles=[profile_of(self._context.features, batch.rows, stored, lengths)],
             digests=[batch.digest(keys)],
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
         )

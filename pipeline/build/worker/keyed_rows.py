@@ -6,7 +6,8 @@ split: of the key, or of the group), and one column a feature, by the feature's 
 lists of them. An image is a reference (`pipeline.sources.image_refs`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,22 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
-from recordmill.pipeline.build.duplicates.decisions import leave_out, move
-from recordmill.pipeline.build.images.read import image_reader
-from recordmill.pipeline.dataset.key_hash import Hashes, content_digest, hash_keys, join_key
+from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema, Strata
+from recordmill.pipeline.build.duplicates.decisions import Splits, leave_out, move
+from recordmill.pipeline.build.images.image_files import image_files
+from recordmill.pipeline.build.worker.duplicate_files import read_decisions
+from recordmill.pipeline.build.worker.row_keys import ReadImage, RowKeys
+from recordmill.pipeline.dataset.key_hash import Hashes, hash_key, hash_keys
 from recordmill.pipeline.dataset.layout import Layout, strata_of
 from recordmill.pipeline.sources.base import Block, Chunk
-from recordmill.pipeline.sources.columns import ColumnType
-from recordmill.pipeline.sources.image_refs import parse
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.rejects import REASONS, Reject
 from recordmill.pipeline.sources.typing.arrays import lengths
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
-from recordmill.transforms.contract.image_header import ImageError
+from recordmill.pipeline.versions.forgotten import Forgotten
 
-ReadImage = Callable[[int, bytes], bytes]
-"""Gives the bytes of an image by its source and its reference. Raises OSError or ImageError."""
-UNDECIDED = RowDecisions()
+FROZEN_LABEL = "the label is not among the classes of the frozen analysis: `analysis: refresh` gives it an id"
 
 
 class KeyedBlock(NamedTuple):
@@ -42,18 +41,53 @@ class KeyedBlock(NamedTuple):
     """The number of rows left out as duplicates."""
     positions: int
     """The number of positions in the source that the block covers."""
+    forgotten: int
+    """The number of rows, rejects among them, that `recordmill forget` keeps out."""
 
 
-def keyed_blocks(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -> Iterator[KeyedBlock]:
-    """Yields a chunk's blocks, without the rows that the decisions leave out."""
-    schema, read_image = planned.schema, image_reader(planned).read
-    for block in planned.sources[chunk.source].read(chunk, planned.files, schema.columns, schema.source_key):
-        rows, rejects = key_rows(block, chunk, schema, planned.layout, read_image, decisions)
-        if decisions.dropped is None:
-            yield KeyedBlock(rows, rejects, 0, block.positions)
+def keyed_blocks(
+    planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk, images: Collection[str] | None = None
+) -> Iterator[KeyedBlock]:
+    """Yields a chunk's blocks, without the rows that the decisions leave out.
+
+    `images` are the features whose images matter; of others the references may lead nowhere. None: all.
+    """
+    schema, read_image = planned.schema, image_files(planned).read
+    moved, dropped = (read_decisions(folder, planned, chunk.index) for folder in (decisions.moved, decisions.dropped))
+    columns = schema.columns if images is None else schema.columns_for(images)
+    for block in planned.sources[chunk.source].read(chunk, planned.files, columns, schema.source_key):
+        span = planned.spans[chunk.source]
+        rows, rejects = key_rows(block, chunk, schema, planned.layout, read_image, decisions.strata, moved, span)
+        rows, rejects = _sampled(rows, rejects, planned.row_share)
+        rows, rejects, forgotten = _without_forgotten(rows, rejects, planned.forgotten)
+        if dropped is None:
+            yield KeyedBlock(rows, rejects, 0, block.positions, forgotten)
         else:
-            remaining = leave_out(decisions.dropped, rows, chunk.index)
-            yield KeyedBlock(remaining.rows, rejects + remaining.rejects, remaining.dropped, block.positions)
+            remaining = leave_out(dropped, rows)
+            yield KeyedBlock(remaining.rows, rejects + remaining.rejects, remaining.dropped, block.positions, forgotten)
+
+
+def _sampled(rows: pa.Table, rejects: list[Reject], share: float) -> tuple[pa.Table, list[Reject]]:
+    """Keeps a share of the rows by the hash of their keys, and of the rejects, some without a key, by their place."""
+    if share >= 1:
+        return rows, rejects
+    most = int(share * (1 << 64))
+    kept = [each for each in rejects if hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
+    return rows.filter(pa.array(rows["@sample"].to_numpy() < np.uint64(most))), kept
+
+
+def _without_forgotten(
+    rows: pa.Table, rejects: list[Reject], forgotten: Forgotten
+) -> tuple[pa.Table, list[Reject], int]:
+    """Leaves out rows and rejects with forgotten keys; also gives their number."""
+    if not forgotten.keys:
+        return rows, rejects, 0
+    stays = np.ones(rows.num_rows, bool)
+    for row in forgotten.near(rows["@hash"].to_numpy()).tolist():
+        stays[row] = not forgotten.holds(rows["@key"][row].as_py())
+    left = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
+    gone = rows.num_rows - int(stays.sum()) + len(rejects) - len(left)
+    return rows.filter(pa.array(stays)), left, gone
 
 
 def key_rows(
@@ -62,24 +96,37 @@ def key_rows(
     schema: RowSchema,
     layout: Layout,
     read_image: ReadImage | None = None,
-    decisions: RowDecisions = UNDECIDED,
+    strata: Strata | None = None,
+    moved: pa.Table | None = None,
+    span: str | None = None,
 ) -> tuple[pa.Table, list[Reject]]:
-    """Gives a block's keyed rows, and all its rejects, those of the source and those found here."""
+    """Gives a block's keyed rows, and all its rejects, those of the source and those found here.
+
+    Args:
+        block: the block.
+        chunk: the chunk that it belongs to.
+        schema: the columns.
+        layout: the splits and shards.
+        read_image: reads images whose content is the key.
+        strata: the bounds of classes (`RowDecisions`).
+        moved: the moves that concern the chunk (`duplicates.decisions`).
+        span: the span of the rows.
+    """
     keying = _Keying(block.table, chunk, schema, read_image)
     keys = keying.keys()
     faults = keying.faults = keying.unequal_lists() | keying.unknown_labels() | keying.faults
     split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
     units = keying.units(split_hashes)
-    splits = keying.splits(units, layout, decisions)
-    if decisions.moved is not None:
-        splits = move(decisions.moved, units, splits)
+    splits = keying.splits(units, layout, strata)
+    if moved is not None:
+        splits = move(moved, units, splits)
     for row in np.flatnonzero(splits < 0).tolist():
         message = "the row's value names none of the spec's splits, or is no time"
         faults.setdefault(
             row, Fault("unknown_split", message, schema.split_by.read_column if schema.split_by else None)
         )
     columns = {
-        "@group": layout.group_of(np.maximum(splits, 0), positions),
+        "@group": layout.group_of(np.maximum(splits, 0), positions, span),
         "@split": splits,
         "@hash": positions,
         "@sample": samples,
@@ -91,68 +138,30 @@ def key_rows(
     }
     features = {name: keying.final(name, block.table[column]) for name, column in schema.features.items()}
     rows = pa.table({**columns, **features})
+    rejects = keying.prefixed(block.rejects)
     if not faults:
-        return rows, list(block.rejects)
+        return rows, rejects
     good = np.ones(len(keys), bool)
     good[list(faults)] = False
-    return rows.filter(pa.array(good)), [*block.rejects, *(keying.reject(row, keys[row]) for row in sorted(faults))]
+    return rows.filter(pa.array(good)), [*rejects, *(keying.reject(row, keys[row]) for row in sorted(faults))]
 
 
-class _Keying:
+class _Keying(RowKeys):
     """One block on its way to keyed rows, with its faults so far, by row."""
 
-    def __init__(self, table: pa.Table, chunk: Chunk, schema: RowSchema, read_image: ReadImage | None) -> None:
-        self._table, self._chunk, self._schema, self._read_image = table, chunk, schema, read_image
-        self.faults: Faults = {}
-
-    def keys(self) -> list[bytes | None]:
-        """Gives each row's key; None for a row at fault."""
-        schema = self._schema
-        if schema.content_key is not None:
-            column = schema.content_key
-            keys = [content_digest(value) for value in self._values(column, column, self._image)]
-        elif schema.key is None:
-            return self._table["@key"].to_pylist()
-        elif len(schema.key) == 1:
-            keys = self._values(schema.key[0], None, self._image_name)
-        else:
-            columns = [self._values(name, None, self._image_name) for name in schema.key]
-            keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
-        return [None if row in self.faults else key for row, key in enumerate(keys)]
-
-    def _values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
-        """Gives a column as parts of keys; an image that cannot be read is a fault, of the column `at_fault`."""
-        column = self._table[name]
-        if self._schema.columns[name].type is not ColumnType.IMAGE:
-            return column.cast(pa.string()).cast(pa.binary()).to_pylist()
-        values = list[bytes]()
-        for row, reference in enumerate(column.to_pylist()):
-            try:
-                values.append(of_image(reference))
-            except ImageError as error:
-                values.append(b"")
-                self.faults.setdefault(row, Fault(error.reason, error.message, at_fault, error.path))
-        return values
-
-    def _image(self, reference: bytes) -> bytes:
-        """Gives an image's bytes."""
-        return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
-
-    def _image_name(self, reference: bytes) -> bytes:
-        """Gives an image's path where it is a file of its own, else the digest of its bytes."""
-        parsed = parse(reference)
-        if parsed.data is None and parsed.length is None:
-            return parsed.path.encode()
-        return content_digest(self._image(reference) if parsed.data is None else parsed.data)
+    def prefixed(self, rejects: Sequence[Reject]) -> list[Reject]:
+        """Gives the source's rejects with the keys that its rows have here."""
+        prefix = self._prefix.decode()
+        return [replace(each, key=prefix + each.key) if prefix and each.key else each for each in rejects]
 
     def units(self, hashes: Hashes) -> Hashes:
         """Gives the hashes that decide the rows' splits: the keys' own, or those of the groups."""
         by = self._schema.split_by
         if by is None or by.group is None:
             return hashes
-        return hash_keys(self._values(by.group, by.read_column, self._image_name))[0]
+        return hash_keys(self.values(by.group, by.read_column, self.image_name))[0]
 
-    def splits(self, units: Hashes, layout: Layout, decisions: RowDecisions) -> npt.NDArray[np.int64]:
+    def splits(self, units: Hashes, layout: Layout, strata: Strata | None) -> Splits:
         """Gives each row's split by its position in the layout; below 0 for none."""
         schema, by = self._schema, self._schema.split_by
         fixed = schema.source_splits[self._chunk.source] if schema.source_splits else None
@@ -162,9 +171,9 @@ class _Keying:
             return layout.split_of(units)
         if by.stratify is None:
             return by.places(self._table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
-        if decisions.strata is None:
+        if strata is None:
             return layout.split_of(units)
-        return strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), decisions.strata)
+        return strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
 
     def unknown_labels(self) -> Faults:
         """Finds the rows whose label is not among the spec's classes."""
@@ -177,7 +186,8 @@ class _Keying:
         known = pc.is_in(values, value_set=pa.array(schema.classes, pa.string()))
         unknown = np.flatnonzero(~known.to_numpy(zero_copy_only=False))
         rows = pc.list_parent_indices(column).to_numpy()[unknown] if many else unknown
-        fault = Fault("unknown_label", "the label is none of the spec's `classes`", schema.features[schema.label])
+        message = FROZEN_LABEL if schema.frozen_classes else REASONS["unknown_label"]
+        fault = Fault("unknown_label", message, schema.features[schema.label])
         return dict.fromkeys(rows.tolist(), fault)
 
     def unequal_lists(self) -> Faults:

@@ -17,7 +17,7 @@ from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import ImageOptions
 
 ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
-PART_BYTES = 32 << 20  # 32 MiB: a batch ends with the image that reaches it
+PART_BYTES = 8 << 20  # 8 MiB: a batch ends with the image that reaches it; a thread holds several times as much
 
 
 class ImageLoader:

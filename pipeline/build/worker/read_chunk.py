@@ -1,80 +1,120 @@
-"""Reads one chunk: rows, keyed and packed by shard, and the analysis' share of them.
+"""Reads one chunk: rows, keyed and packed by shard.
 
-A chunk's report is written when it has been read to its end.
+A chunk's report is written when it has been read to its end. On the local runner a look at the rows reads them first:
+it packs them on its way, and leaves beside them the list of what it packed, so that nothing is read twice.
 """
 
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.analysis.inputs import AnalysisRows
-from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.context.rejects import write_rejects
-from recordmill.pipeline.build.context.steps import chunk_step
+from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.context.steps import LOOK_REPORTS, chunk_step
+from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.packing import Packed, pack
 from recordmill.pipeline.build.worker.spill import ImageSpill
-from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.rejects import Reject
+
+OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
+"""Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""
 
 
 class ChunkReader:
     """Reads chunks, one at a time."""
 
-    def __init__(self, context: BuildContext) -> None:
-        self._context = context
-        self._analysis = AnalysisRows(context)
+    def __init__(self, planned: PlannedBuild, decisions: RowDecisions, groups: frozenset[int] | None = None) -> None:
+        """Takes the groups whose rows are packed; None: all."""
+        self._planned, self._decisions, self._groups = planned, decisions, groups
 
-    def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed] | pa.RecordBatch]:
-        """Gives packed rows with their groups, and record batches for the analysis."""
-        context = self._context
+    def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
+        """Gives a chunk's packed rows with their groups."""
+        listed = LocalWorkspace(self._planned.scratch).read(_list_name(chunk))
+        if listed is None:
+            return self._read(chunk, lambda rows, rejects: iter([rows.num_rows]))
+        packed = ((group, Packed(**each)) for group, each in json.loads(listed))
+        return ((group, each) for group, each in packed if self._groups is None or group in self._groups)
+
+    def look(self, chunk: Chunk, on_block: OnBlock) -> None:
+        """Shows a chunk's rows, and packs them where the next job can take them up; otherwise it reads them again."""
+        if self._planned.inline:
+            self._look(chunk, on_block)
+            return
+        packed = [(group, asdict(each)) for group, each in self._read(chunk, on_block)]
+        LocalWorkspace(self._planned.scratch).write(_list_name(chunk), json.dumps(packed).encode())
+
+    def _look(self, chunk: Chunk, on_block: OnBlock) -> None:
+        planned, step = self._planned, chunk_step(chunk.index)
+        progress, images = look_progress(planned, chunk), planned.measured_images()
+        read, positions, rejects = 0, 0, list[Reject]()
+        for rows, bad, dropped, covered, forgotten in keyed_blocks(planned, self._decisions, chunk, images):
+            read += rows.num_rows + len(bad) + dropped + forgotten
+            positions += covered
+            rejects += bad
+            progress.add(look_read=len(bad) + dropped + forgotten, look_refused=len(bad))
+            for count in on_block(rows, bad):
+                progress.add(look_read=count)
+        progress.add(look_chunks=1)
+        progress.write()
+        written = write_rejects(planned.workspace, f"{LOOK_REPORTS}/{step}", rejects)
+        report = {"read": read, "positions": positions, "rejected": len(rejects), "rejects": written}
+        write_report(planned.workspace, f"{LOOK_REPORTS}/{step}", report)
+
+    def _read(self, chunk: Chunk, on_block: OnBlock) -> Iterator[tuple[int, Packed]]:
+        planned = self._planned
         step = chunk_step(chunk.index)
-        progress = Progress(context.path("progress"), step)
+        progress = Progress(planned.progress, step)
         positions, duplicates, rejects, groups, waiting = 0, 0, list[Reject](), Counter[int](), list[pa.Table]()
-        with ImageSpill(self._context.path("scratch")) as spill:
-            for rows, bad, dropped, covered in keyed_blocks(context, context.decisions, chunk):
+        forgotten = 0
+        with ImageSpill(planned.scratch) as spill:
+            for rows, bad, dropped, covered, gone in keyed_blocks(planned, self._decisions, chunk):
                 duplicates += dropped
+                forgotten += gone
                 positions += covered
                 rejects += bad
                 groups.update(rows["@group"].to_pylist())
                 waiting.append(self._spilled(self._unbuilt(rows), spill))
-                progress.add(read=len(bad) + dropped, refused=len(bad), left_out=dropped)
-                for piece in self._analysis.pieces(rows):
-                    if context.export is None:
-                        yield from self._analysis.batches(piece)
-                    progress.add(read=piece.num_rows)
-                if sum(table.nbytes for table in waiting) >= self._context.pack_bytes:
+                progress.add(read=len(bad) + dropped + gone, refused=len(bad), left_out=dropped + gone)
+                for count in on_block(rows, bad):
+                    progress.add(read=count)
+                if sum(table.nbytes for table in waiting) >= planned.pack_bytes:
                     yield from self._pack(waiting)
                     waiting = []
         yield from self._pack(waiting)
         progress.add(chunks=1)
         progress.write()
         report = {
-            "read": groups.total() + len(rejects) + duplicates,
+            "read": groups.total() + len(rejects) + duplicates + forgotten,
             "positions": positions,
             "rejected": len(rejects),
             "duplicates": duplicates,
-            "rejects": write_rejects(context.path("rejects"), step, rejects),
+            "forgotten": forgotten,
+            "rejects": write_rejects(planned.workspace, f"rejects/{step}", rejects),
             "groups": {str(group): count for group, count in sorted(groups.items())},
         }
-        write_report(context.path("reports"), step, report)
+        write_report(planned.workspace, f"reports/{step}", report)
 
     def _unbuilt(self, rows: pa.Table) -> pa.Table:
         """Keeps the rows whose shards are still to be built, with the columns that these need."""
-        groups, rows = self._context.groups, rows.drop_columns(["@unit"])
+        groups, rows = self._groups, rows.drop_columns(["@unit"])
         return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
 
     def _spilled(self, rows: pa.Table, spill: ImageSpill) -> pa.Table:
         """Moves images' bytes out of the rows, unless the runner shuffles the rows themselves."""
-        if self._context.inline:
+        planned = self._planned
+        if planned.inline:
             return rows
         moved: dict[str, pa.ChunkedArray] = {}
-        for name in self._context.images():
-            column = self._context.schema.features[name]
+        for name in planned.images():
+            column = planned.schema.features[name]
             if column not in moved:
                 moved[column] = spill.move(rows[name])
             rows = rows.set_column(rows.schema.get_field_index(name), name, moved[column])
@@ -82,4 +122,14 @@ class ChunkReader:
 
     def _pack(self, tables: list[pa.Table]) -> Iterator[tuple[int, Packed]]:
         if tables:
-            yield from pack(pa.concat_tables(tables), None if self._context.inline else self._context.path("scratch"))
+            scratch = None if self._planned.inline else self._planned.scratch
+            yield from pack(pa.concat_tables(tables), scratch)
+
+
+def look_progress(planned: PlannedBuild, chunk: Chunk) -> Progress:
+    """Gives the counters of a look at a chunk that the next job reads again: their names begin with `look_`."""
+    return Progress(planned.progress, f"look-{chunk_step(chunk.index)}")
+
+
+def _list_name(chunk: Chunk) -> str:
+    return f"packed-{chunk.index:06d}.json"

@@ -13,8 +13,11 @@ from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.steps import shard_step
 from recordmill.pipeline.build.duplicates.contents import write_contents
+from recordmill.pipeline.dataset.profile import Profile, add_up, profile_to_json
 from recordmill.pipeline.dataset.text_lengths import measure
 from recordmill.pipeline.sources.rejects import Reject
+
+TOGETHER = 64  # profiles that are added up at once: some 2 MiB
 
 
 @dataclass
@@ -29,6 +32,8 @@ class ShardTotals:
     """The number of images that were transcoded, by feature and format: `image TIFF`."""
     lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
     """The number of ids of each row, by text."""
+    profiles: list[Profile] = field(default_factory=list)
+    """Those of the batches, or their sums."""
     digests: list[bytes] = field(default_factory=list)
     """The digests of the batches' keys and image files."""
     contents: list[pa.Table] = field(default_factory=list)
@@ -42,18 +47,22 @@ class ShardTotals:
         self.transcoded.update(batch.transcoded)
         for name, lengths in batch.lengths.items():
             self.lengths.setdefault(name, []).extend(lengths)
+        self.profiles += batch.profiles
+        if len(self.profiles) > TOGETHER:
+            self.profiles = [add_up(self.profiles)]
         self.digests += batch.digests
         self.contents += batch.contents
 
     def report(self, context: BuildContext, group: int) -> dict[str, Any]:
-        """Writes the rejects and the contents; gives their files' names and the sums."""
+        """Writes the rejects and the contents; gives the rejects' file and the sums."""
+        write_contents(context.workspace, group, self.contents)
         return {
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
             "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
             "transcoded": dict(sorted(self.transcoded.items())),
             "lengths": {name: measure(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
+            "profile": profile_to_json(add_up(self.profiles)),
             "rejected": len(self.rejects),
-            "rejects": write_rejects(context.path("rejects"), shard_step(group), self.rejects),
+            "rejects": write_rejects(context.workspace, f"rejects/{shard_step(group)}", self.rejects),
             "inputs_sha256": hashlib.sha256(b"".join(self.digests)).hexdigest(),
-            "contents": write_contents(context.path("digests"), shard_step(group), self.contents),
         }

@@ -2,20 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.graph_archive import unpack_graph
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.context.rejects import reject_row
+from recordmill.pipeline.build.images.encode_jpeg import as_jpeg
 from recordmill.pipeline.build.images.memory_gate import retry_alone
 from recordmill.pipeline.build.images.read import UNDECODABLE
 from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.typing.faults import Fault
 from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.stored import UNENCODED, part_name
 from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
 Stored = Mapping[str, Any]
@@ -24,12 +28,18 @@ MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off
 
 
 class StoredGraph:
-    """The analysis' transform graph: raw columns to stored tensors; may be called from several threads."""
+    """The transform graph: raw columns to stored tensors; may be called from several threads."""
 
-    def __init__(self, context: BuildContext, export: str) -> None:
+    def __init__(self, context: BuildContext) -> None:
         self._specs = input_specs(context)
-        self._stripped = {name for name, options in context.images().items() if options.strips}
-        self._graph = tf.function(transform_graph(export), input_signature=[self._specs], autograph=False)
+        self._images = context.images()
+        graph = transform_graph(unpack_graph(context.workspace, context.export))
+
+        def unencoded(raw: Stored) -> Stored:
+            stored = graph(raw)
+            return {name: stored[name] for name in stored if part_name(name, UNENCODED) not in stored}
+
+        self._graph = tf.function(unencoded, input_signature=[self._specs], autograph=False)
         self._graph.get_concrete_function()  # traced here, not in the threads
 
     def __call__(self, batch: Batch) -> Stored:
@@ -38,15 +48,20 @@ class StoredGraph:
         Raises:
             tf.errors.InvalidArgumentError: an image cannot be decoded.
         """
-        stored = self._graph({name: batch.tensor(name, spec.dtype) for name, spec in self._specs.items()})
-        return stored | {name: _stripped(stored[name]) for name in self._stripped & stored.keys()}
+        stored = dict(self._graph({name: batch.tensor(name) for name in self._specs}))
+        for name, options in self._images.items():
+            if (unencoded := stored.pop(part_name(name, UNENCODED), None)) is not None:
+                stored[name] = _each(partial(as_jpeg, options=options), unencoded)
+            elif options.strips and name in stored:
+                stored[name] = _each(without_metadata, stored[name])
+        return stored
 
 
-def _stripped(images: Any) -> Any:
-    """Leaves out the metadata of stored images, strings of shape [rows] or ragged [rows, None]."""
+def _each(change: Callable[[bytes], bytes], images: Any) -> Any:
+    """Changes stored images, strings of shape [rows] or ragged [rows, None]."""
     if isinstance(images, tf.RaggedTensor):
-        return images.with_flat_values(_stripped(images.flat_values))
-    return tf.constant([without_metadata(data) for data in images.numpy().tolist()], tf.string, images.shape)
+        return images.with_flat_values(_each(change, images.flat_values))
+    return tf.constant([change(data) for data in images.numpy().tolist()], tf.string, images.shape)
 
 
 class BatchTransformer:

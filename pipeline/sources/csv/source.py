@@ -69,7 +69,7 @@ class Delimited(Table):
             raise ValueError(f"`header` has a name twice: {', '.join(self.header)}")
         return self
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact.
 
         Raises:

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError, WholeFiles
-from recordmill.pipeline.sources.batches import BLOCK_BYTES, even_parts
+from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts
 from recordmill.pipeline.sources.columns import Columns, required
+from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.image_folder.captions import (
     OBJECT_ENDING,
     TEXT,
@@ -19,6 +20,7 @@ from recordmill.pipeline.sources.image_folder.captions import (
     read_captions,
 )
 from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH, path_column, reads_split
+from recordmill.pipeline.sources.packed import pack
 from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, note, path_key
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
@@ -33,14 +35,16 @@ class Listing(WholeFiles):
     captions: Captions = Captions()
 
 
-def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+def plan_listing(
+    path: str, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int
+) -> Plan:
     """Plans the images among the files that were found, whose paths are relative to `root`.
 
     Raises:
         SourceError: there is no image, or an asked column is nowhere.
         OSError: the machine, the disk or the network failed.
     """
-    images, others = list[FileInfo](), list[FileInfo]()
+    images, others = FileList(), FileList()
     for file in found:
         (images if is_image(file.path) else others).append(file)
     if not images:
@@ -50,16 +54,16 @@ def plan_listing(path: str, root: str, found: list[FileInfo], files: Files, colu
     names = side.columns(files, root)
     check_names(path, required(columns), names, _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
-    inputs = [file for file in found if file.path in read or is_image(file.path)] if read else images
-    total = sum(file.bytes for file in inputs)
+    inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
     chunks = _chunks(images, side, endings, chunk_bytes)
+    total = sum(chunk.bytes for chunk in chunks)
     return Plan(chunks, len(images), total, inputs, _notes(others, side, endings), True, names, OF_PATH)
 
 
 class _Beside:
     """The files beside images."""
 
-    def __init__(self, images: list[FileInfo], others: list[FileInfo]) -> None:
+    def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
         self._sizes: dict[str, dict[str, int]] = {TEXT_ENDING: {}, OBJECT_ENDING: {}}
         self.alone: dict[str, list[str]] = {TEXT_ENDING: [], OBJECT_ENDING: []}
         captions = [file for file in others if file.path.endswith(tuple(self._sizes))]
@@ -105,15 +109,20 @@ def _where(endings: list[str]) -> str:
     return f" and no metadata file, nor {beside} beside its images, to give more"
 
 
-def _chunks(images: list[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> list[Chunk]:
+def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> list[Chunk]:
     texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
     captions = Captions(texts, objects)
-    sizes, names = np.array([file.bytes for file in images]), [file.path for file in images]
     beside = captions.bytes(len(images))
+    parts = even_parts(ROW_BYTES + beside, chunk_bytes)
     return [
-        Chunk(0, 0, "", int((sizes + beside)[part].sum()), Listing(tuple(names[part]), captions[part]))
-        for part in even_parts(ROW_BYTES + beside, chunk_bytes)
+        _chunk(files, int(beside[part].sum()), captions[part])
+        for part, files in zip(parts, cut(images, parts), strict=True)
     ]
+
+
+def _chunk(images: list[FileInfo], beside: int, captions: Captions) -> Chunk:
+    names, total = pack([file.path for file in images]), sum(file.bytes for file in images)
+    return Chunk(0, 0, "", total + beside, Listing(names, captions))
 
 
 def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
@@ -123,8 +132,9 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
         OSError: the machine, the disk or the network failed.
     """
     listing: Listing = chunk.work
-    for part in even_parts(ROW_BYTES + listing.captions.bytes(len(listing.names)), BLOCK_BYTES):
-        paths, faults = listing.names[part], Faults()
+    names = listing.names
+    for part in even_parts(ROW_BYTES + listing.captions.bytes(len(names)), BLOCK_BYTES):
+        paths, faults = names[part], Faults()
         read = {
             name: path_column(name, column, paths, faults, reads_split=reads_split(columns))
             for name, column in columns.items()
@@ -138,7 +148,7 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
         yield make_block(chunk, raw, columns, key)
 
 
-def _notes(others: list[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
+def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
     notes, taken = list[str](), set[str]()
     for ending in endings:
         without = side.sizes(ending).count(None)

@@ -13,6 +13,7 @@ from typing import Any
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.csv.source import Csv, Tsv
+from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME
 from recordmill.pipeline.sources.image_folder.metadata_rows import ImageFields, NamedRows, with_paths
@@ -34,7 +35,7 @@ class MetadataRows:
     fields: ImageFields
 
 
-def metadata_files(found: list[FileInfo], root: str) -> list[FileInfo]:
+def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
     """Finds the metadata files among all files, which are relative to the root.
 
     Raises:
@@ -53,7 +54,7 @@ def metadata_files(found: list[FileInfo], root: str) -> list[FileInfo]:
 def plan_metadata(
     path: str,
     root: str,
-    found: list[FileInfo],
+    found: Sequence[FileInfo],
     metadata: list[FileInfo],
     files: Files,
     columns: Columns,
@@ -81,7 +82,7 @@ def plan_metadata(
     if not count:
         raise SourceError(f"{join(root, metadata[0].path)} holds no row")
     used = {file.path for file in metadata} | paths.keys()
-    inputs = [file for file in found if file.path in used]
+    inputs = FileList(file for file in found if file.path in used)
     left = [file.path for file in found if file.path not in used]
     read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
     notes = _notes(paths, left, metadata) + unused(every, read)

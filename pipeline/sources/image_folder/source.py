@@ -12,14 +12,16 @@ row's default key is the path in Unicode's composed form (NFC). Hidden files and
 """
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Literal
 
 from pydantic import Field
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
 from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING
 from recordmill.pipeline.sources.image_folder.listing import Listing, plan_listing, read_listing
 from recordmill.pipeline.sources.image_folder.metadata import (
     locate_row,
@@ -27,8 +29,9 @@ from recordmill.pipeline.sources.image_folder.metadata import (
     plan_metadata,
     read_metadata,
 )
-from recordmill.pipeline.sources.paths import planning
+from recordmill.pipeline.sources.paths import is_image, planning
 
+CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
 
@@ -56,13 +59,22 @@ class ImageFolder(Source):
                 return plan_metadata(self.path, root, listed, metadata, files, columns, chunk_bytes)
             return plan_listing(self.path, root, listed, files, columns, chunk_bytes)
 
-    def _listed(self, files: Files) -> list[FileInfo]:
+    def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
+        """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
+        listed = self._listed(files)
+        if metadata_files(listed, self.root(files)):
+            return listed
+        has_captions = any(file.path.endswith(CAPTION_ENDINGS) for file in listed)
+        stems = {_stem(file.path) for file in listed if is_image(file.path)} if has_captions else frozenset[str]()
+        return FileList(file for file in listed if is_image(file.path) or _is_caption(file.path, stems))
+
+    def _listed(self, files: Files) -> FileList:
         """All files, with paths relative to the folder."""
         if not files.is_folder(self.path):
             raise SourceError(self._no_folder(files))
         root = self.root(files)
         below = files.match(f"{escape(root)}/**")
-        return [FileInfo(file.path[len(root) + 1 :], file.bytes, file.modified) for file in below]
+        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
 
     def _no_folder(self, files: Files) -> str:
         if not files.match(escape(self.path)):
@@ -87,3 +99,12 @@ class ImageFolder(Source):
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
         return locate_row(chunk, self.path.rstrip("/"), position)
+
+
+def _is_caption(path: str, stems: Set[str]) -> bool:
+    """Whether a file lies beside an image: one of these paths without their endings."""
+    return path.endswith(CAPTION_ENDINGS) and _stem(path) in stems
+
+
+def _stem(path: str) -> str:
+    return posixpath.splitext(path)[0]

@@ -128,7 +128,7 @@ class JsonLines(Table):
     looks_at: ClassVar[str] = " in its first lines"
     format: Literal["jsonl"]
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines.
 
         `rows` is estimated from the bytes of all files and the first lines of the first file of each compression; where
@@ -144,7 +144,7 @@ class JsonLines(Table):
         chunks = [chunk for file in inputs for chunk in _chunks(file, fields, chunk_bytes)]
         return Plan(chunks, self._count(files, columns, root, inputs), names=shape.names())
 
-    def _count(self, files: Files, columns: Columns, root: str, inputs: list[FileInfo]) -> int:
+    def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
         """Counts the rows exactly where they name images, and estimates them elsewhere.
 
         Which images are measured, and how many shards there are, follows from it, and must not depend on which file

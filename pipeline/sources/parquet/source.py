@@ -8,7 +8,7 @@ A chunk is a row group, or several small ones, read as record batches. How value
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import ClassVar, Literal
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
-from recordmill.pipeline.sources.columns import Columns, required
+from recordmill.pipeline.sources.columns import Column, Columns, required
 from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.table import Table, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, plain
@@ -30,6 +30,7 @@ from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
 BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
+UNREAD = b"?"  # stands for an image's bytes that are not read
 BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
 
 
@@ -64,7 +65,7 @@ class Parquet(Table):
     compressed: ClassVar[bool] = False
     format: Literal["parquet"]
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact.
 
         Raises:
@@ -89,6 +90,8 @@ class Parquet(Table):
             OSError: the file cannot be opened any more.
         """
         base, first = self.image_base(files, chunk), 0
+        if key is None:  # an image's bytes are a part of it
+            columns = {name: replace(column, presence=False) for name, column in columns.items()}
         for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
             faults: Faults = {}
             typed = {name: typed_values(name, columns[name], values[name], base, faults) for name in columns}
@@ -150,13 +153,17 @@ def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> It
         _reading(f"{path}: {groups} cannot be read"),
         pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True) as file,
     ):
-        leaves = [file.metadata.schema.column(leaf).path for leaf in _leaves(file.schema_arrow, columns)]
         numbers = list(range(groups.start, groups.end))
+        present = [name for name, column in columns.items() if column.presence]
+        unread = {name for name in present if _is_there(file, numbers, name, columns[name])}
+        read = [name for name in columns if name not in unread] or columns
+        leaves = [file.metadata.schema.column(leaf).path for leaf in _leaves(file.schema_arrow, read)]
         missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
         for batch in file.iter_batches(BATCH_ROWS, numbers, leaves, use_threads=False):
             missing -= len(batch)
-            stored = {name: lookup(batch, name) for name in columns}
+            stored = {name: lookup(batch, name) for name in read}
             values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
+            values |= {name: pa.repeat(pa.scalar(UNREAD), len(batch)) for name in unread - stored.keys()}
             size = sum(array.nbytes for array in values.values())
             step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
             for start in range(0, len(batch), step):
@@ -166,7 +173,23 @@ def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> It
             raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
 
 
-def _leaves(schema: pa.Schema, columns: Columns) -> list[int]:
+def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Column) -> bool:
+    """Whether an image's column holds bytes, and the footer shows that no row lacks them, or a row may."""
+    inside = _leaves(file.schema_arrow, [f"{name}.bytes"])
+    for leaf in inside or _leaves(file.schema_arrow, [name]):
+        stored = file.metadata.schema.column(leaf)
+        statistics = [file.metadata.row_group(group).column(leaf).statistics for group in groups]
+        is_full = all(found is not None and found.has_null_count and not found.null_count for found in statistics)
+        return (
+            stored.physical_type == "BYTE_ARRAY"
+            and stored.logical_type.type == "NONE"
+            and not stored.max_repetition_level
+            and (is_full or (column.optional and not inside))
+        )
+    return False
+
+
+def _leaves(schema: pa.Schema, columns: Iterable[str]) -> list[int]:
     """The stored columns that hold the asked ones, by their numbers: what lies in lists and structs is stored apart.
 
     They are numbered in the order of the schema. To find those of a column as its values will be found, the schema's

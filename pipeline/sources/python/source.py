@@ -88,7 +88,7 @@ class UserRows(Source):
             raise SourceError(f"`{self.rows}` gives no row: it should yield dictionaries, such as {{'text': 'a b'}}")
         check_names(f"`{self.rows}`", required(columns), names, " in its first rows")
         with planning(self.path):
-            inputs = self._list_inputs(files)
+            inputs = self.list_inputs(files, columns)
         known = len(first) < PEEKED_ROWS
         weight = sum(_bytes(python_field(row, name)) for row in first if isinstance(row, Mapping) for name in columns)
         rows = len(first) if known else self.count or len(first)
@@ -139,7 +139,13 @@ class UserRows(Source):
         except Exception as error:
             raise blame(error, self.rows, self.options) from None
 
-    def _list_inputs(self, files: Files) -> list[FileInfo]:
+    def input_path(self, files: Files) -> Callable[[str], str]:
+        """Gives the function that makes a full path: `inputs` may name others than those below the root."""
+        root = self.root(files)
+        return lambda path: path if path.startswith("/") or "://" in path else join(root, path)
+
+    def list_inputs(self, files: Files, columns: Columns) -> list[FileInfo]:
+        """Lists the files of `inputs`. Raises: SourceError: a pattern matches none."""
         root = self.root(files)
         inputs: dict[str, FileInfo] = {}
         for pattern in self.inputs:
@@ -147,9 +153,7 @@ class UserRows(Source):
             if not matched:
                 raise SourceError(f"`inputs`: no file matches {pattern}")
             inputs |= {file.path: file for file in matched}
-        return [
-            FileInfo(path.removeprefix(f"{root}/"), file.bytes, file.modified) for path, file in sorted(inputs.items())
-        ]
+        return [FileInfo(path.removeprefix(f"{root}/"), *file[1:]) for path, file in sorted(inputs.items())]
 
     def _notes(self, rows_known: bool) -> list[str]:
         unknown = f"what `{self.rows}` reads is not known: give `inputs`, or a build is not repeated where data changes"

@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, WholeFiles
-from recordmill.pipeline.sources.batches import batches, even_parts
+from recordmill.pipeline.sources.batches import batches, cut, even_parts
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.compression import CODECS
 from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, Records, Rows, cut_file, read_range
 from recordmill.pipeline.sources.encoded import Encoding
 from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.packed import pack
 from recordmill.pipeline.sources.paths import check_names, join, note, path_key
 from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.sources.text.whole_files import read_texts
@@ -81,7 +82,7 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
     Raises:
         OSError: the machine or the network fails.
     """
-    names: tuple[str, ...] = chunk.work.names
+    names: list[str] = chunk.work.names
     contents = enumerate(read_texts(files, [join(root, name) for name in names], encoding))
     for batch in batches(contents, _bytes, len(names)):
         texts = {position: text for position, text in batch if isinstance(text, bytes)}
@@ -126,6 +127,13 @@ def _keys(texts: Texts) -> list[bytes]:
     return [content_digest(text) for text in texts.texts]
 
 
+def _whole_files(inputs: Sequence[FileInfo], chunk_bytes: int) -> Iterator[Chunk]:
+    sizes = np.fromiter((file.bytes for file in inputs), np.int64, len(inputs))
+    parts = even_parts(np.maximum(sizes, FILE_BYTES), chunk_bytes)
+    for part, files in zip(parts, cut(inputs, parts), strict=True):
+        yield Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(pack([file.path for file in files])))
+
+
 class TextFiles(Table):
     """Files of text: each line, or each file, is a row."""
 
@@ -137,7 +145,7 @@ class TextFiles(Table):
     encoding: Encoding = "utf-8"
     """The files' encoding, by any name that Python knows."""
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files.
 
         Raises:
@@ -151,20 +159,17 @@ class TextFiles(Table):
             cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
             chunks, rows = [chunk for ranges, _ in cuts for chunk in ranges], sum(count for _, count in cuts)
         else:
-            sizes, names_of = np.array([file.bytes for file in inputs]), [file.path for file in inputs]
-            parts = even_parts(np.maximum(sizes, FILE_BYTES), chunk_bytes)
-            chunks = [Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(tuple(names_of[part]))) for part in parts]
-            rows = len(inputs)
+            chunks, rows = list(_whole_files(inputs, chunk_bytes)), len(inputs)
         mentioned = [name for name in names if name == TEXT or name in columns]
-        return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root, inputs))
+        return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
 
-    def _left_out(self, files: Files, root: str, inputs: list[FileInfo]) -> list[str]:
+    def _left_out(self, files: Files, root: str) -> list[str]:
         """Lists what else lies in a folder."""
         if not files.is_folder(self.path):
             return []
-        used = {file.path for file in inputs}
-        below = [file.path[len(root) + 1 :] for file in files.match(f"{escape(root)}/**") if file.bytes]
-        others = [path for path in below if path not in used]
+        read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
+        below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
+        others = [path[len(root) + 1 :] for path in below if not path.endswith(read)]
         return note("other files, left out", others)
 
     def _patterns(self, files: Files) -> list[str]:

@@ -69,7 +69,7 @@ class TFRecord(Archives):
     compression: Literal["auto", "gzip", "zlib", "none"] = "auto"
     """The compression of the files; `auto` looks at their first bytes."""
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files where records begin, so that `rows` is exact; of others it is estimated by all their heads.
 
         Raises:

@@ -10,6 +10,7 @@ import binascii
 from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.image_refs import inline, to_file
 from recordmill.pipeline.sources.paths import Inside, inside
@@ -45,6 +46,14 @@ def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> 
 def inlined(values: pa.Array) -> pa.Array:
     """Makes references of a column of images' bytes, Arrow `binary` of shape [rows]; empty bytes are null."""
     return pa.array([inline(data) if data else None for data in values.to_pylist()], pa.binary())
+
+
+def empty_images(values: pa.Array) -> pa.Array:
+    """Makes references to an empty image where a column's bytes are empty, null elsewhere.
+
+    It is refused when it is loaded, as a value that is missing: only then must an image's bytes be known.
+    """
+    return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
 
 
 Refusal = tuple[str, str]

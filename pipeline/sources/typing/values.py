@@ -35,7 +35,7 @@ from recordmill.pipeline.sources.typing.arrays import absent, as_lists, is_list,
 from recordmill.pipeline.sources.typing.cells import numbers, split
 from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.typing.image_cells import ImageBase, inlined, references
+from recordmill.pipeline.sources.typing.image_cells import ImageBase, empty_images, inlined, references
 
 
 def typed_values(
@@ -54,6 +54,8 @@ def typed_values(
         as_cells: whether strings are cells, which may stand for numbers.
     """
     values, as_cells = plain(values), as_cells or column.parse
+    if not column.many and column.type is ColumnType.IMAGE and not column.optional:
+        return _needed_images(name, values, base, faults)
     if not column.many:
         return _scalars(name, column.type, values, base, faults, as_cells)
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
@@ -140,6 +142,21 @@ def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.
     held = inlined(data.cast(pa.binary()))
     paths = pc.if_else(held.is_valid(), pa.scalar(None, path.type), path)
     return pc.coalesce(held, references(name, _text(paths), base, faults))
+
+
+def _needed_images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
+    """As `_images`, of a column that no row may lack: an empty image is one that is refused when it is loaded."""
+    found: Faults = {}
+    typed = _scalars(name, ColumnType.IMAGE, values, base, found, as_cells=False)
+    if pt.is_struct(values.type) and _is_image(values.type):
+        values = _part(values, "bytes")
+    if _is_bytes(values.type):
+        empty = empty_images(values.cast(pa.binary()))
+        found = {row: fault for row, fault in found.items() if not empty[row].is_valid}
+        typed = pc.coalesce(typed, empty)
+    for row, fault in found.items():
+        faults.setdefault(row, fault)
+    return typed
 
 
 def _part(values: pa.StructArray, part: str) -> pa.Array:

@@ -65,7 +65,7 @@ class WebDataset(Archives):
     endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
     format: Literal["webdataset"]
 
-    def cut(self, files: Files, root: str, inputs: list[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files where samples begin, so that `rows` is exact; of others it is estimated by all their heads.
 
         Raises:
@@ -204,7 +204,7 @@ def _names(columns: Columns, found: list[str]) -> list[str]:
     return there + [name for name in found if name not in used]
 
 
-def _notes(inputs: list[FileInfo], looks: list[Look]) -> list[str]:
+def _notes(inputs: Sequence[FileInfo], looks: list[Look]) -> list[str]:
     left_out = [name for look in looks for name in look.left_out]
     no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
     cut_off = "maybe cut off, because the mark is missing that a tar file ends with"

@@ -1,0 +1,41 @@
+"""The transform graph of an earlier version, as a build takes it over: checked, and packed for the workers."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from recordmill.pipeline.build.analysis.tokenizer_models import FOLDER, SUFFIXES
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.graph_archive import GRAPH_FOLDERS, pack_graph
+from recordmill.pipeline.build.frozen import LiveAnalysis
+
+
+def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
+    """Gives the tokenizers that the version trained, by the feature that each is named after.
+
+    Raises:
+        OutputError: one is not what the version's manifest says.
+    """
+    return {owner: live.read(model_file(planned, owner)) for owner in dict.fromkeys(planned.trained().values())}
+
+
+def model_file(planned: PlannedBuild, owner: str) -> str:
+    """Gives the path in a version of the tokenizer that is named after this feature."""
+    return f"{FOLDER}/{owner}.{SUFFIXES[planned.texts()[owner].tokenizer]}"
+
+
+def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
+    """Writes the graph of the version into the workspace; gives the archive's name.
+
+    Raises:
+        OutputError: a file is not what the version's manifest says.
+    """
+    with tempfile.TemporaryDirectory(dir=planned.scratch) as folder:
+        for name in GRAPH_FOLDERS:
+            os.mkdir(os.path.join(folder, name))
+        for file in live.files:
+            if file.split("/")[0] in GRAPH_FOLDERS:
+                path = Path(folder, file)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(live.read(file))
+        return pack_graph(planned.workspace, folder)

@@ -1,0 +1,206 @@
+"""One look at all rows for several summaries: the names of its files, and what its workers and its driver do with them.
+
+look/statistics/chunk-000012.arrow               the sums of a chunk: its commit, kept by later attempts
+look/statistics/chunk-000012.<random>.jsonl      rejects of rows that another attempt may find readable
+look/statistics/moments/bucket-003.arrow         one bucket of one summary, added up over all chunks
+look/statistics/moments/reduced-003.arrow        what the driver needs of it
+look/statistics/spans/2026-11-20/moments/bucket-003.arrow    one bucket of one span's chunks
+look/statistics/done.arrow                       the reduced buckets, as the driver read them: the look's commit
+
+Where there are spans, each one's chunks are added up first, then all spans: those that are read, and those of the live
+version that are kept.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.context.steps import chunk_step
+from recordmill.pipeline.build.context.workspace import Workspace, read_all
+from recordmill.pipeline.build.frozen import SUMMARIES
+from recordmill.pipeline.build.summaries.base import Summary
+from recordmill.pipeline.build.summaries.fold import Fold, add_tables
+from recordmill.pipeline.build.summaries.tables import of_bytes, of_file, split, to_bytes, to_file
+from recordmill.pipeline.dataset.file_names import SPANS
+from recordmill.pipeline.dataset.safe_paths import read_checked
+from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.versions.stores.open_store import open_location
+
+FLUSH_ROWS = 250_000  # different rows of sums that a worker keeps before it passes them on: some 25 MB
+FULL = re.compile(r"([^/]+)/bucket-(\d{3})\.arrow$")
+REDUCED = re.compile(r"([^/]+)/reduced-(\d+)\.arrow$")
+Sums = Mapping[str, pa.Table]
+"""A table for each summary that has rows, by its name."""
+
+
+@dataclass(frozen=True)
+class KeptSums:
+    """The full buckets of rows that are not read, as files of the live version."""
+
+    folder: str
+    """The version's folder, absolute since workers run elsewhere, or its URL."""
+    files: Mapping[str, str]
+    """Their SHA-256 in hexadecimal, by path."""
+    count: bool
+    """Whether the driver learns from these rows, too; otherwise from those that are read."""
+
+    def keys(self) -> list[str]:
+        """Lists the buckets, `<summary>/<bucket>`, that there are."""
+        return list(dict.fromkeys(map(_key_of, self.files)))
+
+    def tables(self, key: str) -> Iterator[pa.Table]:
+        """Reads the tables of a bucket. Raises: DatasetError: one is not what the version's manifest says."""
+        for file in (file for file in self.files if _key_of(file) == key):
+            yield of_bytes(read_checked(open_location(self.folder), file, self.files[file]))
+
+
+@dataclass(frozen=True)
+class Look:
+    """A look, as its workers get it."""
+
+    name: str
+    planned: PlannedBuild
+    decisions: RowDecisions
+    """The decisions that the rows follow."""
+    summaries: Sequence[Summary[Any]]
+    kept: KeptSums | None = None
+    """The sums of spans whose rows are not read."""
+
+    @property
+    def folder(self) -> str:
+        """The folder of the look's files in the workspace."""
+        return f"look/{self.name}"
+
+    def _file(self, name: str) -> str:
+        return f"{self.folder}/{name}.arrow"
+
+    def read_sums(self, chunk: Chunk) -> Sums | None:
+        """Reads a chunk's sums that an earlier attempt wrote; None where there are none, or they are damaged."""
+        return of_file(self.planned.workspace.read(self._file(chunk_step(chunk.index))), self._subject(chunk))
+
+    def write_sums(self, chunk: Chunk, sums: Sums) -> None:
+        """Writes a chunk's sums."""
+        self.planned.workspace.write(self._file(chunk_step(chunk.index)), to_file(sums, self._subject(chunk)))
+
+    def _subject(self, chunk: Chunk) -> str:
+        names = [summary.name for summary in self.summaries if summary.sees(chunk)]
+        return repr((self.name, names, chunk.index, chunk.source, chunk.file, chunk.bytes))
+
+    def merge(self, key: str, parts: Iterable[bytes]) -> None:
+        """Adds up a bucket of all rows, `<summary>/<bucket>`, and writes it and what the driver needs of it."""
+        summary = self._summary(key)
+        self._write_reduced(key, summary, self._write(key, add_tables(summary, map(of_bytes, parts))))
+
+    def merge_span(self, key: str, parts: Iterable[bytes]) -> tuple[str, str]:
+        """Adds up a bucket of a span, `<span>/<summary>/<bucket>`, and writes it; gives the bucket and the span."""
+        span, bucket = key.split("/", 1)
+        self._write(f"{SPANS}/{key}", add_tables(self._summary(bucket), map(of_bytes, parts)))
+        return bucket, span
+
+    def add_up(self, key: str, spans: Iterable[str]) -> None:
+        """Adds up a bucket of the spans that were read, and of those that are kept; writes it as `merge`."""
+        summary, kept = self._summary(key), self.kept.tables(key) if self.kept else ()
+        read = add_tables(summary, (self._read(f"{SPANS}/{span}/{key}") for span in spans))
+        whole = self._write(key, add_tables(summary, [*([read] if read else []), *kept]))
+        learned = whole if not summary.of_read_rows and (self.kept is None or self.kept.count) else read
+        if learned is not None:
+            self._write_reduced(key, summary, learned)
+
+    def _summary(self, key: str) -> Summary[Any]:
+        return next(summary for summary in self.summaries if summary.name == key.split("/")[-2])
+
+    def _read(self, key: str) -> pa.Table:
+        tables = of_file(self.planned.workspace.read(self._file(_bucket(key))), key)
+        assert tables is not None, key  # noqa: S101 - the step before has written it
+        return tables[key.split("/")[-2]]
+
+    def _write(self, key: str, table: pa.Table | None) -> pa.Table:
+        assert table is not None, key  # noqa: S101 - a bucket has a part
+        table = table.sort_by([(column, "ascending") for column in table.column_names])  # the same bytes again
+        self.planned.workspace.write(self._file(_bucket(key)), to_file({key.split("/")[-2]: table}, key))
+        return table
+
+    def _write_reduced(self, key: str, summary: Summary[Any], table: pa.Table) -> None:
+        name, bucket = key.split("/")
+        file = to_file({name: summary.reduce(table)}, key)
+        self.planned.workspace.write(self._file(f"{name}/reduced-{bucket}"), file)
+
+    def read_done(self) -> Sums | None:
+        """Reads the reduced buckets of a finished look, by summary and bucket; None where it is not finished."""
+        return of_file(self.planned.workspace.read(self._file("done")), self.name)
+
+    def finish(self) -> Sums:
+        """Reads the reduced buckets once the look's job has ended, and commits it."""
+        done = dict[str, pa.Table]()
+        for file in sorted(self.planned.workspace.sizes(self.folder)):
+            if match := REDUCED.search(file):
+                key = "/".join(match.groups())
+                tables = of_file(self.planned.workspace.read(file), key)
+                assert tables is not None, file  # noqa: S101 - written a moment ago
+                done[key] = tables[match[1]]
+        self.planned.workspace.write(self._file("done"), to_file(done, self.name))
+        return done
+
+    def results(self, done: Sums) -> dict[str, Any]:
+        """Gives the result of each summary, by its name. Raises: UserError: as `Summary.result`."""
+        return {each.name: self.result(each.name, done) for each in self.summaries}
+
+    def result(self, name: str, done: Sums, default: Any = None) -> Any:
+        """Gives the result of one summary; the default where the look has none of this name."""
+        tables = [table for key, table in done.items() if key.partition("/")[0] == name]
+        return next((each.result(tables) for each in self.summaries if each.name == name), default)
+
+
+def full_buckets(workspace: Workspace, look: str) -> Iterator[tuple[str, bytes]]:
+    """Gives the buckets of a finished look as Arrow streams, by their paths in a version.
+
+    They are `summaries/moments/bucket-003.arrow` of all rows, and `spans/2026-11-20/summaries/…` of those of a span.
+    """
+    folder = f"look/{look}/"
+    names = [name for name in sorted(workspace.names(folder[:-1])) if FULL.search(name)]
+    for name, data in read_all(workspace, names):
+        *span, summary, file = name[len(folder) :].split("/")
+        tables = of_file(data, "/".join([*span, _key_of(name)]))
+        assert tables is not None, name  # noqa: S101 - the look's commit says that it is there
+        yield "/".join([*span, SUMMARIES, summary, file]), to_bytes(tables[summary])
+
+
+def _key_of(file: str) -> str:
+    """Gives the bucket, `<summary>/<bucket>`, of a file."""
+    match = FULL.search(file)
+    assert match is not None, file  # noqa: S101 - a full bucket's
+    return "/".join(match.groups())
+
+
+def _bucket(key: str) -> str:
+    """Gives the name of a bucket's file."""
+    return "/bucket-".join(key.rsplit("/", 1))
+
+
+class PartialSums:
+    """The sums of the chunks that a worker has looked at, in buckets: what it passes on is small, and rarely."""
+
+    def __init__(self, summaries: Sequence[Summary[Any]]) -> None:
+        self._summaries = {summary.name: summary for summary in summaries}
+        self._folds = dict[tuple[str | None, str], Fold]()
+
+    def add(self, sums: Sums, span: str | None = None) -> Iterator[tuple[str, bytes]]:
+        """Adds the sums of a span's chunk; yields as `flush`, where many different rows have come together."""
+        for name, table in sums.items():
+            self._folds.setdefault((span, name), Fold(self._summaries[name])).add(table)
+        if sum(fold.rows for fold in self._folds.values()) > FLUSH_ROWS:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[tuple[str, bytes]]:
+        """Yields each bucket's name, `<summary>/<bucket>` after the span, with its part of the sums; begins anew."""
+        folds, self._folds = self._folds, {}
+        for (span, name), fold in folds.items():
+            table = fold.sum()
+            assert table is not None, name  # noqa: S101 - a table was added
+            for bucket, part in split(table, self._summaries[name].buckets(table)):
+                yield "/".join([*([span] if span else []), name, f"{bucket:03d}"]), to_bytes(part)

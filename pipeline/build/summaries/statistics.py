@@ -1,0 +1,61 @@
+"""The statistics that a build learns from its rows, as one look's summaries and as its result."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.frozen import LiveAnalysis
+from recordmill.pipeline.build.summaries.base import Summary
+from recordmill.pipeline.build.summaries.drift import Drift, drift_of
+from recordmill.pipeline.build.summaries.look import KeptSums, Look, Sums
+from recordmill.pipeline.build.summaries.moments import Moments
+from recordmill.pipeline.build.summaries.pixels import Pixels
+from recordmill.pipeline.build.summaries.quantiles import Quantiles
+from recordmill.pipeline.build.summaries.rows import RowsSeen
+from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
+from recordmill.pipeline.versions.stores.open_store import open_store
+
+NAME = "statistics"
+
+
+@dataclass(frozen=True)
+class Learned:
+    """All that a build learned."""
+
+    rows: dict[str, int] | None
+    """The rows that the look saw, by split; None where there was nothing to learn."""
+    statistics: dict[str, dict[str, Any]]
+    """By feature, as `dataset.json` holds them."""
+    vocabularies: dict[str, list[bytes]]
+    """The words with an id, in the order of the ids, by the feature that the vocabulary is named after."""
+    models: dict[str, bytes]
+    """The tokenizers that were trained, by the feature that each is named after."""
+    drift: Drift = field(default_factory=dict)
+    """The distance of the rows from those that a frozen analysis was learned from, by feature."""
+
+
+def statistics_look(planned: PlannedBuild, decisions: RowDecisions, live: LiveAnalysis | None = None) -> Look:
+    """Gives the look that a build learns from; one without summaries where nothing is learned of the rows."""
+    kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, Pixels]
+    needed = [summary for kind in kinds if (summary := kind(planned)).is_needed]
+    kept = KeptSums(open_store(live.folder).url, live.summaries, count=not live.is_frozen) if live else None
+    return Look(NAME, planned, decisions, [RowsSeen(planned), *needed] if needed else [], kept)
+
+
+def kept(look: Look, done: Sums, frozen: LiveAnalysis, models: dict[str, bytes]) -> Learned:
+    """Gives what an earlier version learned, with the rows that a finished look saw and their drift."""
+    rows = look.result(RowsSeen.name, done)
+    return Learned(rows, frozen.statistics, {}, models, drift_of(look, done, frozen))
+
+
+def learned(look: Look, done: Sums) -> Learned:
+    """Gives what a finished look learned. Raises: UserError: as `Summary.result`."""
+    planned, results = look.planned, look.results(done)
+    vocabularies = results.get(Vocabularies.name) or Vocabularies(planned).result([])  # those that are given
+    statistics = {name: vocabulary.statistics for name, vocabulary in vocabularies.items()}
+    for name in (Moments.name, Quantiles.name, Pixels.name):
+        for feature, found in results.get(name, {}).items():
+            statistics.setdefault(feature, {}).update(found)
+    words = {name: vocabulary.words for name, vocabulary in vocabularies.items()}
+    return Learned(results.get(RowsSeen.name), statistics, words, results.get(TokenizerWords.name, {}))

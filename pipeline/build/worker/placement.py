@@ -1,0 +1,184 @@
+"""The look at rows that decides their places: a small table of each chunk, in a worker.
+
+The tables are the contents that rows are compared by (`duplicates.contents`), for which images are read, or the classes
+and hashes that splits are stratified by (`duplicates.strata`). A chunk's file is its commit: a later attempt keeps it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.rejects import write_rejects
+from recordmill.pipeline.build.context.row_schema import RowDecisions, Strata
+from recordmill.pipeline.build.context.steps import chunk_step
+from recordmill.pipeline.build.duplicates.contents import content_features, content_table, digest_rows, file_digests
+from recordmill.pipeline.build.duplicates.fingerprints import numbered
+from recordmill.pipeline.build.duplicates.strata import bounds, class_counts, class_hashes, distinct
+from recordmill.pipeline.build.images.read import ImageReader, Loaded, image_reader, kept, perceptual_hash_of
+from recordmill.pipeline.build.worker.duplicate_files import read_decisions
+from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.rejects import Reject
+from recordmill.transforms.contract.image_header import ImageError, check_header
+from recordmill.transforms.contract.kinds.image import ImageOptions
+
+CONTENTS, STRATA = "placement/contents", "placement/strata"
+"""The folders of the chunks' files."""
+BUCKETS = "decisions/strata"
+"""The folder of the buckets of classes and hashes."""
+PLACE = ("@source", "@chunk", "@position")
+Summarize = Callable[[pa.Table, list[Reject]], pa.Table]
+
+
+class Row(NamedTuple):
+    """A row's images by feature: the digests of their files, and their perceptual hashes."""
+
+    files: Mapping[str, bytes]
+    looks: Mapping[str, bytes]
+
+
+def look_at(
+    planned: PlannedBuild,
+    decisions: RowDecisions,
+    chunk: Chunk,
+    summaries: Mapping[str, Summarize],
+    images: Collection[str] = (),
+) -> pa.Table:
+    """Reads a chunk's table from its file; where no attempt wrote it, reads the chunk and writes its tables.
+
+    The rejects of rows whose file cannot be read lie beside the first: the next attempt looks whether they are back.
+
+    Args:
+        planned: the build.
+        decisions: the decisions so far.
+        chunk: the chunk.
+        summaries: makes the tables, by their folders; the first is the one that is given, and written last.
+        images: the images that the tables need.
+    """
+    step, workspace, (folder, *_) = chunk_step(chunk.index), planned.workspace, summaries
+    if (kept_table := read_table(workspace, f"{folder}/{step}.arrow")) is not None:
+        return kept_table
+    rejects, tables = list[Reject](), {name: list[pa.Table]() for name in summaries}
+    for block in keyed_blocks(planned, decisions, chunk, images):
+        rejects += block.rejects
+        for name, of_rows in summaries.items():
+            tables[name].append(of_rows(block.rows, rejects))
+    write_rejects(workspace, f"{folder}/{step}", [reject for reject in rejects if reject.path])
+    joined = {name: pa.concat_tables(parts) if parts else pa.table({}) for name, parts in tables.items()}
+    for name in reversed(joined):
+        write_table(workspace, f"{name}/{step}.arrow", joined[name])
+    return joined[folder]
+
+
+def read_classes(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -> pa.Table:
+    """Gives the classes and hashes of a chunk's rows; none of a source with a split of its own.
+
+    Where the contents have been read, their reader has left them, before rows were dropped.
+    """
+    summary = strata_summary(planned, chunk)
+    table = look_at(planned, decisions, chunk, summary) if summary else pa.table({})
+    if not table.num_rows:
+        return table
+    dropped = read_decisions(decisions.dropped, planned, chunk.index)
+    if dropped is not None:
+        table = table.filter(pc.invert(pc.is_in(table["position"], dropped["position"].combine_chunks())))
+    return table.drop_columns(["position"])
+
+
+def strata_summary(planned: PlannedBuild, chunk: Chunk) -> dict[str, Summarize]:
+    """Gives the function that makes a chunk's table of classes, by its folder."""
+    by, splits = planned.schema.split_by, planned.schema.source_splits
+    if by is None or by.stratify is None or (splits and splits[chunk.source] is not None):
+        return {}
+    feature = by.stratify
+    return {STRATA: lambda rows, rejects: class_hashes(rows, feature)}
+
+
+def write_classes(planned: PlannedBuild, bucket: int, table: pa.Table) -> int:
+    """Writes the distinct classes and hashes of a bucket, and their counts; gives the number of classes."""
+    found = distinct(table)
+    counts = class_counts(found)
+    write_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow", found)
+    write_table(planned.workspace, f"{BUCKETS}/counts/{bucket:04d}.arrow", counts)
+    return int(counts.num_rows)
+
+
+def cut_strata(planned: PlannedBuild) -> Strata:
+    """Gives the bounds of each class, of all buckets."""
+    workspace = planned.workspace
+    names = sorted(workspace.sizes(f"{BUCKETS}/counts"))
+    counts = {int(name[-len("0000.arrow") :][:4]): read_table(workspace, name) for name in names}
+    weights = list(planned.layout.weights.values())
+    return bounds(counts, weights, lambda bucket: read_table(workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow"))
+
+
+def contents_of_chunk(planned: PlannedBuild, chunk: int) -> pa.Table:
+    """Reads a chunk's contents back."""
+    return read_table(planned.workspace, f"{CONTENTS}/{chunk_step(chunk)}.arrow")
+
+
+class ContentReader:
+    """Reads the contents of chunks, one chunk at a time."""
+
+    def __init__(self, planned: PlannedBuild, decisions: RowDecisions) -> None:
+        self._planned, self._decisions = planned, decisions
+        self._names = content_features(planned.features, planned.schema)
+        self._images = {name: options for name, options in planned.images().items() if name in self._names}
+        self._hashed = planned.hashed_images()
+
+    @cached_property
+    def _reader(self) -> ImageReader:
+        return image_reader(self._planned)
+
+    def read(self, chunk: Chunk) -> pa.Table:
+        """Gives the contents, with `row` and `unit`; rows whose images cannot be read are left out, as rejects."""
+        summaries = {CONTENTS: self._contents}
+        if self._decisions.strata is None:  # still to be cut: the classes come of the same read
+            summaries |= strata_summary(self._planned, chunk)
+        return look_at(self._planned, self._decisions, chunk, summaries, self._images)
+
+    def _contents(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
+        loaded: list[Row] = [Row({}, {})] * rows.num_rows
+        if self._images:
+            with ThreadPoolExecutor(self._planned.threads) as pool:
+                references = rows.select([*PLACE, *self._images]).to_pylist()
+                read = list(pool.map(partial(self._row, rejects), references))
+            rows = rows.filter(pa.array([row is not None for row in read], pa.bool_()))
+            loaded = [row for row in read if row is not None]
+        files = {name: [row.files[name] for row in loaded] for name in self._images}
+        looks = {name: [row.looks[name] for row in loaded] for name in self._hashed}
+        table = content_table(rows, digest_rows(rows, self._names, files), looks)
+        chunk, positions = rows["@chunk"].to_numpy(), rows["@position"].to_numpy()
+        numbers = numbered(int(chunk[0]), positions) if len(chunk) else positions
+        return table.append_column("row", pa.array(numbers, pa.int64())).append_column("unit", rows["@unit"])
+
+    def _row(self, rejects: list[Reject], row: Mapping[str, Any]) -> Row | None:
+        """Reads a row's images; gives None for a row that will be a reject."""
+        files, looks = dict[str, bytes](), dict[str, bytes]()
+        try:
+            for name, options in self._images.items():
+                references = kept(row[name], options)
+                images: Iterator[Loaded] = (self._load(row["@source"], reference, options) for reference in references)
+                if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
+                    loaded = list(images)
+                    looks[name] = perceptual_hash_of(loaded, options.max_pixels)
+                    images = iter(loaded)
+                files[name] = file_digests(image.source for image in images)
+        except ImageError as error:
+            rejects.append(Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path))
+            return None
+        return Row(files, looks)
+
+    def _load(self, source: int, reference: bytes, options: ImageOptions) -> Loaded:
+        """Loads an image as its shard will; decodes nothing where perceptual hashes do not matter."""
+        if self._hashed:
+            return self._reader.load(source, reference, options)
+        data = self._reader.read(source, reference, options.max_bytes)
+        check_header(data, options.max_pixels)
+        return Loaded(data, None, data, 0)
