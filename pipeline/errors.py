@@ -2,7 +2,9 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import ClassVar
 
+from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.redaction import redacted
 
 
@@ -11,6 +13,9 @@ class UserError(Exception):
 
     It may be logged anywhere: URLs in it have no passwords and queries, and it holds no value of a row.
     """
+
+    exit_code: ClassVar[ExitCode] = ExitCode.ERROR
+    """The status that the command ends with."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(redacted(str(message)))

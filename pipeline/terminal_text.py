@@ -25,6 +25,15 @@ def printable(text: str) -> str:
     return "".join(_shown(character) for character in text)
 
 
+def count(number: int, noun: str) -> str:
+    """Formats a number of things.
+
+    >>> count(1, "shard"), count(1200, "shard")
+    ('1 shard', '1,200 shards')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def say(message: str, file: TextIO) -> None:
     """Prints a message, each line after the command's name, without the secrets of URLs."""
     for line in redacted(message).split("\n"):

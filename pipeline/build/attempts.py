@@ -1,177 +1,145 @@
-"""Attempts at a build: each works in a folder of its own, and takes over the finished work of an earlier one.
+"""Attempts at a build: each works in a workspace of its own, and takes over the finished work of an earlier one.
 
     OUT/.building/<build key>/run-<12 hex digits>/
 
-An attempt takes an earlier one's work over by renaming that folder to a new name. A process that still writes for the
-earlier attempt opens files by path, and fails. The new attempt removes unfinished work, and keeps
+The new attempt removes unfinished work, and keeps
 
-- the files of each chunk that the passes before the job read;
+- the files of each chunk that the jobs before the writing one read;
 - if every chunk was read: the analysis, and each shard that has its report and whose files have their sizes.
 
 It keeps nothing if a rejected row is doubtful: a file that is there now may have been away for a while.
 
-    run = begin(building_folder(output), plan.build_key, pieces, is_doubtful)
-    if run.kept: print(run.kept)          # the analysis and 12 of 16 shards
+    run = begin(output, building_folder(output), plan.build_key, pieces, is_doubtful)
+    if run.kept: print(run.kept)          # the transform graph and 12 of 16 shards
+
+How it takes them over, so that a process that still writes for the earlier attempt does no harm, depends on where they
+lie (`pipeline.build.attempt_places`).
 """
 
 import hashlib
 import json
-import os
 import shutil
-import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from recordmill.pipeline.build.attempt_places import PLAN, BucketPlace, Kept, LocalPlace, Place, Run
 from recordmill.pipeline.build.context.rejects import read_rejects
-from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
-from recordmill.pipeline.build.reconcile import expected_rows
-from recordmill.pipeline.dataset.atomic_files import read_report, write_report
+from recordmill.pipeline.build.context.steps import ANALYSIS, FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
+from recordmill.pipeline.build.reconcile import take_groups
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.versions.build_folders import entries, remove_run, runs
+from recordmill.pipeline.versions.stores.open_store import is_local
 
-PLAN = "plan"
 Report = dict[str, Any]
 Piece = tuple[int, str, int]
 """A chunk's source, file and bytes."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The finished work of an earlier attempt."""
-
-    export: str
-    """The folder of the analysis' export."""
-    shards: dict[int, Report]
-    """The reports of the finished shards, by group."""
-    groups: frozenset[int]
-    """The groups whose shards are still to be built."""
-    chunks: frozenset[int]
-    """The chunks that hold rows of these groups."""
-
-    def __str__(self) -> str:
-        return f"the analysis and {len(self.shards)} of {len(self.shards) + len(self.groups)} shards"
-
-    @property
-    def bytes(self) -> int:
-        """The size of the finished shards in bytes."""
-        return sum(shard["bytes"] for shard in self.shards.values())
-
-
-@dataclass(frozen=True)
-class Run:
-    """An attempt's own folder, absolute, and the finished work in it."""
-
-    folder: str
-    kept: Kept | None = None
-
-    def is_there(self) -> bool:
-        """Whether the folder is still that of this run."""
-        return Path(self.folder, "reports", f"{PLAN}.json").is_file()
-
-    def give_up(self) -> None:
-        """Removes what no other attempt can use: scratch, or if no step is finished, the folder."""
-        shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
-        finished = [file for name in ("reports", "first") for file in Path(self.folder, name).rglob("*.*")]
-        if {file.name for file in finished} <= {f"{PLAN}.json"}:
-            remove_run(self.folder)
+PASSES = ("placement/", "look/")
+"""The folders of the jobs before the writing one: every file in them is finished."""
 
 
 def begin(
-    building: str, build_key: str, pieces: Sequence[Piece], is_doubtful: Callable[[Reject], bool] = lambda reject: False
+    output: str,
+    building: str,
+    build_key: str,
+    pieces: Sequence[Piece],
+    is_doubtful: Callable[[Reject], bool] = lambda reject: False,
 ) -> Run:
     """Begins an attempt with the finished work of an earlier one, or empty; the caller holds the build's lease.
 
     Args:
-        building: the folder of all builds (`building_folder`).
+        output: the dataset's.
+        building: the folder of all builds on this machine (`building_folder`).
         build_key: the build's key.
         pieces: the chunks; work on other chunks is useless.
         is_doubtful: whether a row that was rejected may be a good one.
 
     Raises:
         OSError: the folder cannot be made or written.
+        OutputError: the bucket cannot be read or written.
     """
-    key = Path(building, build_key[:16])
-    key.mkdir(parents=True, exist_ok=True)
+    place: Place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
     fitting = [
         run
-        for run in runs(key)
-        if (read_report(str(run / "reports"), PLAN) or {}).get("chunks") == digest
-        and not any(map(is_doubtful, _rejects(run)))
+        for run in place.runs()
+        if (read_report(run.workspace, PLAN) or {}).get("chunks") == digest
+        and not any(map(is_doubtful, _rejects(run.workspace)))
     ]
-    folder, kept = key / f"run-{uuid.uuid4().hex[:12]}", None
+    taken = None
     if fitting:
-        most = max(fitting, key=lambda run: len(entries(run / "reports")))
-        try:
-            os.rename(most, folder)
-        except FileNotFoundError:
-            pass  # another build has just removed it
-        else:
-            kept = _cleared(folder, len(pieces))
-    for other in runs(key):
-        if other != folder:
-            remove_run(other)
-    folder.mkdir(parents=True, exist_ok=True)
+        most = max(fitting, key=lambda run: len(run.workspace.names("reports")))
+        taken = place.take_over(most, lambda run: _kept(run, len(pieces)), _keeps)
+    run = taken or place.new_run()
+    write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
+    place.remove_others(run)
+    shutil.rmtree(Path(run.folder, "scratch"), ignore_errors=True)
     for name in FOLDERS:
-        (folder / name).mkdir(exist_ok=True)
-    write_report(str(folder / "reports"), PLAN, {"chunks": digest})
-    return Run(str(folder), kept)
+        Path(run.folder, name).mkdir(parents=True, exist_ok=True)
+    return run
 
 
-def clear(folder: Path, but: Collection[str] = ()) -> None:
-    """Removes what is in a folder, except for the entries of these names."""
-    for entry in [entry for entry in entries(folder) if entry.name not in but]:
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-
-
-def _kept(run: Path, chunks: int) -> Kept | None:
-    """The finished work; None if the analysis is not finished."""
-    reports = str(run / "reports")
-    analysis = read_report(reports, "analysis")
-    read = [report for chunk in range(chunks) if (report := read_report(reports, chunk_step(chunk)))]
-    if analysis is None or len(read) < chunks:
+def _kept(run: Run, chunks: int) -> Kept | None:
+    """Gives the finished work; None if the analysis is not finished."""
+    analysis = read_report(run.workspace, f"reports/{ANALYSIS}")
+    steps, read, expected = list(map(chunk_step, range(chunks))), list[Report](), Counter[int]()
+    for report in filter(None, _reports(run, steps)):
+        read.append(report)
+        expected.update(take_groups(report))
+    if analysis is None or len(read) < chunks or analysis["export"] not in run.workspace.names("analysis"):
         return None
-    expected = expected_rows(read)
-    shards = {group: report for group in expected if (report := _finished(run, group))}
+    sizes = run.shards.sizes()
+    reports = zip(expected, _reports(run, map(shard_step, expected)), strict=True)
+    shards = {group: report for group, report in reports if report and _is_whole(report, sizes)}
     groups = frozenset(expected.keys() - shards.keys())
-    wanted = frozenset(chunk for chunk, report in enumerate(read) if groups & set(map(int, report["groups"])))
-    return Kept(str(run / "analysis" / analysis["export"]), shards, groups, wanted)
+    again = enumerate(_reports(run, steps)) if groups else ()  # read again: together they fill the memory
+    wanted = frozenset(chunk for chunk, report in again if report and groups & take_groups(report).keys())
+    finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
+    return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
 
 
-def _finished(run: Path, group: int) -> Report | None:
-    """The report of a shard, if its files are whole."""
-    report = read_report(str(run / "reports"), shard_step(group))
-    if report is None:
-        return None
-    sizes = {report["file"]: report["bytes"], report["index"]: 8 * (report["records"] + 1)}
-    files = [run / "version" / name for name in sizes]
-    whole = all(file.is_file() and file.stat().st_size == sizes[file.name] for file in files)
-    return report if whole else None
+def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
+    """Gives the progress of finished chunks and shards, by the counters of `worker.read_chunk` and `build_shard`."""
+    return {
+        "chunks": len(chunks),
+        "read": sum(chunk["read"] for chunk in chunks),
+        "refused": sum(chunk["rejected"] for chunk in chunks),
+        "left_out": sum(chunk["duplicates"] + chunk["forgotten"] for chunk in chunks),
+        "analyzed": 1,
+        "written": sum(sum(shard["written_by_source"].values()) for shard in shards),
+        "dropped": sum(shard["rejected"] for shard in shards),
+    }
 
 
-def _rejects(run: Path) -> Iterator[Reject]:
-    """Reads the rejects of an attempt's steps, and of the passes before the job."""
-    for path in (*run.glob("rejects/*.jsonl"), *run.glob("first/*/*.jsonl")):
-        yield from read_rejects(str(path.parent), path.name)
+def _reports(run: Run, steps: Iterable[str]) -> Iterator[Report | None]:
+    for _, data in read_all(run.workspace, [f"reports/{step}.json" for step in steps]):
+        yield None if data is None else json.loads(data)
 
 
-def _cleared(run: Path, chunks: int) -> Kept | None:
-    """Removes unfinished work; returns the finished."""
-    kept = _kept(run, chunks)
+def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
+    """Whether a shard and its index are there with their sizes."""
+    return sizes.get(report["file"]) == report["bytes"] and sizes.get(report["index"]) == 8 * (report["records"] + 1)
+
+
+def _rejects(workspace: Workspace) -> Iterator[Reject]:
+    """Reads the rejects of an attempt's steps, and of the jobs before the writing one."""
+    names = [name for folder in ("rejects/", *PASSES) for name in workspace.names(folder.rstrip("/"))]
+    return read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])
+
+
+def _keeps(kept: Kept | None) -> Callable[[str], bool]:
+    """Chooses by name the files of a workspace that the next attempt keeps."""
     if kept is None:
-        for name in set(FOLDERS) - {"first"}:
-            clear(run / name)
-        return None
-    for group in kept.groups:
-        (run / "reports" / f"{shard_step(group)}.json").unlink(missing_ok=True)
-    steps = [*map(shard_step, kept.shards), *map(chunk_step, set(range(chunks)) - kept.chunks)]
-    clear(run / "scratch")
-    clear(run / "progress", {f"{step}.json" for step in steps})
-    clear(run / "analysis", {os.path.basename(kept.export)})
-    clear(run / "version", {shard[what] for shard in kept.shards.values() for what in ("file", "index")})
-    return kept
+        return lambda name: name.startswith(PASSES)
+    undone = {f"reports/{shard_step(group)}.json" for group in kept.groups}
+    files = {f"version/{name}" for name in kept.files}
+
+    def keeps(name: str) -> bool:
+        if name.startswith("analysis/"):
+            return name == kept.export
+        if name.startswith(("chunks/", "progress/")):  # the pages of another job's chunks, and its progress
+            return False
+        return name in files if name.startswith("version/") else name not in undone
+
+    return keeps

@@ -5,10 +5,11 @@ data keeps its place. Names that are taken over belong to the build key, and the
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeGuard
 
+from recordmill.pipeline.dataset.id_changes import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.vocabulary import Ids, read_words
 from recordmill.pipeline.errors import DatasetError
@@ -24,7 +25,6 @@ Names = Mapping[str, tuple[str, ...]]
 """Names of classes by id, by feature."""
 Statistics = Mapping[str, Mapping[str, Any]]
 KEPT_NAMES = "kept_names"
-SHOWN = 5
 
 
 def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
@@ -94,14 +94,13 @@ def _ids(folder: Location, description: Description) -> dict[str, int]:
 
 
 def _changes(before: dict[str, int], after: dict[str, int], show: bool) -> Iterator[str]:
-    new, lost = ([word for word in a if word not in b] for a, b in ((after, before), (before, after)))
-    moved = sum(after.get(word, id_) != id_ for word, id_ in before.items())
+    new, lost, moved = compare_ids(before, after)
     if before and new:
-        yield f"{len(new):,} new{some(new) if show else ''}"
+        yield f"{len(new):,} new{first_few(new) if show else ''}"
     if lost:
-        yield f"{len(lost):,} without an id now{some(lost) if show else ''}"
+        yield f"{len(lost):,} without an id now{first_few(lost) if show else ''}"
     if moved:
-        yield f"{moved:,} of {len(before):,} have another id than before, so a model needs training anew"
+        yield f"{len(moved):,} of {len(before):,} have another id than before, so a model needs training anew"
 
 
 def gone(kept: Names, label: str | None, statistics: Statistics, labels: Mapping[int, int]) -> Iterator[str]:
@@ -119,9 +118,4 @@ def gone(kept: Names, label: str | None, statistics: Statistics, labels: Mapping
             words = [word for id_, word in enumerate(names) if not labels.get(id_)]
         if words:
             where = "data" if name == label else "train split"
-            yield f"{name}: {len(words):,} not in the {where} any more, their ids are kept{some(words)}"
-
-
-def some(words: Sequence[str]) -> str:
-    """Gives the first few words in brackets, for a message."""
-    return f" ({', '.join(words[:SHOWN])}{', …' if len(words) > SHOWN else ''})"
+            yield f"{name}: {len(words):,} not in the {where} any more, their ids are kept{first_few(words)}"

@@ -12,39 +12,62 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from recordmill.pipeline.build import attempts
+from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
-from recordmill.pipeline.build.beam.graph import run_job
-from recordmill.pipeline.build.beam.pre_passes import install_user_code, run_pre_passes
-from recordmill.pipeline.build.beam.runners import Runner, make_runner
+from recordmill.pipeline.build.beam.graph import is_counted, run_job
+from recordmill.pipeline.build.beam.learn import learn
+from recordmill.pipeline.build.beam.placement import place
+from recordmill.pipeline.build.beam.probe import probe_workers
+from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.class_ids import gone, id_changes
 from recordmill.pipeline.build.context.graph_inputs import input_specs
+from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.descriptions import describe_features
 from recordmill.pipeline.build.disk_failures import disk_error
+from recordmill.pipeline.build.drift import drift_lines
 from recordmill.pipeline.build.free_space import check_free_space
+from recordmill.pipeline.build.frozen import LearnedAnewError
+from recordmill.pipeline.build.gating import breach_lines, judge_of
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
+from recordmill.pipeline.build.input_table import INPUTS_FILE, Remembered, TableInMaking
 from recordmill.pipeline.build.plan import BuildPlan, pieces, planned_build
 from recordmill.pipeline.build.preparation import (
     Prepared,
     Published,
-    live_names,
+    listed,
+    plan_again,
+    plan_anew,
     prepare,
     published_before,
+    swept,
     version_of,
     waiting,
+    with_live,
 )
-from recordmill.pipeline.build.publish import SERVING_FOLDER, publish
+from recordmill.pipeline.build.publish import SERVING_FOLDER, assemble
+from recordmill.pipeline.build.reject_limits import RejectLimits
 from recordmill.pipeline.build.results import Results, collect
-from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.dataset.manifest import version_folder
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.build.same_version import same_as_live
+from recordmill.pipeline.build.spans.reports import read_spans
+from recordmill.pipeline.build.up_to_date import remember
+from recordmill.pipeline.build.worker.user_code import install_user_code
+from recordmill.pipeline.dataset.manifest import Candidate, version_folder
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.build_folders import building_folder, remove_run
+from recordmill.pipeline.versions.build_folders import building_folder
+from recordmill.pipeline.versions.candidates import publishes_all
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.prune import sweep
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.tensorflow.serving import export_serving
@@ -52,6 +75,8 @@ from recordmill.transforms.tensorflow.serving import export_serving
 
 class NothingMendedError(UserError):
     """A repeated build rejects the same rows as the version that it repeats."""
+
+    exit_code = ExitCode.UP_TO_DATE
 
 
 def build(
@@ -65,20 +90,32 @@ def build(
 
     `prepared` is the plan of these sources, if it is made already (`pipeline.build.preparation`).
     """
-    runner = make_runner(options.runner, options.processes, options.beam_options)
+    with make_runner(options) as runner:
+        return _build(spec, output, options, listener, prepared, runner)
+
+
+def _build(
+    spec: Spec, output: str, options: RunOptions, listener: Listener, prepared: Prepared | None, runner: Runner
+) -> Published:
     use_options(runner.options)
-    prepared = prepared or prepare(spec, output, options, BeamFiles())
-    plan, files = prepared.plan, prepared.files
+    ready = prepared or prepare(spec, output, options, listed(BeamFiles(), options))
     building = building_folder(output, options.work)
+    if isinstance(ready, Published):
+        return swept(ready, output, building)
+    plan, files = ready.plan, ready.files
     published = published_before(output, plan, options)
     while published is None:
         note_wait = lambda holder: listener.on_note(waiting(holder))  # noqa: E731
         with leases.hold(open_store(output), plan.build_key[:16], note_wait) as lease:
-            now = replace(plan, kept=live_names(spec, output))  # meanwhile a version may have given ids
+            now = plan_again(plan, output, options, files)  # meanwhile another version may be live
             published = published_before(output, now, options)
             if published is None and now.build_key == plan.build_key:
-                attempt = _Attempt(plan, output, building, files, runner, options, listener, lease)
-                published = attempt.publish()
+                attempt = _Attempt(now, output, building, files, ready.remembered, runner, options, listener, lease)
+                try:
+                    published = attempt.publish()
+                except LearnedAnewError as changed:
+                    listener.on_note(str(changed))
+                    now = plan_anew(now, output, options, files)
         plan = now
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
         sweep(output, building)
@@ -93,29 +130,54 @@ class _Attempt:
     output: str
     building: str
     files: Listings
+    remembered: Remembered | None
     runner: Runner
     options: RunOptions
     listener: Listener
     lease: Lease
 
     def publish(self) -> Published:
+        """Publishes; where a job failed that may succeed, tries again with the finished work."""
+        for number in range(1, self.runner.attempts):
+            try:
+                return self._try()
+            except JobFailedError as error:
+                self.listener.on_note(f"attempt {number} of {self.runner.attempts}: {error}")
+        return self._try()
+
+    def _try(self) -> Published:
         """Continues an earlier attempt, or begins anew, and publishes."""
+        self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
         run = self._begin()
+        kept = self._inputs_of_kept()
+        inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads some rows, and no whole file
+        table = TableInMaking(inputs, self.files, self.files.times, self.remembered, kept)
         try:
-            results = self._run_jobs(run)
-            self._check_mended(results)
-            published = self._publish(results)
+            with table:
+                results = self._run_jobs(run, table)
+                self._check_mended(results)
+                published = self._publish(results, run.version, table)
         except Exception as error:
             cause = self._cause(error, run)
             if cause is error:
                 raise
             raise cause from error
-        remove_run(run.folder)
+        run.remove()
         return published
 
-    def _begin(self) -> attempts.Run:
+    def _inputs_of_kept(self) -> pa.Table | None:
+        """Gives the inputs of the spans that are taken over; None where there are none."""
+        spans = self.plan.spans
+        if spans.base is None or not spans.kept:
+            return None
+        folder = version_folder(open_location(self.output), spans.base.version)  # perhaps not the one that was prepared
+        remembered = Remembered.read(folder, by_span=self.plan.spec.has_templates)
+        names = [name for each, span in spans.kept.items() for name in span.members or (each,)]
+        return remembered.of_spans(names) if remembered else None
+
+    def _begin(self) -> Run:
         try:
-            run = attempts.begin(self.building, self.plan.build_key, pieces(self.plan), self._was_away)
+            run = attempts.begin(self.output, self.building, self.plan.build_key, pieces(self.plan), self._was_away)
         except OSError as error:
             message = f"the output {self.output} cannot be written: {error.strerror}: {error.filename}"
             raise OutputError(message) from None
@@ -133,8 +195,8 @@ class _Attempt:
             return False
         return True
 
-    def _run_jobs(self, run: attempts.Run) -> Results:
-        """Runs what an earlier attempt left to do: the passes before the job, and the job."""
+    def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
+        """Runs what an earlier attempt left to do: looks at the rows, and the job that writes the shards."""
         plan, kept, chunks = self.plan, run.kept, self.plan.chunks
         planned = planned_build(
             plan,
@@ -143,21 +205,40 @@ class _Attempt:
             inline=not self.runner.is_local,
             threads=self.runner.threads,
             isolated=self.options.isolated,
+            workspace=run.workspace,
+            shards=run.shards,
         )
         note = check_free_space(plan, planned, kept.bytes if kept else 0)
         if note is not None:
             self.listener.on_note(note)
-        self.listener.on_plan(plan, planned)
-        context = run_pre_passes(planned, chunks, self.runner)
         if kept is not None:
-            context = replace(context, export=kept.export, groups=kept.groups)
+            Progress(planned.progress, "kept").add(**kept.counts)
+        kept_spans = read_spans(self.output, plan.spans.base, plan.spans.kept) if plan.spans.base else {}
+        self.listener.on_plan(plan, planned)
+        if not self.runner.is_local and self.runner.probes_workers and kept is None:
+            probe_workers(planned, self.runner)
+        decisions = place(planned, chunks, self.runner)
+        export = kept.export if kept else None
+        try:
+            context = learn(planned, decisions, chunks, self.runner, export, self.options.temp, plan.live)
+        except UserError:
+            RejectLimits(plan, planned)()  # nothing may have been learned because so many rows were rejected
+            raise
+        if plan.live is not None and not plan.live.is_frozen:
+            message = f"nothing of the graph changed: {len(kept_spans)} spans keep their shards of"
+            self.listener.on_note(f"{message} {plan.live.manifest.version}")
+        if kept is not None:
+            context = replace(context, groups=kept.groups)
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
         install_user_code(context)  # the serving model is made of the same operations, also where no job is left
-        if chunks:
-            run_job(context, chunks, self.runner)
-        self.listener.on_stage("comparing the sources with those that were read")
+        finished = sorted(kept.shards) if kept else []
+        self.listener.on_stage(Stage.WRITE)
+        if chunks or (finished and not is_counted(context)):
+            run_job(context, chunks, finished, self.runner)
+        self.listener.on_stage(Stage.COMPARE)
+        inputs.wait()  # so that what was digested is what was read
         check_unchanged(plan, self.files)
-        return collect(plan, context)
+        return collect(plan, context, kept_spans)
 
     def _check_mended(self, results: Results) -> None:
         """Refuses to publish a repeated build whose rejects are the same."""
@@ -169,54 +250,106 @@ class _Attempt:
                 "mended, so nothing is published"
             )
 
-    def _publish(self, results: Results) -> Published:
+    def _publish(self, results: Results, version: str, inputs: TableInMaking) -> Published:
         features, context = describe_features(results), results.context
         descriptions = {name: description for name, (_, description) in features.items()}
-        serving = os.path.join(context.path("version"), SERVING_FOLDER)
-        self.listener.on_stage("saving the serving model")
+        serving = os.path.join(context.assembled, SERVING_FOLDER)
+        self.listener.on_stage(Stage.SERVE)
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
-        self._note_ids(results, {name: description for name, (_, description) in features.items()})
+        self._note_ids(results, descriptions)
         self.listener.on_publish()
-        self.listener.on_stage("writing digests and the manifest")
-        published = Published(*publish(results, self.output, features, self.lease, self._check_ids), is_new=True)
+        self.listener.on_stage(Stage.PUBLISH)
+        manifest = assemble(
+            results, self.output, features, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
+        )
+        live = None if manifest.trial else same_as_live(self.output, manifest)
+        if live is not None:
+            publishing.end_uploads(self.output, manifest.build_key)
+            remember(self.output, live, self.plan)
+            self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
+            return Published(publishing.version_path(self.output, live.version), live, is_new=False, went_live=False)
+        before = publishing.live_version(self.output)
+        judge = judge_of(self.plan.spec, self.output, Path(context.assembled), manifest)
+        if manifest.trial:
+            judge, before = publishes_all, None
+        folder, manifest = publishing.publish(
+            self.output, context.assembled, manifest, self.lease, self._check_live, judge
+        )
+        for line in manifest.gate.get("not_compared", ()):
+            self.listener.on_note(f"the gate did not compare {line}")
+        breaches = breach_lines(manifest.gate)
+        candidate = Candidate(manifest.version, manifest.gate["live"], breaches) if breaches else None
+        published = Published(
+            folder,
+            manifest,
+            is_new=True,
+            went_live=candidate is None and not manifest.trial,
+            before=before,
+            candidate=candidate,
+            built_spans=tuple(self.plan.spans.built),
+            kept_spans=tuple(self.plan.spans.kept),
+        )
+        if published.went_live:
+            remember(self.output, manifest, self.plan)
         for name in (name for name, split in published.manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")
         return published
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
         """Notes which ids are new, which have moved, and which no longer stand for anything."""
-        labels: Counter[int] = Counter()
-        for report in results.shards.values():
-            labels.update({int(id_): count for id_, count in report.get("label_counts", {}).items()})
-        notes = list(gone(self.plan.kept, self.plan.spec.label, results.statistics, labels))
+        labels = sum(results.sums.labels.values(), Counter[int]())
+        kept = self.plan.kept if self.plan.frozen is None else {}  # a frozen analysis says nothing of these rows
+        notes = list(gone(kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # a damaged version is no reason to build none
+            notes += drift_lines(results.drift)
             if live := publishing.live_manifest(self.output):
                 folder = version_folder(open_location(self.output), live.version)
                 notes += id_changes(live, folder, features, Path(results.export))
         for note in notes:
             self.listener.on_note(note)
 
-    def _check_ids(self) -> None:
-        """Refuses to publish over another version's ids. Raises: OutputError."""
-        if live_names(self.plan.spec, self.output) != self.plan.kept:
-            raise OutputError(f"a version of {self.output} with other classes became live meanwhile: build again")
+    def _check_live(self) -> None:
+        """Refuses to publish forgotten rows, or over another version's ids, graph or spans. Raises: OutputError."""
+        spans = self.plan.spans
+        if spans.kept and spans.base and publishing.live_version(self.output) != spans.base.version:
+            raise UnsettledOutputError(f"another version of {self.output} became live meanwhile: build again")
+        now = with_live(self.plan, self.output)
+        if now.forgotten.sha256 != self.plan.forgotten.sha256:
+            raise UnsettledOutputError(f"keys were forgotten in {self.output} meanwhile: build again")
+        if now.kept != self.plan.kept:
+            raise UnsettledOutputError(
+                f"a version of {self.output} with other classes became live meanwhile: build again"
+            )
+        if now.build_key != self.plan.build_key:
+            raise UnsettledOutputError(
+                f"a version of {self.output} with another graph became live meanwhile: build again"
+            )
 
-    def _cause(self, error: Exception, run: attempts.Run) -> Exception:
+    def _cause(self, error: Exception, run: Run) -> Exception:
         """The true cause of an error, if it is known, as one line for the user; otherwise the error itself."""
-        if not run.is_there() and self.lease.name not in leases.holders(open_store(self.output)):
-            output = Path(run.folder).parents[2]
-            remove_run(run.folder)  # a library may have made it again
+        if self._is_gone(run):
+            run.remove()  # a library may have made it again
             with suppress(OSError):
-                output.rmdir()
-            return OutputError(f"{output} is gone: it was moved or removed in mid-build, and nothing was published")
+                os.rmdir(self.output)
+            url = open_store(self.output).url
+            return OutputError(f"{url} is gone: it was moved or removed in mid-build, and nothing was published")
         try:
             self.lease.check()
             run.give_up()
             check_unchanged(self.plan, self.files)
+        except OutputError:  # a network that is down: the error itself counts
+            return disk_error(error, run.folder) or error
         except UserError as cause:
             if isinstance(cause, InputsChangedError):  # rows may have been rejected because files were away
-                remove_run(run.folder)
+                run.remove()
             return cause
-        if isinstance(error, NothingMendedError):  # the next repetition must not keep these rejects
-            remove_run(run.folder)
+        if isinstance(error, NothingMendedError | LearnedAnewError):  # nothing of it is kept
+            run.remove()
         return disk_error(error, run.folder) or error
+
+    def _is_gone(self, run: Run) -> bool:
+        """Whether the output was moved or removed; False also if it cannot be reached."""
+        try:
+            return not run.is_there() and self.lease.name not in leases.holders(open_store(self.output))
+        except OutputError:
+            return False

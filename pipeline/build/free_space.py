@@ -10,6 +10,7 @@ from pathlib import Path
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.versions.stores.open_store import is_local
 
 SURELY = 0.25
 """The part of the estimate that is certain to be written: ids and numbers may take a quarter of their text."""
@@ -34,10 +35,11 @@ def check_free_space(plan: BuildPlan, planned: PlannedBuild, kept: int) -> str |
     Raises:
         NoSpaceError: it cannot fit.
     """
-    shards, scratch = max(0, plan.expected_bytes - kept), 0
+    shards = max(0, plan.expected_bytes - kept) if is_local(planned.shards.url) else 0
+    scratch = 0
     if not planned.inline:  # otherwise the runner shuffles the rows themselves
         scratch = plan.rows * REFERENCE_BYTES if planned.images() else plan.source_bytes
-    folder = Path(planned.folder)
+    folder = Path(planned.scratch).parent
     free = shutil.disk_usage(next(at for at in (folder, *folder.parents) if at.exists())).free
     needs = (
         f"about {size(shards + scratch)} in {folder.parents[2]} ({size(shards)} of shards, "

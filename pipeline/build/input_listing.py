@@ -1,15 +1,26 @@
-"""Checks that the inputs are unchanged: plans the sources again and compares the digests.
+"""Checks that the inputs are unchanged: lists the sources again, or plans them, and compares the digests.
 
-Only names, sizes and times of change count, as in the build's key. `Listings` remembers the files, to name the changes.
+Only names, sizes and times of change count, as in the build's key; a file that was touched between two builds has its
+old time all the while. `Listings` remembers the files, to name the changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
+from heapq import merge
+from itertools import groupby
 from typing import BinaryIO
 
-from recordmill.pipeline.build.plan import BuildPlan, inputs_digest
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.build.input_table import Times
+from recordmill.pipeline.build.plan import BuildPlan, inputs_digest, list_groups, listing_digest
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.base import FileInfo, Files, SourceError
+from recordmill.pipeline.sources.file_list import FileList
+from recordmill.pipeline.sources.store_listing import ListedByStore
 
 SHOWN = 3
 
@@ -17,24 +28,39 @@ SHOWN = 3
 class InputsChangedError(UserError):
     """The inputs changed since the build began; the message names some."""
 
+    exit_code = ExitCode.TRY_AGAIN
+
 
 class Listings:
-    """Files that remember their first listings.
+    """Files that remember their first listings: a pattern that is asked for again is not listed again.
 
     >>> files = Listings(BeamFiles())     # doctest: +SKIP
     >>> plan = make_plan(spec, files)     # doctest: +SKIP
     >>> check_unchanged(plan, files)      # doctest: +SKIP
     """
 
-    def __init__(self, files: Files) -> None:
-        self.files = files
-        self._listed: dict[str, list[FileInfo]] = {}
+    def __init__(self, files: Files, times: Times | None = None) -> None:
+        """Takes the files, and the times of change that stand for the contents of some."""
+        self.files, self.times = files, times or Times()
+        self._listed: dict[str, Sequence[FileInfo]] = {}
 
-    def match(self, pattern: str) -> list[FileInfo]:
-        """Lists the files that a glob matches."""
-        listed = self.files.match(pattern)
-        self._listed.setdefault(pattern, listed)
-        return listed
+    def take(self, times: Times) -> None:
+        """Gives files that are listed already the times that stand for their contents."""
+        self.times = times
+        if times:
+            self._listed = {pattern: _identified(times, listed) for pattern, listed in self._listed.items()}
+
+    def again(self) -> "Listings":
+        """Gives the files as they are now, by the same times."""
+        files = self.files.again() if isinstance(self.files, ListedByStore) else self.files
+        return Listings(files, self.times)
+
+    def match(self, pattern: str) -> Sequence[FileInfo]:
+        """Lists the files that a glob matched when it was first asked for."""
+        if pattern not in self._listed:
+            listed = self.files.match(pattern)
+            self._listed[pattern] = _identified(self.times, listed) if self.times else listed
+        return self._listed[pattern]
 
     def is_folder(self, path: str) -> bool:
         """Whether a path is a folder."""
@@ -45,25 +71,42 @@ class Listings:
         return self.files.open(path)
 
     def has(self, path: str) -> bool:
-        """Whether a file was listed."""
-        return path in self._paths
+        """Whether a file was listed; a path of an equal hash would pass, too."""
+        row = np.searchsorted(self._hashes, hash(path))
+        return bool(row < len(self._hashes) and self._hashes[row] == hash(path))
 
     @cached_property
-    def _paths(self) -> set[str]:
-        return {file.path for listed in self._listed.values() for file in listed}
+    def _hashes(self) -> npt.NDArray[np.int64]:
+        """The hashes of all paths, sorted: 8 bytes a file, where a set of the paths takes 200."""
+        paths = (file.path for listed in self._listed.values() for file in listed)
+        return np.sort(np.fromiter(map(hash, paths), np.int64))
 
     def changes(self) -> Iterator[str]:
         """Lists everything again; yields a line for each file that differs, or several."""
+        again = self.again()
         for pattern, before in self._listed.items():
             try:
-                now = {file.path: file for file in self.files.match(pattern)}
+                now = again.match(pattern)
             except OSError:
-                now = {}
-            for file in before:
-                there = now.pop(file.path, None)
-                if there != file:
-                    yield f"{file.path} {'is gone' if there is None else 'is another'}"
-            yield from (f"{path} is new" for path in now)
+                now = ()
+            yield from _differences(before, now)
+
+
+def _identified(times: Times, listed: Iterable[FileInfo]) -> FileList:
+    return FileList(map(times.identified, listed))
+
+
+def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[str]:
+    """Compares two listings, both sorted by path, without holding either."""
+    both = merge(
+        ((file, "is gone") for file in before), ((file, "is new") for file in now), key=lambda pair: pair[0].path
+    )
+    for path, pairs in groupby(both, key=lambda pair: pair[0].path):
+        (file, difference), *others = pairs
+        if not others:
+            yield f"{path} {difference}"
+        elif others[0][0] != file:
+            yield f"{path} is another"
 
 
 def check_unchanged(plan: BuildPlan, files: Listings) -> None:
@@ -72,10 +115,11 @@ def check_unchanged(plan: BuildPlan, files: Listings) -> None:
     Raises:
         InputsChangedError: it would differ.
     """
-    try:
-        now = inputs_digest(plan.spec, files.files)
-    except SourceError:
-        now = ""
+    listed, now = files.again(), ""
+    with suppress(SourceError, OSError):
+        if not plan.spec.has_spans and listing_digest(list_groups(plan.spec, listed)) == plan.inputs_sha256:
+            return
+        now = inputs_digest(plan, listed)  # a listing may hold files that are not used
     if now == plan.inputs_sha256:
         return
     changed = sorted(set(files.changes()))

@@ -1,6 +1,5 @@
 """Reconciles the rows read with the rows written; only a version that adds up is published."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,21 +12,22 @@ class ReconcileError(UserError):
     """Rows were lost or counted twice; the message gives the place and the numbers."""
 
 
-def expected_rows(chunks: Sequence[Report]) -> dict[int, int]:
-    """The number of rows packed for each group, by the chunks' reports."""
-    expected: Counter[int] = Counter()
-    for chunk in chunks:
-        expected.update({int(group): count for group, count in chunk["groups"].items()})
-    return dict(expected)
+def take_groups(chunk: dict[str, Any]) -> dict[int, int]:
+    """Takes the number of rows packed for each group out of a chunk's report: of all chunks they fill the memory."""
+    return {int(group): count for group, count in chunk.pop("groups").items()}
 
 
-def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None:
+def check_shards(expected: Mapping[int, int], shards: Mapping[int, Report]) -> None:
     """Checks that every row packed for a shard is one of its records, one of the documents in these, or a reject.
+
+    Args:
+        expected: the rows packed for each group, of all chunks.
+        shards: the reports of shards, by group.
 
     Raises:
         ReconcileError: a shard is missing, or holds more or fewer rows, or not all ids of documents that share records.
     """
-    for group, rows in expected_rows(chunks).items():
+    for group, rows in expected.items():
         if group not in shards:
             raise ReconcileError(f"{rows} rows were read for shard group {group}, and the shard was not built")
         shard = shards[group]
@@ -46,27 +46,29 @@ def check_shards(chunks: Sequence[Report], shards: Mapping[int, Report]) -> None
 
 
 def check_sources(counts: Sequence[Report]) -> None:
-    """Checks for each source that read = written + rejected + duplicates.
+    """Checks for each source that read = written + rejected + duplicates + forgotten.
 
     Raises:
         ReconcileError: a source does not add up.
     """
     for source, count in enumerate(counts):
-        if count["read"] != count["written"] + count["rejected"] + count["duplicates"]:
+        if count["read"] != sum(count.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten")):
             raise ReconcileError(
                 f"source {source} ({count['path']}): {count['read']} rows read, {count['written']} written, "
-                f"{count['rejected']} rejected and {count['duplicates']} left out as duplicates: the rest is lost"
+                f"{count['rejected']} rejected, {count['duplicates']} left out as duplicates and "
+                f"{count.get('forgotten', 0)} as forgotten: the rest is lost"
             )
 
 
-def check_analysis(name: str, seen: int, train_rows: int) -> None:
-    """Checks that the analysis saw every row packed for the train split, once.
+def check_look(seen: Mapping[str, int], packed: Mapping[str, int]) -> None:
+    """Checks for each split that the look saw every row that was packed for it, once.
 
     Raises:
         ReconcileError: it saw more or fewer.
     """
-    if seen != train_rows:
-        raise ReconcileError(
-            f"the analysis of {name} saw {seen} rows of the train split, {train_rows} were read: "
-            "the runner lost or repeated rows"
-        )
+    for split, rows in seen.items():
+        if rows != packed.get(split, 0):
+            raise ReconcileError(
+                f"the statistics are of {rows} rows of the split '{split}', {packed.get(split, 0)} were read for its "
+                "shards: the runner lost or repeated rows"
+            )

@@ -6,30 +6,34 @@ The driver adds up the reports of the finished steps again and again while the j
     limits()            # raises TooManyRejectsError, or returns
 """
 
-import os
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.rejects import read_rejects
-from recordmill.pipeline.build.context.steps import chunk_step
+from recordmill.pipeline.build.context.steps import LOOK_REPORTS, chunk_step
+from recordmill.pipeline.build.context.workspace import read_all
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.reject_places import RejectPlaces, one_line
-from recordmill.pipeline.dataset.atomic_files import read_report
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.rejects import Reject
 
 MIN_ROWS = 20  # `max_share_per_file` counts for files of so many: in smaller ones a single bad row is a large share
 SHOWN_REASONS = 3
-STEP = re.compile(r"(chunk|shard)-\d+\.json")
+STEP = re.compile(rf"(reports|{LOOK_REPORTS})/(chunk|shard)-\d+\.json")
 WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
 
 
 class TooManyRejectsError(UserError):
     """More rows were rejected than the spec allows; the message says why."""
+
+    exit_code = ExitCode.REJECTS
 
 
 @dataclass
@@ -78,12 +82,13 @@ class RejectLimits:
         """
         if self._limits.max_share is None and self._limits.max_share_per_file is None:
             return
-        reports = self._planned.path("reports")
-        steps = {name.removesuffix(".json") for name in os.listdir(reports) if STEP.fullmatch(name)}
-        new = sorted(steps - self._seen)
-        self._seen |= steps
-        for step in new:
-            self._add(step, read_report(reports, step) or {})
+        folders = ["reports", LOOK_REPORTS] if self._planned.inline else ["reports"]
+        names = [name for folder in folders for name in sorted(self._planned.workspace.names(folder))]
+        new = [name for name in names if STEP.fullmatch(name) and name not in self._seen]
+        self._seen.update(new)
+        for name, data in read_all(self._planned.workspace, new):
+            if data is not None:  # another attempt may have taken it over meanwhile
+                self._add(PurePath(name).stem, json.loads(data))
         if new:
             self._check()
 
@@ -94,12 +99,14 @@ class RejectLimits:
     def _add(self, step: str, report: dict[str, Any]) -> None:
         if step in self._chunks:
             number = self._chunks[step]
+            if self._positions[number] is not None:  # a look read it, too
+                return
             self._positions[number] = report["positions"]
             for count in (self._total, self._file(number)):
                 count.read += report["read"]
                 count.chunks_left -= 1
         if report.get("rejects"):
-            for reject in read_rejects(self._planned.path("rejects"), report["rejects"]):
+            for reject in read_rejects(self._planned.workspace, [report["rejects"]]):
                 self._total.add(reject)
                 self._file(reject.chunk).add(reject)
 

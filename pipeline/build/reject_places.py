@@ -3,7 +3,8 @@
 >>> from types import SimpleNamespace as Made
 >>> chunks = [Made(source=0, file="a.jsonl"), Made(source=0, file="a.jsonl")]
 >>> source = Made(locate=lambda chunk, position: (chunk.file, position + 1))
->>> places = RejectPlaces(Made(chunks=chunks, spec=Made(source=[source])), [100, 40])
+>>> plan = Made(chunks=chunks, sources=[Made(source=source, index=0)], gaps=frozenset())
+>>> places = RejectPlaces(plan, [100, 40])
 >>> places.of(1, 6)
 Place(source=0, file='a.jsonl', line=107)
 """
@@ -24,7 +25,10 @@ class Place(NamedTuple):
     file: str
     """Relative to the source's folder."""
     line: int | None
-    """The line, or the number of the record, from 1; None for a listing, or if it is unknown yet."""
+    """The line, or the number of the record, from 1.
+
+    None for a listing, if it is unknown yet, or behind a part of the file that a trial leaves out.
+    """
 
     def words(self) -> str:
         """The place in a message: `rows.jsonl, line 7`."""
@@ -44,16 +48,17 @@ class RejectPlaces:
         self._plan = plan
         self._bases = list[int | None]()
         before: dict[tuple[int, str], int | None] = {}
-        for chunk, count in zip(plan.chunks, positions, strict=True):
-            base = before.setdefault((chunk.source, chunk.file), 0)
+        for number, (chunk, count) in enumerate(zip(plan.chunks, positions, strict=True)):
+            base = None if number in plan.gaps else before.get((chunk.source, chunk.file), 0)
             self._bases.append(base)
             before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 
     def of(self, number: int, position: int) -> Place:
         """The place of a position of a chunk."""
         chunk, base = self._plan.chunks[number], self._bases[number]
-        file, line = self._plan.spec.source[chunk.source].locate(chunk, position)
-        return Place(chunk.source, file, None if line is None or base is None else base + line)
+        source = self._plan.sources[chunk.source]
+        file, line = source.source.locate(chunk, position)
+        return Place(source.index, file, None if line is None or base is None else base + line)
 
     def published(self, reject: Reject) -> dict[str, Any]:
         """A reject's line of the published JSONL."""

@@ -1,30 +1,38 @@
 """Reads and reconciles the reports of a finished job."""
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.graph_archive import unpack_graph
 from recordmill.pipeline.build.context.rejects import read_rejects
-from recordmill.pipeline.build.context.steps import chunk_step, shard_step
-from recordmill.pipeline.build.duplicates.counts import count_all
+from recordmill.pipeline.build.context.steps import ANALYSIS, chunk_step, shard_step
+from recordmill.pipeline.build.context.workspace import read_all, read_report
+from recordmill.pipeline.build.drift import profile_drift
+from recordmill.pipeline.build.duplicates.report import manifest_entry
 from recordmill.pipeline.build.plan import BuildPlan
-from recordmill.pipeline.build.reconcile import check_analysis, check_shards, check_sources, expected_rows
+from recordmill.pipeline.build.published_spec import published_path
+from recordmill.pipeline.build.reconcile import check_look, check_shards, check_sources, take_groups
 from recordmill.pipeline.build.reject_limits import RejectLimits, by_frequency
 from recordmill.pipeline.build.reject_places import RejectPlaces
-from recordmill.pipeline.dataset.atomic_files import read_report
+from recordmill.pipeline.build.shard_sums import ShardSums
+from recordmill.pipeline.build.spans.reports import KeptSpan, add_up_duplicates, shards_by_group
+from recordmill.pipeline.dataset.manifest import Span
+from recordmill.pipeline.dataset.profile import Profiles
 from recordmill.pipeline.dataset.text_lengths import Lengths, add_up
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.redaction import public_url
 from recordmill.pipeline.sources.rejects import Reject
 
 Report = dict[str, Any]
 COUNTED = ("read", "written", "rejected", "duplicates")
-"""The counts of rows: the first is the sum of the others."""
+"""The counts of rows: the first is the sum of the others, and of FORGOTTEN."""
+FORGOTTEN = "forgotten"
 
 
 class NothingToPublishError(UserError):
@@ -39,34 +47,66 @@ class Results:
     context: BuildContext
     chunks: list[Report]
     shards: dict[int, Report]
-    """By group; a group without rows has no report."""
+    """By group; a group without rows has no report. Without spans they lack what `sums` has."""
+    sums: ShardSums
+    """The sums of all shards."""
     export: str
     """The folder of the analysis' export."""
     statistics: dict[str, Report]
     """The results of the analysis, by feature."""
+    drift: Report
+    """The manifest's entry on the distance of the rows from a frozen analysis; empty without one."""
+    kept: Mapping[str, KeptSpan] = field(default_factory=dict)
+    """The spans that are taken over, whose shards are among `shards`."""
+
+    @property
+    def built(self) -> dict[int, Report]:
+        """The reports of the shards that the job built, by group."""
+        span_of = self.context.layout.span_of_group
+        return {group: report for group, report in self.shards.items() if span_of(group) not in self.kept}
 
     @cached_property
     def rejects(self) -> list[Reject]:
-        """All rejects, by source, file and position."""
-        names = [report["rejects"] for report in [*self.chunks, *self.shards.values()] if report["rejects"]]
-        rejects = [reject for name in names for reject in read_rejects(self.context.path("rejects"), name)]
+        """All rejects of the job, by source, file and position."""
+        names = [report["rejects"] for report in [*self.chunks, *self.built.values()] if report["rejects"]]
+        rejects = read_rejects(self.context.workspace, names)
         return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
 
     @cached_property
     def reasons(self) -> dict[str, int]:
         """The number of rejects by reason, the most frequent first."""
-        return dict(by_frequency(Counter(reject.reason for reject in self.rejects)))
+        reasons = Counter(reject.reason for reject in self.rejects)
+        for span in self.kept.values():
+            reasons.update(span.report["reasons"])
+        return dict(by_frequency(reasons))
 
     def by_source(self) -> list[Report]:
-        """Rows read, written, rejected and left out as duplicates, for each source."""
+        """Rows read, written, rejected and left out as duplicates, for each source of the spec."""
         counts: list[Report] = [
-            {"format": source.format, "path": published_path(source.path), **dict.fromkeys(COUNTED, 0)}
+            {"format": source.format, "path": published_path(source.path), **dict.fromkeys(self.counted, 0)}
             for source in self.plan.spec.source
         ]
+        read = zip(self.plan.sources, self._by_part, strict=True)
+        kept = (each for span in self.kept.values() for each in span.report["sources"].items())
+        for index, rows in chain(((part.index, rows) for part, rows in read), kept):
+            for name in self.counted:
+                counts[int(index)][name] += rows.get(name, 0)
+        return counts
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The counts of rows in the manifest; forgotten rows among them where there is a list of them."""
+        return (*COUNTED, FORGOTTEN) if self.plan.forgotten.keys else COUNTED
+
+    @cached_property
+    def _by_part(self) -> list[dict[str, int]]:
+        """Rows read, written, rejected and left out as duplicates, for each of the plan's sources."""
+        counts = [dict.fromkeys((*COUNTED, FORGOTTEN), 0) for _ in self.plan.sources]
         for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
             counts[chunk.source]["read"] += report["read"]
             counts[chunk.source]["duplicates"] += report["duplicates"]
-        for shard in self.shards.values():
+            counts[chunk.source]["forgotten"] += report["forgotten"]
+        for shard in self.built.values():
             for source, written in shard["written_by_source"].items():
                 counts[int(source)]["written"] += written
         for reject in self.rejects:
@@ -75,20 +115,64 @@ class Results:
 
     @cached_property
     def duplicates(self) -> Report:
-        """The manifest's entry on duplicates."""
-        return count_all(self.context, [report["contents"] for report in self.shards.values()])
+        """The manifest's entry on duplicates; with spans, on those within each."""
+        if not self.plan.spec.has_spans:
+            return manifest_entry(self.context)
+        kept, spans = self.kept, self.plan.spans.spans
+        return add_up_duplicates(
+            kept[span].report["duplicates"] if span in kept else manifest_entry(self.context, span) for span in spans
+        )
+
+    def span_report(self, span: str) -> Report:
+        """Gives the report of a span that the job built, which later versions take over with it."""
+        sources = dict[str, Counter[str]]()
+        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
+            if part.span == span:  # after --compact, parts of several spans
+                sources.setdefault(str(part.index), Counter(dict.fromkeys(rows, 0))).update(rows)
+        reasons = Counter(reject.reason for reject in self.rejects if self._span_of(reject) == span)
+        layout = self.context.layout
+        groups = (group for group in range(layout.groups) if layout.span_of_group(group) == span)
+        shards = [self.shards[group] | {"rejects": None} if group in self.shards else None for group in groups]
+        return {
+            "sources": sources,
+            "reasons": dict(by_frequency(reasons)),
+            "duplicates": manifest_entry(self.context, span),
+            "shards": shards,
+        }
+
+    def _span_of(self, reject: Reject) -> str | None:
+        return self.plan.sources[self.plan.chunks[reject.chunk].source].span
+
+    @cached_property
+    def spans(self) -> dict[str, Span]:
+        """The manifest's entries on the spans of the version, with their rows."""
+        entries = dict(self.plan.spans.spans)
+        for name, span in self.plan.spans.built.items():
+            parts = zip(self.plan.sources, self._by_part, strict=True)
+            of_span = [rows for part, rows in parts if part.span == name]
+            entries[name] = replace(span, rows={what: sum(rows[what] for rows in of_span) for what in self.counted})
+        return entries
 
     @property
     def rejected_in_statistics(self) -> int:
         """The number of rejected rows that the statistics contain: those that shards of the train split rejected."""
+        if self.plan.frozen is not None:
+            return int(self.plan.frozen.manifest.rejects.get("in_statistics", 0))
         train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
         return sum(train) if self.context.sees_rows() else 0
 
     @cached_property
     def rejects_jsonl(self) -> bytes:
-        """The published file of rejects: one JSON object a line."""
-        places = self.places
-        lines = "".join(json.dumps(places.published(reject), ensure_ascii=False) + "\n" for reject in self.rejects)
+        """The published file of rejects: one JSON object a line; with spans, one span's after another's."""
+        if not self.plan.spec.has_spans:
+            return self.rejected_of(None)
+        spans, kept = self.plan.spans.spans, self.kept
+        return b"".join(kept[span].rejected if span in kept else self.rejected_of(span) for span in spans)
+
+    def rejected_of(self, span: str | None) -> bytes:
+        """Gives the lines of one span that the job built; None where the spec has no spans."""
+        places, of_span = self.places, (reject for reject in self.rejects if self._span_of(reject) == span)
+        lines = "".join(json.dumps(places.published(reject), ensure_ascii=False) + "\n" for reject in of_span)
         return lines.encode("utf-8", "backslashreplace")
 
     @property
@@ -97,33 +181,38 @@ class Results:
         return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
 
 
-def published_path(path: str) -> str:
-    """A source's path without private parts: a URL without password and query, or the last part of a local path.
-
-    Nothing that is published names a place on the machine that built it.
-    """
-    return public_url(path) if "://" in path else os.path.basename(path.rstrip("/"))
-
-
-def collect(plan: BuildPlan, context: BuildContext) -> Results:
-    """Reads a finished job's reports and reconciles them.
+def collect(plan: BuildPlan, context: BuildContext, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
+    """Reads a finished job's reports and reconciles them; adds those of the spans that are taken over.
 
     Raises:
         ReconcileError: rows were lost or counted twice.
         TooManyRejectsError: more rows were rejected than the spec allows.
         NothingToPublishError: the train split has no record.
     """
-    folder = context.path("reports")
-    chunks = [_needed(folder, chunk_step(chunk.index)) for chunk in plan.chunks]
-    expected = expected_rows(chunks)
-    shards = {group: report for group in sorted(expected) if (report := read_report(folder, shard_step(group)))}
-    check_shards(chunks, shards)
-    export = os.path.join(context.path("analysis"), _needed(folder, "analysis")["export"])
-    groups = context.layout.shard_of_group
-    statistics = _statistics(context, sum(rows for group, rows in expected.items() if groups(group)[0] == "train"))
+    steps = [chunk_step(chunk.index) for chunk in plan.chunks]
+    chunks, expected = list[Report](), Counter[int]()
+    for step, report in zip(steps, _read(context, steps), strict=True):
+        chunks.append(_needed(step, report))
+        expected.update(take_groups(chunks[-1]))
+    groups = sorted(expected)
+    shards, sums = dict[int, Report](), ShardSums()
+    for group, report in zip(groups, _read(context, map(shard_step, groups)), strict=True):
+        if report is not None:
+            rest = sums.add(report)
+            shards[group] = report if plan.spec.has_spans else rest  # a later version takes over spans' own counts
+    check_shards(expected, shards)
+    built = sums.profiles()
+    for group, report in shards_by_group(kept, plan.layout).items():
+        sums.add(report)
+        shards[group] = report
+    analysis = _needed(ANALYSIS, read_report(context.workspace, f"reports/{ANALYSIS}"))
+    export = unpack_graph(context.workspace, analysis["export"])
+    _check_look(context, analysis["rows"], expected)
+    statistics = analysis["statistics"]
     _add_transcoded(statistics, shards.values())
     _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
-    results = Results(plan, context, chunks, shards, export, statistics)
+    drift, shards = _drift(plan, analysis, built), dict(sorted(shards.items()))
+    results = Results(plan, context, chunks, shards, sums, export, statistics, drift, kept)
     check_sources(results.by_source())
     RejectLimits(plan, context)()
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
@@ -131,20 +220,24 @@ def collect(plan: BuildPlan, context: BuildContext) -> Results:
     return results
 
 
-def _needed(folder: str, name: str) -> Report:
-    report = read_report(folder, name)
+def _read(context: BuildContext, steps: Iterable[str]) -> Iterator[Report | None]:
+    """Reads the reports of steps."""
+    for _, data in read_all(context.workspace, [f"reports/{step}.json" for step in steps]):
+        yield None if data is None else json.loads(data)
+
+
+def _needed(name: str, report: Report | None) -> Report:
     if report is None:
         raise RuntimeError(f"the job ended without its report '{name}'")
     return report
 
 
-def _statistics(context: BuildContext, train_rows: int) -> dict[str, Report]:
-    statistics: dict[str, Report] = {}
-    for analysis in _needed(context.path("reports"), "analysis")["analyses"]:
-        report = _needed(context.path("reports"), analysis)
-        check_analysis(analysis, report["rows"], train_rows if context.sees_rows() else 0)
-        statistics |= report[analysis]
-    return statistics
+def _check_look(context: BuildContext, seen: Mapping[str, int] | None, expected: Mapping[int, int]) -> None:
+    """Checks that the look, if there was one, saw the rows that were packed."""
+    packed = Counter[str]()
+    for group, rows in expected.items():
+        packed[context.layout.shard_of_group(group)[0]] += rows
+    check_look(packed if seen is None else seen, packed)
 
 
 def _add_transcoded(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
@@ -167,6 +260,15 @@ def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> Non
     for feature, several in measured.items():
         rows = {"packed_rows": sum(packed)} if packed else {}
         statistics.setdefault(feature, {})["lengths"] = add_up(several) | rows
+
+
+def _drift(plan: BuildPlan, analysis: Report, built: Profiles) -> Report:
+    if plan.frozen is None:
+        return {}
+    features, learned = analysis["drift"], plan.frozen.profiles or {}
+    for name, figures in profile_drift(learned.get("train", {}), built.get("train", {})).items():
+        features[name] = features.get(name, {}) | figures
+    return {"against": plan.frozen.learned_in, "rows": analysis["rows"] or {}, "features": features}
 
 
 def _why_nothing(results: Results) -> str:

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from recordmill.pipeline.build.runners.job import Job
+from recordmill.pipeline.build.runners.options import FlinkOptions
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -11,12 +15,24 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
 
+class Stage(StrEnum):
+    """The stages of a build, in their order, each with the words for the user; the history names them."""
+
+    PLAN = "looking at the sources"
+    LOAD = "loading Apache Beam and TensorFlow"
+    LOOK = "looking at the rows"
+    WRITE = "building shards"
+    COMPARE = "comparing the sources with those that were read"
+    SERVE = "saving the serving model"
+    PUBLISH = "writing digests and the manifest"
+
+
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a build that change no byte of its result."""
+    """The options of a build: where and how it runs, and which spans it reads."""
 
     runner: str = "local"
-    """`local`, or the name of one of Beam's runners."""
+    """`local`, `flink`, `dataflow`, `prism`, or the name of one of Beam's runners."""
     processes: int = 1
     """The number of worker processes of the local runner, 1 or more."""
     beam_options: tuple[str, ...] = ()
@@ -24,11 +40,27 @@ class RunOptions:
     chunk_bytes: int = CHUNK_BYTES
     """About how many bytes of rows are read at a time."""
     work: str | None = None
-    """The local folder in which builds for an output at a URL work; by default in the user's cache."""
+    """The local folder of rows on their way to their shards, for an output at a URL; by default in the user's cache."""
+    temp: str | None = None
+    """A folder, or a URL, that TensorFlow opens from every worker: for tf.Transform's analyzers in `preprocessing`."""
     again: bool = False
     """Whether to repeat a build whose published version has rejects; it publishes only if other rows are rejected."""
     isolated: bool = False
     """Whether each image is decoded first in a process that may crash."""
+    attempts: int = 3
+    """The number of attempts on any runner but the local one: a failed job may be the cluster's fault."""
+    spans: tuple[str, ...] = ()
+    """The spans to build, while all others are kept from the live version; by default those that have changed."""
+    compact: bool = False
+    """Whether the rows of all spans are read again, and put together into shards of the usual number and order."""
+    limit: int | None = None
+    """About how many rows a trial version holds, a sample by the hash of their keys; None: a build of all rows."""
+    flink: FlinkOptions = FlinkOptions()
+    """The options of the runner `flink`."""
+    metrics: str | None = None
+    """The file of metrics (OpenMetrics) that the build's end replaces."""
+    notify: str | None = None
+    """A command that gets the build's end as JSON on its standard input, or a URL that it is posted to."""
 
 
 @dataclass(frozen=True)
@@ -42,4 +74,6 @@ class Listener:
     on_publish: Callable[[], None] = lambda: None
     """Everything is done except the publishing."""
     on_stage: Callable[[str], None] = lambda stage: None
-    """A stage begins that no counter shows: a few words for the user."""
+    """A stage begins, of `Stage`, or a wait that no counter shows: a few words for the user."""
+    on_job: Callable[[Job | None], None] = lambda job: None
+    """A job on a cluster begins, or ends (None): who ends the process before must cancel it."""

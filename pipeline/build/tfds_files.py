@@ -1,6 +1,7 @@
 """The files that let TensorFlow Datasets open a version as it is: `tfds.builder_from_directory(folder)`.
 
-`dataset_info.json`, `features.json` and one `<feature>.labels.txt` a category, as `tensorflow_datasets` 4.9 reads them.
+`features.json` and one `<feature>.labels.txt` a category, as `tensorflow_datasets` 4.9 reads them. The third file that
+it needs is `dataset_info.json` (`pipeline.exchange.dataset_info`).
 """
 
 import json
@@ -8,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.dataset.manifest import Split
 from recordmill.pipeline.dataset.vocabulary import UNKNOWN
 from recordmill.pipeline.spec.features.base import Feature, tfds_stored
 from recordmill.transforms.contract.kinds.base import Description
@@ -17,38 +17,15 @@ from recordmill.transforms.contract.stored import KEY, Stored, part_name
 
 
 def write_tfds_files(
-    folder: str,
-    name: str,
-    features: Mapping[str, tuple[Feature, Description]],
-    splits: Mapping[str, Split],
-    vocabularies: Mapping[str, list[str]],
+    folder: str, features: Mapping[str, tuple[Feature, Description]], vocabularies: Mapping[str, list[str]]
 ) -> None:
-    """Writes the files; a split without records is left out, because TensorFlow Datasets refuses one."""
+    """Writes the files."""
     into = Path(folder)
-    _write_json(into / "dataset_info.json", _dataset_info(name, splits))
     _write_json(into / "features.json", _features(_parts(features)))
     for feature, (options, description) in features.items():
         if "classLabel" in options.tfds(description) and isinstance(description, CategoryDescription):
             names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
             (into / f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
-
-
-def _dataset_info(name: str, splits: Mapping[str, Split]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "version": "1.0.0",
-        "splits": [
-            {
-                "name": split,
-                "shardLengths": [str(shard.records) for shard in content.shards],
-                "numBytes": str(content.bytes),
-                "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-            }
-            for split, content in splits.items()
-            if content.records
-        ],
-        "fileFormat": "tfrecord",
-    }
 
 
 def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -7,8 +7,10 @@ A thread that waits for a worker process raises `DeadWorkerError`, which `thread
 """
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from recordmill.pipeline.build.context.failures import DeadWorkerError
 from recordmill.pipeline.errors import UserError
@@ -17,13 +19,27 @@ LOOK_SECONDS = 0.5
 Check = Callable[[], None]
 
 
+@dataclass
+class _Paced:
+    """A check, and the least seconds between two calls."""
+
+    check: Check
+    pause: float
+    called: float = float("-inf")
+
+    def __call__(self) -> None:
+        if time.monotonic() - self.called >= self.pause:
+            self.called = time.monotonic()
+            self.check()
+
+
 class Watch:
     """Calls checks twice a second; the first that raises, or a dead worker, ends the build."""
 
     def __init__(self, end: Callable[[UserError], None]) -> None:
         """Takes a function that the watch's thread calls once."""
         self._end = end
-        self._checks: list[Check] = []
+        self._checks: list[_Paced] = []
         self._dead_worker: DeadWorkerError | None = None
         self._has_died = threading.Event()
         self._done = threading.Event()
@@ -39,9 +55,9 @@ class Watch:
         self._done.set()
         threading.excepthook = self._excepthook
 
-    def add(self, check: Check) -> None:
-        """Adds a check, which is quick and raises UserError if the build must end."""
-        self._checks.append(check)
+    def add(self, check: Check, pause_seconds: float = 0.0) -> None:
+        """Adds a check, which is quick and raises UserError if the build must end; called no more often than given."""
+        self._checks.append(_Paced(check, pause_seconds))
 
     def look(self) -> None:
         """Calls all checks once.

@@ -1,15 +1,12 @@
-"""Files that appear whole or not at all, and the small JSON reports of a build's steps.
+"""Files that appear whole or not at all."""
 
-The rename of a report is its step's commit: a repeated step writes the same report again.
-"""
-
-import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 
 def attempt_name(prefix: str) -> str:
@@ -17,20 +14,27 @@ def attempt_name(prefix: str) -> str:
     return f"{prefix}.{uuid.uuid4().hex}"
 
 
+def is_unfinished(path: str) -> bool:
+    """Whether a file has a name that `replacing` gives it until it is whole."""
+    return re.search(r"\.[0-9a-f]{32}$", path) is not None
+
+
 @contextmanager
-def replacing(path: str | Path, temporary: str | Path | None = None) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, temporary: str | Path | None = None, *, durable: bool = True) -> Iterator[BinaryIO]:
     """Opens a new file that replaces `path` once it is whole on the disk; after an error it is removed.
 
     Args:
         path: the file to be replaced, which need not exist.
         temporary: the new file's name while it is written, in the same folder; by default one that no other has.
+        durable: whether to wait until it is on the disk.
     """
     temporary = attempt_name(str(path)) if temporary is None else temporary
     try:
         with open(temporary, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
@@ -59,17 +63,3 @@ def sync_tree(folder: str) -> None:
         for name in names:
             sync(os.path.join(parent, name))
         sync(parent)
-
-
-def write_report(folder: str, name: str, report: dict[str, Any]) -> None:
-    """Writes `folder/name.json`."""
-    write_atomically(os.path.join(folder, f"{name}.json"), json.dumps(report).encode())
-
-
-def read_report(folder: str, name: str) -> dict[str, Any] | None:
-    """Reads a report; None if it does not exist."""
-    try:
-        report: dict[str, Any] = json.loads(Path(folder, f"{name}.json").read_bytes())
-    except FileNotFoundError:
-        return None
-    return report

@@ -5,7 +5,14 @@ shards alone.
 
 >>> shard_name("emoji", "train", 0, 12)
 'emoji-train.tfrecord-00000-of-00012'
+>>> span_file("2026-11-20", REPORT)
+'spans/2026-11-20/report.json'
 """
+
+SPANS = "spans"
+"""The folder of each span's own files."""
+REPORT, REJECTED = "report.json", "rejected.jsonl"
+"""The files of a span, in its folder: its report, and its rejected rows if there are any."""
 
 
 def shard_name(dataset: str, split: str, shard: int, shards: int) -> str:
@@ -16,6 +23,11 @@ def shard_name(dataset: str, split: str, shard: int, shards: int) -> str:
 def vocabulary_name(feature: str) -> str:
     """The file name of a feature's vocabulary, in `transform_fn/assets`."""
     return f"{feature}.vocabulary.txt"
+
+
+def span_file(span: str, name: str) -> str:
+    """The path of a span's file in its version."""
+    return f"{SPANS}/{span}/{name}"
 
 
 def index_name(dataset: str, split: str, shard: int, shards: int) -> str:

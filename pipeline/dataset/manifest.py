@@ -10,7 +10,7 @@ All paths in it are relative to the version's folder, so that a copied folder is
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -25,6 +25,8 @@ LATEST_FILE = "LATEST"
 VERSIONS_FOLDER = "versions"
 MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names the versions, of which a folder may keep some ten thousand
 MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: of 100,000 shards, and as JSON at most 2 GB of memory
+LEFT_OUT = {"spans", "drift", "gate", "trial"}
+"""The fields of a manifest that are not written where they are empty."""
 
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
@@ -46,16 +48,62 @@ class Shard:
     records: int
     sha256: str
     index: str
+    span: str | None = None
+    """The span of its records (`Manifest.spans`); None where the version has none."""
+    version: str | None = None
+    """The version in whose folder file and index lie; None for this one."""
+
+    def to_json(self) -> Json:
+        """Gives the shard as JSON, without what is None."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, shard: Any) -> "Shard":
-        """Reads what `dataclasses.asdict` wrote."""
+        """Reads what `to_json` gave."""
+        version = _take(shard, "version", str, default=None)
+        if version is not None and not is_version(version):
+            raise DatasetError(f"'version' should be the name of a version, got {version!r:.80}")
         return cls(
             file=check_inner(_take(shard, "file", str)),
             bytes=_take(shard, "bytes", int),
             records=_take(shard, "records", int),
             sha256=_take(shard, "sha256", str),
             index=check_inner(_take(shard, "index", str)),
+            span=_take(shard, "span", str, default=None),
+            version=version,
+        )
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of the rows with shards of its own, such as those of one day; a build that finds its key takes it over."""
+
+    key: str
+    """The digest of everything that decides its records, except the transform graph, which is the version's."""
+    rows: Mapping[str, int]
+    """Rows read, written, rejected and left out as duplicates."""
+    files: int
+    """The number of its input files."""
+    bytes: int
+    """Their size in bytes."""
+    inputs_sha256: str
+    members: Mapping[str, str] = field(default_factory=dict)
+    """The keys of the spans that `--compact` put together here, by name; empty for any other."""
+
+    def to_json(self) -> Json:
+        """Gives the span as JSON, without `members` where there are none."""
+        return {name: value for name, value in vars(self).items() if name != "members" or value}
+
+    @classmethod
+    def from_json(cls, span: Any) -> "Span":
+        """Reads what `to_json` gave."""
+        return cls(
+            _take(span, "key", str),
+            _take(span, "rows", dict),
+            _take(span, "files", int),
+            _take(span, "bytes", int),
+            _take(span, "inputs_sha256", str),
+            _take(span, "members", dict, default={}),
         )
 
 
@@ -83,7 +131,7 @@ class Split:
         return {
             "records": self.records,
             "bytes": self.bytes,
-            "shards": [asdict(shard) for shard in self.shards],
+            "shards": [shard.to_json() for shard in self.shards],
             "label_counts": None if self.label_counts is None else list(self.label_counts),
             **({} if self.documents is None else {"documents": self.documents}),
         }
@@ -128,6 +176,14 @@ class Manifest:
     """`bytes` and `sha256` of every file but the shards and this one, by path; none in an earlier Recordmill's."""
     duplicates: Json = field(default_factory=dict)
     """Rows of one content, within splits and across (`pipeline.build.duplicates.counts`)."""
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    """The parts that rows belong to, by name, in the order of their shards; empty where the build has no spans."""
+    drift: Json = field(default_factory=dict)
+    """The distance of the rows from those that a frozen analysis was learned from; empty without one."""
+    gate: Json = field(default_factory=dict)
+    """The gate's figures, against the version that was live (`pipeline.gate`); empty for a first version."""
+    trial: int = 0
+    """About how many rows a trial version was to hold, which is never live; 0 for a version of all rows."""
 
     @property
     def source_key(self) -> str:
@@ -157,7 +213,10 @@ class Manifest:
             ValueError: a number is NaN or infinite, which JSON cannot hold.
         """
         splits = {name: split.to_json() for name, split in self.splits.items()}
-        return _to_text({"format": FORMAT, **self.__dict__, "splits": splits})
+        spans = {name: span.to_json() for name, span in self.spans.items()}
+        fields = {**vars(self), "splits": splits, "spans": spans}
+        written = {name: value for name, value in fields.items() if value or name not in LEFT_OUT}
+        return _to_text({"format": FORMAT, **written})
 
     @classmethod
     def from_json(cls, manifest: Any) -> "Manifest":
@@ -184,10 +243,32 @@ class Manifest:
             sequence=_take(manifest, "sequence", int, default=0),
             files=_take(manifest, "files", dict, default={}),
             duplicates=_take(manifest, "duplicates", dict, default={}),
+            spans={name: Span.from_json(span) for name, span in _take(manifest, "spans", dict, default={}).items()},
+            drift=_take(manifest, "drift", dict, default={}),
+            gate=_take(manifest, "gate", dict, default={}),
+            trial=_take(manifest, "trial", int, default=0),
         )
         _check_features(read)
         _check_files(read)
         return read
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A version that waits for `recordmill approve`, because the gate held it back."""
+
+    version: str
+    live: str
+    """The version that it was compared with."""
+    breaches: tuple[str, ...] = ()
+    """A line for each figure beyond its limit."""
+
+    @classmethod
+    def from_json(cls, candidate: Any) -> "Candidate":
+        """Reads what `LATEST` holds."""
+        lines = _take(candidate, "breaches", list, default=[])
+        version, live = _names(*(_take(candidate, name, str) for name in ("version", "live")), name="candidate")
+        return cls(version, live, tuple(map(str, lines)))
 
 
 @dataclass(frozen=True)
@@ -203,10 +284,15 @@ class Latest:
     """Versions that are not pruned."""
     removing: tuple[str, ...] = ()
     """Versions that are being deleted: nobody may make them live any more."""
+    same: tuple[str, ...] = ()
+    """Source keys, beside its own, whose inputs are known to come to the live version."""
+    candidate: Candidate | None = None
+    """The version that the gate held back last, until it is approved, rejected, or another build ends."""
 
     def to_text(self) -> str:
         """Gives the pointer's text, without its empty fields."""
-        extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing")}
+        extra = {name: getattr(self, name) for name in ("retired", "pinned", "removing", "same")}
+        extra["candidate"] = vars(self.candidate) if self.candidate else None
         return _to_text({"version": self.version, "sequence": self.sequence} | {k: v for k, v in extra.items() if v})
 
     @classmethod
@@ -218,15 +304,21 @@ class Latest:
             _take(latest, "retired", dict, default={}),
             _versions(latest, "pinned"),
             _versions(latest, "removing"),
+            tuple(key for key in _take(latest, "same", list, default=[]) if isinstance(key, str)),
+            Candidate.from_json(waiting) if (waiting := _take(latest, "candidate", dict, default=None)) else None,
         )
 
 
 def _versions(latest: Any, name: str) -> tuple[str, ...]:
-    versions = _take(latest, name, list, default=[])
+    return _names(*_take(latest, name, list, default=[]), name=name)
+
+
+def _names(*versions: Any, name: str) -> tuple[str, ...]:
+    """Checks names of versions. Raises: DatasetError."""
     for version in versions:
-        if not isinstance(version, str) or "/" in version or not _is_inner(version):
+        if not isinstance(version, str) or not is_version(version):
             raise DatasetError(f"'{name}' should hold names of versions, got {version!r:.80}")
-    return tuple(versions)
+    return versions
 
 
 @overload
@@ -239,14 +331,15 @@ def version_folder(output: str | Location, version: str) -> Location:
     Raises:
         DatasetError: `version` is no name of a folder.
     """
-    if "/" in version or not _is_inner(version):
+    if not is_version(version):
         raise DatasetError(f"{version!r:.100} is no version: a version is named like 20261120T120000Z-4f1c9a2e")
     return _location(output) / VERSIONS_FOLDER / version
 
 
-def _is_inner(path: str) -> bool:
+def is_version(name: str) -> bool:
+    """Whether a version's folder may have this name."""
     try:
-        return bool(check_inner(path))
+        return "/" not in name and bool(check_inner(name))
     except DatasetError:
         return False
 

@@ -12,6 +12,7 @@ pipeline.errors.DatasetError: the path '../../etc/passwd' leaves the version's f
 """
 
 import errno
+import hashlib
 import os
 import stat
 from io import BufferedReader
@@ -23,6 +24,8 @@ from recordmill.pipeline.terminal_text import printable
 
 FORBIDDEN = frozenset("\\:\n\t")
 """Characters of drives, schemes and lines; a build writes none of them into a file's name."""
+NO_PARTS = frozenset({"", ".", ".."})
+"""Parts of a path that name no file or folder in the one before."""
 OF_URLS = frozenset("%?#")
 """Characters with a meaning in some stores' URLs: `%2e%2e` is a way up."""
 
@@ -51,9 +54,8 @@ def check_inner(path: str) -> str:
     Raises:
         DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or unprintable characters.
     """
-    parts = path.split("/")
-    plain = not FORBIDDEN & set(path) and printable(path) == path and not path.startswith("~")
-    if not plain or any(part in ("", ".", "..") for part in parts):
+    plain = FORBIDDEN.isdisjoint(path) and printable(path) == path and not path.startswith("~")
+    if not plain or not NO_PARTS.isdisjoint(path.split("/")):
         raise DatasetError(f"the path {path!r:.200} leaves the version's folder")
     return path
 
@@ -133,4 +135,19 @@ def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
         data = (folder / path).read_bytes(None if most is None else most + 1)
     if most is not None and len(data) > most:
         raise DatasetError(f"{folder / path} is larger than {most:,} bytes, which it never is: it is no {path}")
+    return data
+
+
+def read_checked(folder: Location, path: str, sha256: str, most: int | None = None) -> bytes:
+    """Reads a whole file that a version lists, as `read_inner`, and compares its SHA-256, given in hexadecimal.
+
+    Raises:
+        DatasetError: as `read_inner`, or the file cannot be read, or is not what it was.
+    """
+    try:
+        data = read_inner(folder, path, most)
+    except OSError as error:
+        raise DatasetError(f"{folder / path} cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise DatasetError(f"{folder / path} is not what it was")
     return data

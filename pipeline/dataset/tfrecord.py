@@ -11,17 +11,18 @@ byte offset and, last, the file's size, as little-endian uint64.
 
 import hashlib
 import struct
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache
+from itertools import chain
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.atomic_files import replacing, write_atomically
+from recordmill.pipeline.dataset.atomic_files import replacing
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 _length = struct.Struct("<Q").pack
@@ -55,34 +56,41 @@ def frame_tails(records: Sequence[bytes | npt.NDArray[np.uint8]]) -> bytes:
 
 def frame(record: bytes) -> bytes:
     """Gives a record with its header and its footer."""
-    return b"".join((frame_head(len(record)), record, _crc(masked_crc(record))))
+    return b"".join(_frame_parts(record))
+
+
+def _frame_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
+    return frame_head(len(record)), record, _crc(masked_crc(record))
 
 
 class ShardWriter:
     """Writes a shard and its index, which both appear when the block ends without an error.
+
+    `create` opens a new file of a name, which appears whole when its block ends (`Workspace.create`).
 
     >>> with ShardWriter("a.tfrecord", "a.index") as writer:  # doctest: +SKIP
     ...     writer.write([b"record"])
     >>> writer.records, writer.bytes, writer.sha256           # doctest: +SKIP
     """
 
-    def __init__(self, path: str, index: str) -> None:
-        self._path, self._index = path, index
+    def __init__(
+        self, path: str, index: str, create: Callable[[str], AbstractContextManager[BinaryIO]] = replacing
+    ) -> None:
+        self._path, self._index, self._create = path, index, create
         self._sha256 = hashlib.sha256()
         self._offsets = [0]
 
     def __enter__(self) -> "ShardWriter":
         self._files = ExitStack()
-        self._file = self._files.enter_context(replacing(self._path))
+        self._file = self._files.enter_context(self._create(self._path))
         self._files.push(self._write_index)  # before the shard gets its name
         return self
 
     def write(self, records: list[bytes]) -> None:
         """Appends records in their order."""
-        frames = [frame(record) for record in records]
-        for framed in frames:
-            self._offsets.append(self._offsets[-1] + len(framed))
-        data = b"".join(frames)
+        data = b"".join(chain.from_iterable(map(_frame_parts, records)))
+        for record in records:
+            self._offsets.append(self._offsets[-1] + HEADER_BYTES + len(record) + FOOTER_BYTES)
         self._sha256.update(data)
         self._file.write(data)
 
@@ -93,7 +101,11 @@ class ShardWriter:
 
     def _write_index(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            write_atomically(self._index, np.array(self._offsets, "<u8").tobytes())
+            with self._create(self._index) as file:
+                file.write(self._index_data())
+
+    def _index_data(self) -> bytes:
+        return np.array(self._offsets, "<u8").tobytes()
 
     @property
     def records(self) -> int:
@@ -110,6 +122,12 @@ class ShardWriter:
         """The file's digest, in hex."""
         return self._sha256.hexdigest()
 
+    def index_entry(self) -> dict[str, Any]:
+        """Gives `bytes` and `sha256` of the index, as the manifest lists a file."""
+        data = self._index_data()
+        return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
     def report(self) -> dict[str, Any]:
         """Gives a shard's facts for the manifest."""
-        return {"bytes": self.bytes, "records": self.records, "sha256": self.sha256}
+        index = self.index_entry()["sha256"]
+        return {"bytes": self.bytes, "records": self.records, "sha256": self.sha256, "index_sha256": index}

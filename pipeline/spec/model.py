@@ -7,7 +7,7 @@ r"""`dataset.yaml` as frozen, checked options.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -26,12 +26,16 @@ from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.sources.templates import is_template
+from recordmill.pipeline.spec.about import About
 from recordmill.pipeline.spec.duplicates import Action, Duplicates
 from recordmill.pipeline.spec.features.category import Category, NamedClasses, check_not_crossed
 from recordmill.pipeline.spec.features.registry import AnyFeature
 from recordmill.pipeline.spec.features.text_rules import check_packed
+from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import explain
 from recordmill.pipeline.spec.sources import AnySource
+from recordmill.pipeline.spec.spans import check_spans, compares_all_rows
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.pipeline.spec.together import Together, check_together
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
@@ -66,7 +70,8 @@ Sources = Annotated[
 ]
 Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-ShardCount = Annotated[int, Field(ge=1, le=1 << 16, strict=True), AfterValidator(_power_of_two)]
+MOST_SHARDS = 1 << 16  # of a split: a manifest of more is slow to open, and too large to be read at four times as many
+ShardCount = Annotated[int, Field(ge=1, le=MOST_SHARDS, strict=True), AfterValidator(_power_of_two)]
 ShardCounts = Annotated[
     Annotated[ShardCount, Tag("of every split")] | Annotated[dict[Name, ShardCount], Tag("of each split")],
     Discriminator(lambda value: "of each split" if isinstance(value, dict) else "of every split"),
@@ -129,10 +134,20 @@ class Spec(Options):
 
     rejects: Rejects = Rejects()
     """The limits on bad rows."""
+    gate: GateOrFalse = Gate()
+    """The limits on how far a new version may be from the live one before a person must approve it; `false`: none."""
     duplicates: DuplicatesOrAction = Duplicates()
     """The treatment of equal rows: `keep`, `drop`, `same_split`, `fail`, or a mapping with that as `action`."""
     preprocessing: Reference | None = None
     """A tf.Transform function of yours, `module:function`, that extends or replaces what the features give."""
+    analysis: Literal["frozen", "refresh"] | None = None
+    """The origin of what is learned of the rows. frozen: the live version's transform graph, so that every id and every
+    normalized number means what it meant. refresh: all rows, at every build. By default frozen where a path has
+    placeholders, else refresh."""
+    about: About = About()
+    """The dataset in words, for the card and the catalogue entry of each version."""
+    summaries: bool = True
+    """Whether a version holds `summaries/`: every counted word and value of its rows. False leaves the folder out."""
     _folder: str = PrivateAttr(default=".")
 
     @property
@@ -140,9 +155,15 @@ class Spec(Options):
         """The folder of the spec, where the user's modules lie."""
         return self._folder
 
-    def files(self) -> list[str]:
-        """Lists the files that features name: models, vocabularies, classes."""
-        return [path for feature in self.features.values() for path in feature.files().values()]
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a build takes over the live version's transform graph: as the spec says, else where it has spans."""
+        return self.analysis == "frozen" or (self.analysis is None and self.has_spans)
+
+    def files(self) -> dict[str, str]:
+        """Gives the paths of the files that features name, models and vocabularies, by feature and option."""
+        features = self.features.items()
+        return {f"{name}.{option}": path for name, feature in features for option, path in feature.files().items()}
 
     @model_validator(mode="after")
     def _check(self) -> "Spec":
@@ -155,8 +176,11 @@ class Spec(Options):
         self._check_split_by()
         self._check_label()
         self._check_duplicates()
+        if self.gate:
+            self.gate.check(self.features, may_be_others=self.preprocessing is not None)
         check_packed(self.features, self.label, self.preprocessing)
         check_together(self.together, self.features)
+        check_spans(self.source, self.split_by, self.duplicates)
         self._check_source_columns()
         for column in self.columns():
             if column.startswith("@"):
@@ -236,6 +260,17 @@ class Spec(Options):
             raise WrongValueError(message, "duplicates")
         if self.duplicates.near and not any(feature.kind == "image" for feature in self.features.values()):
             raise WrongValueError("`near` compares images, and no feature is of kind image", "duplicates", "near")
+
+    @property
+    def has_spans(self) -> bool:
+        """Whether rows belong to spans: the files of a source name them, or a frozen analysis lets files be added."""
+        is_growing = self.analysis == "frozen" and compares_all_rows(self.split_by, self.duplicates) is None
+        return is_growing or self.has_templates
+
+    @property
+    def has_templates(self) -> bool:
+        """Whether the files of a source name spans."""
+        return any(map(is_template, self.source))
 
     @property
     def key_columns(self) -> tuple[str, ...] | None:

@@ -9,7 +9,6 @@ they are read may differ by one level in the NumPy engine.
 
 import hashlib
 import json
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -25,10 +24,9 @@ from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.images.read import image_reader, kept
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
-from recordmill.pipeline.dataset.key_hash import hash_key, shard_of
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.reader.records.random_access import Records, ShardFile
+from recordmill.pipeline.rows.find import StoredRow, find_records
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.verify.graph_safety import check_graph
 from recordmill.pipeline.verify.report import Findings, shown
@@ -36,7 +34,7 @@ from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.transforms.contract.finish_options import SERVED
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.ragged import RowError
-from recordmill.transforms.contract.stored import KEY, Stored, part_name, stored_features
+from recordmill.transforms.contract.stored import part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
 from recordmill.transforms.tensorflow.image import ImageError
@@ -44,18 +42,6 @@ from recordmill.transforms.tensorflow.serving import LENGTHS
 
 NOT_CHECKED = "training = serving: "
 CHUNKS = 8  # of some 8 MiB, so that a sample takes a second of a source of any size
-
-
-class StoredRow(NamedTuple):
-    """A record, and its place in the version."""
-
-    file: str
-    """Its shard."""
-    record: int
-    """Its number in the shard, from 0."""
-    offset: int
-    """Its byte offset there."""
-    data: bytes
 
 
 class RawRows(NamedTuple):
@@ -141,35 +127,9 @@ def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence
             continue
         if len(records) == 1:
             stored[number] = records[0]
-        if not records and not manifest.rows.get("duplicates"):
+        if not records and not manifest.rows.get("duplicates") and not manifest.rows.get("forgotten"):
             findings.add(MANIFEST_FILE, f"the row {shown(key)} of the sources is neither stored nor rejected")
     return stored
-
-
-def find_records(folder: Path, manifest: Manifest, key: bytes) -> list[StoredRow]:
-    """Finds the records of a key, at most one in each split, by binary search: a shard's records rise by (hash, key).
-
-    Packed texts, whose records hold many rows, have no such order.
-
-    Raises:
-        RowError, DatasetError: a record or an index that was looked at is damaged.
-    """
-    wanted, rows = (hash_key(key).position, key), []
-    for split in manifest.splits.values():
-        shard = split.shards[shard_of(wanted[0], len(split.shards))]
-        file, index = str(folder / shard.file), str(folder / shard.index)
-        with Records([ShardFile(file, index, shard.records, shard.bytes, shard.sha256)]) as records:
-
-            def order(record: int, records: Records = records) -> tuple[int, bytes]:
-                (data,) = records.read(np.array([record]))
-                stored_key = bytes(parse([data], {KEY: Stored("bytes")})[KEY][0])  # type: ignore[arg-type]
-                return hash_key(stored_key).position, stored_key
-
-            record = bisect_left(range(len(records)), wanted, key=order)
-            if record < len(records) and order(record) == wanted:
-                (data,) = records.read(np.array([record]))
-                rows.append(StoredRow(shard.file, record, int(records.where(record).offset), bytes(data)))
-    return rows
 
 
 def _rejected(folder: Path, manifest: Manifest, ids: set[str]) -> set[str]:

@@ -42,8 +42,10 @@ class RecordChecks:
     """
 
     def __init__(self, manifest: Manifest, split: str, shard: int, report: ReportDamage) -> None:
-        self._split, self._shard, self._report = split, shard, report
-        self._shards = len(manifest.splits[split].shards)
+        self._split, self._report = split, report
+        shards = manifest.splits[split].shards
+        self._of_span = [number for number, each in enumerate(shards) if each.span == shards[shard].span]
+        self._shard = self._of_span.index(shard)
         described = read_descriptions(manifest.features)
         self._features = stored_features(described, with_key=True)
         self._names = sorted(name.encode() for name in self._features)
@@ -120,9 +122,9 @@ class RecordChecks:
         splits, positions, _ = hash_keys(keys)
         if not self._packed:
             self._check_order(batch, keys, positions)
-        shards = shard_of(positions, self._shards)
+        shards = shard_of(positions, len(self._of_span))
         for row in np.flatnonzero(shards != self._shard).tolist():
-            place = f"shard {shards[row]} of the split '{self._split}'"
+            place = f"shard {self._of_span[shards[row]]} of the split '{self._split}'"
             self._report_row(batch, row, f"its key {shown(keys[row])} belongs in {place}")
         if self._layout is not None:
             numbers, names = self._layout.split_of(splits), self._layout.splits

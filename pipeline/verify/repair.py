@@ -9,7 +9,6 @@ Nothing is replaced unless every new file has the manifest's digest; then each i
 Repaired(files=('emoji-train.tfrecord-00002-of-00004', 'emoji-train.index-00002-of-00004'), reasons=())
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,13 +18,18 @@ from typing import NamedTuple, NoReturn
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.graph import run_job
-from recordmill.pipeline.build.beam.pre_passes import run_pre_passes
+from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.class_ids import names_kept_by
+from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.graph_archive import pack_graph
+from recordmill.pipeline.build.frozen import ANALYSIS, LiveAnalysis
 from recordmill.pipeline.build.input_listing import Listings, check_unchanged
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned_build
-from recordmill.pipeline.dataset.atomic_files import write_atomically
+from recordmill.pipeline.build.up_to_date import take_times
+from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
+from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
@@ -33,8 +37,9 @@ from recordmill.pipeline.verify.graph_safety import check_graph, refuse
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.shards import ShardNumber, index_of, shard_numbers
 from recordmill.pipeline.verify.version_files import VersionFiles, check_file
-from recordmill.pipeline.versions import latest_file, leases
-from recordmill.pipeline.versions.build_folders import building_folder, remove_run
+from recordmill.pipeline.versions import forgotten, latest_file, leases
+from recordmill.pipeline.versions.build_folders import building_folder
+from recordmill.pipeline.versions.kept_files import replace_file
 from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -64,9 +69,14 @@ def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | No
     Returns:
         the files that were replaced, and why others were not.
     """
-    files = {path: number for number in shard_numbers(manifest) for path in _files(manifest, number)}
+    numbers = shard_numbers(manifest)
+    own = [number for number in numbers if _shard(manifest, number).version is None]
+    files = {path: number for number in own for path in _files(manifest, number)}
     others = sorted(file for file in findings.counts if file not in files and file in manifest.files)
     reasons = [f"{file}: only a build makes it: build again, or copy it from elsewhere" for file in others]
+    foreign = {path for number in numbers for path in inner_paths(_shard(manifest, number))} - files.keys()
+    advice = "it lies in another version's folder: repair that version, or build again"
+    reasons += [f"{file}: {advice}" for file in sorted(findings.counts.keys() & foreign)]
     damaged = sorted({files[file] for file in findings.counts if file in files})
     shards = [number for number in damaged if _shard(manifest, number).file in findings.counts]
     repaired: list[str] = []
@@ -115,10 +125,13 @@ def _rebuild(
     if spec is None:
         raise RepairError(f"{_shard(manifest, shards[0]).file} is made of its sources: give --spec dataset.yaml")
     files = Listings(BeamFiles())
-    plan = replace(make_plan(spec, files), kept=names_kept_by(spec, folder, manifest))
+    take_times(spec, folder, files)
+    live = LiveAnalysis(str(folder), manifest) if ANALYSIS in manifest.provenance else None
+    kept, gone = names_kept_by(spec, folder, manifest), forgotten.load(open_store(str(folder.parents[1])))
+    plan = replace(make_plan(spec, files), kept=kept, live=live, forgotten=gone)
     _check_same(folder, manifest, plan)
     building = building_folder(str(folder.parents[1]))
-    run = attempts.begin(building, plan.build_key, pieces(plan))
+    run = attempts.begin(str(folder.parents[1]), building, plan.build_key, pieces(plan))
     try:
         _build(folder, manifest, plan, run.folder, shards)
         check_unchanged(plan, files)
@@ -127,9 +140,9 @@ def _rebuild(
         lease.check()
         replaced = [file for shard in shards for file in _files(manifest, shard)]
         for file in replaced:
-            os.replace(made / file, folder / file)
+            replace_file(made / file, folder / file)
     finally:
-        remove_run(run.folder)
+        run.remove()
     return replaced
 
 
@@ -144,15 +157,16 @@ def _check_same(folder: Path, manifest: Manifest, plan: BuildPlan) -> None:
 
 def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: Sequence[ShardNumber]) -> None:
     """Builds shards into a run's folder."""
-    runner = make_runner("local")
+    runner = make_runner()
     planned = planned_build(plan, run, BeamFiles(), inline=False, threads=runner.threads)
-    context = run_pre_passes(planned, plan.chunks, runner)
+    context = BuildContext.of(planned, place(planned, plan.chunks, runner), planned.features)
     layout = plan.layout
-    groups = {int(layout.first_group[layout.splits.index(split)]) + number for split, number in shards}
+    groups = {layout.group(split, number) for split, number in shards}
     for shard in shards:
-        with ShardWriter(*(str(Path(run, "version", file)) for file in _files(manifest, shard))) as writer:
+        with ShardWriter(*_files(manifest, shard), planned.shards.create) as writer:
             writer.write([])  # a shard without rows; the job replaces the others
-    run_job(replace(context, export=str(folder), groups=frozenset(groups)), plan.chunks, runner)
+    export = pack_graph(planned.workspace, str(folder))
+    run_job(replace(context, export=export, groups=frozenset(groups)), plan.chunks, (), runner)
 
 
 def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -> None:
@@ -168,5 +182,7 @@ def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -
 def _reindex(folder: Path, manifest: Manifest, number: ShardNumber) -> str:
     """Writes the index of an undamaged shard; returns its path in the version."""
     shard = _shard(manifest, number)
-    write_atomically(str(folder / shard.index), index_of(VersionFiles(folder), shard))
+    made = folder / attempt_name(shard.index)
+    write_atomically(made, index_of(VersionFiles(folder), shard))
+    replace_file(made, folder / shard.index)
     return shard.index

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
+from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.verify.frames import FrameWalk, Offsets
 from recordmill.pipeline.verify.records import RecordChecks
 from recordmill.pipeline.verify.report import Findings
@@ -35,20 +36,21 @@ def check_shards(files: VersionFiles, manifest: Manifest, shards: Sequence[Shard
 def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int) -> Checked:
     """Checks one shard."""
     shard = manifest.splits[split].shards[number]
-    findings = Findings()
+    findings, (name, _) = Findings(), inner_paths(shard)
 
     def report(record: int, offset: int, message: str) -> None:
-        findings.add(shard.file, message, record, offset)
+        findings.add(name, message, record, offset)
 
     checks = RecordChecks(manifest, split, number, report)
     index = _read_index(files, manifest, shard, findings)
     try:
-        with files.open(shard.file) as (file, size):
+        lying, path, _ = files.located(shard)
+        with lying.open(path) as (file, size):
             walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, report)
             for batch in walk.batches():
                 checks.check(batch)
     except DatasetError as error:
-        findings.add(shard.file, str(error))
+        findings.add(name, str(error))
     else:
         _compare(findings, shard, walk, size)
         _compare_index(findings, shard, walk, index)
@@ -67,24 +69,26 @@ def _can_lead(index: Offsets | None, shard: Shard) -> bool:
 def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings: Findings) -> Offsets | None:
     """Reads the index; None if it is missing or of another number of records."""
     try:
-        data = files.read(shard.index)
+        lying, _, path = files.located(shard)
+        data = lying.read(path)
         if len(data) == 8 * (shard.records + 1):
             return np.frombuffer(data, "<u8")
         message = f"the file holds {len(data):,} bytes, expected {8 * (shard.records + 1):,}"
     except DatasetError as error:
         message = str(error)
-    if shard.index not in manifest.files:  # else the comparison with its entry reports it
-        findings.add(shard.index, message)
+    if shard.version or shard.index not in manifest.files:  # else the comparison with its entry reports it
+        findings.add(inner_paths(shard)[1], message)
     return None
 
 
 def _compare(findings: Findings, shard: Shard, walk: FrameWalk, size: int) -> None:
+    name = inner_paths(shard)[0]
     if size != shard.bytes:
-        findings.add(shard.file, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
-    check_digest(findings, shard.file, walk.sha256, shard.sha256)
+        findings.add(name, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
+    check_digest(findings, name, walk.sha256, shard.sha256)
     records = len(walk.offsets) - 1
     if records != shard.records and walk.is_whole:
-        findings.add(shard.file, f"the file holds {records:,} records, expected {shard.records:,}")
+        findings.add(name, f"the file holds {records:,} records, expected {shard.records:,}")
 
 
 def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Offsets | None) -> None:
@@ -96,12 +100,13 @@ def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Off
     for record in np.flatnonzero(offsets[:shorter] != index[:shorter]).tolist():
         subject = "the file ends" if record == len(offsets) - 1 else f"record {record} begins"
         message = f"{subject} at byte {offsets[record]:,}, the index says {index[record]:,}"
-        findings.add(shard.index, message, record, 8 * record)
+        findings.add(inner_paths(shard)[1], message, record, 8 * record)
 
 
 def index_of(files: VersionFiles, shard: Shard) -> bytes:
     """Makes the index of an undamaged shard from its records."""
-    with files.open(shard.file) as (file, size):
+    lying, path, _ = files.located(shard)
+    with lying.open(path) as (file, size):
         walk = FrameWalk(file, size, None, lambda record, offset, message: None)
         for _ in walk.batches():
             continue

@@ -16,13 +16,20 @@ from functools import partial
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
+from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from recordmill.pipeline.verify.consistency import check_agreement
 from recordmill.pipeline.verify.graph_safety import GRAPHS, check_operations
 from recordmill.pipeline.verify.records import split_layout
 from recordmill.pipeline.verify.report import Findings, Report
 from recordmill.pipeline.verify.shards import Checked, check_shards, shard_numbers
-from recordmill.pipeline.verify.version_files import VersionFiles, check_file, listed_files, stray_files
+from recordmill.pipeline.verify.version_files import (
+    VersionFiles,
+    check_file,
+    check_shard_file,
+    listed_files,
+    stray_files,
+)
 from recordmill.transforms.contract.kinds import read_descriptions
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, and processes take that to start
@@ -58,7 +65,7 @@ def verify_opened(dataset: Dataset, *, quick: bool = False) -> Report:
         expected = listed_files(manifest)
         if quick:
             shards = [shard for split in manifest.splits.values() for shard in split.shards]
-            expected = {shard.file: (shard.bytes, shard.sha256) for shard in shards} | expected
+            findings.merge(*threads.map(partial(check_shard_file, files), shards))
             findings.unchecked.append(QUICK)
             findings.checked.update(shards=len(shards))
         findings.merge(*threads.map(lambda path: check_file(files, path, *expected[path]), expected))
@@ -90,7 +97,7 @@ def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -
         findings.merge(of_shard)
         labels[split_name].update(counts)
     for name, split in manifest.splits.items():
-        if any(shard.file in findings.counts for shard in split.shards):
+        if any(inner_paths(shard)[0] in findings.counts for shard in split.shards):
             continue
         for label, expected in enumerate(split.label_counts or ()):
             if labels[name][label] != expected:

@@ -13,8 +13,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import cast
 
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.safe_paths import check_place, locate, open_file
+from recordmill.pipeline.dataset.shard_paths import inner_paths, shard_paths
 from recordmill.pipeline.reader.records.remote_path import RemotePath, file_system, unreadable
 from recordmill.pipeline.verify.report import Findings
 
@@ -60,6 +61,15 @@ class VersionFiles:
         except Exception as error:  # a store's library raises errors of its own beside OSError
             raise unreadable(url, error) from None
 
+    def located(self, shard: Shard) -> tuple["VersionFiles", str, str]:
+        """Gives the folder that a shard lies in, and the paths of its file and its index there.
+
+        Raises:
+            DatasetError: as `shard_paths`.
+        """
+        root, file, index = shard_paths(str(self.folder), shard)
+        return VersionFiles(type(self.folder)(root)), file, index
+
     def read(self, path: str) -> bytes:
         """Reads a whole file. Raises: DatasetError as `open`."""
         with self.open(path) as (file, _):
@@ -94,6 +104,17 @@ def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str) -> Find
     return findings
 
 
+def check_shard_file(files: VersionFiles, shard: Shard) -> Findings:
+    """Reads a shard and compares its size and digest."""
+    try:
+        lying, path, _ = files.located(shard)
+    except DatasetError as error:
+        findings = Findings()
+        findings.add(inner_paths(shard)[0], str(error))
+        return findings
+    return check_file(lying, path, shard.bytes, shard.sha256)
+
+
 def check_digest(findings: Findings, path: str, digest: str, expected: str) -> None:
     """Compares two digests in hex."""
     if digest != expected:
@@ -110,6 +131,6 @@ def stray_files(files: VersionFiles, manifest: Manifest) -> list[str]:
     """The files that the manifest does not list; unknown, so empty, for a manifest of Recordmill 0.1.0."""
     if not manifest.files:
         return []
-    shards = (shard.file for split in manifest.splits.values() for shard in split.shards)
+    shards = (shard.file for split in manifest.splits.values() for shard in split.shards if shard.version is None)
     known = {MANIFEST_FILE, *manifest.files, *shards}
     return [path for path in files.listing() if path not in known]

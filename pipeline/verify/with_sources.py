@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.beam.pre_passes import install_user_code
-from recordmill.pipeline.build.beam.runners import worker_threads
+from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.plan import make_plan, planned_build
+from recordmill.pipeline.build.up_to_date import take_times
+from recordmill.pipeline.build.worker.user_code import install_user_code
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec
@@ -41,12 +42,13 @@ def with_sources(report: Report, spec: Spec | None, *, rows: int, mend: bool) ->
 
 
 def _parity(folder: Path, manifest: Manifest, spec: Spec, rows: int) -> Findings:
-    files = BeamFiles()
+    files = Listings(BeamFiles())
     try:
+        take_times(spec, folder, files)
         plan = make_plan(spec, files)
     except UserError as error:
         return Findings(unchecked=[f"{NOT_CHECKED}{error}"])
     with tempfile.TemporaryDirectory(prefix="recordmill-") as scratch:
-        work = planned_build(plan, os.path.join(scratch, "run"), files, inline=True, threads=worker_threads(True, 1))
+        work = planned_build(plan, os.path.join(scratch, "run"), files.files, inline=True, threads=0)
         install_user_code(work)
         return check_parity(folder, manifest, plan, work, rows)

@@ -13,10 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.versions.stores.bucket import BucketStore
 
 BUILDING_FOLDER = ".building"
 RUN, REMOVED = "run-", "gone-"
 """The first letters of the names of an attempt's folder, and of one that is being removed."""
+PLAN_FILE = "reports/plan.json"
+"""The file that makes a folder an attempt: written when the others are there, and deleted before them."""
 
 
 def building_folder(output: str, work: str | None = None) -> str:
@@ -62,6 +65,17 @@ def remove_run(folder: str | Path) -> None:
         os.rename(folder, removed)
         shutil.rmtree(removed, ignore_errors=True)
     _remove_empty(removed.parent)
+
+
+def remove_stored_run(store: BucketStore, folder: str) -> None:
+    """Removes an attempt's folder in a bucket; one that is half removed is no attempt any more."""
+    store.remove(folder, PLAN_FILE)
+
+
+def remove_stored_build(store: BucketStore, folder: str) -> None:
+    """Removes all attempts at a build in a bucket."""
+    for name in store.children(folder):
+        remove_stored_run(store, f"{folder}/{name}")
 
 
 def _remove_empty(build: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest
-from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
+from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
 
 TRIES = 50
 
@@ -52,11 +52,12 @@ def compare_and_swap(
                 time.sleep(pause_seconds)
             else:
                 return changed
-    raise OutputError(f"other processes keep changing {store.location / LATEST_FILE}: run the same command again")
+    path = store.location / LATEST_FILE
+    raise UnsettledOutputError(f"other processes keep changing {path}: run the same command again")
 
 
 def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
-    """Points `LATEST` to another version, and notes when the previous one stopped being live.
+    """Points `LATEST` to another version, and notes when the previous one stopped being live; it is no candidate now.
 
     Raises:
         OutputError: the version is being deleted.
@@ -64,10 +65,12 @@ def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
     if latest is None:
         return Latest(version, sequence)
     if version in latest.removing:
-        raise OutputError(f"the version {version} is being deleted: choose another, or build again")
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
     retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
     retired = {name: time for name, time in retired.items() if name != version}
-    return replace(latest, version=version, sequence=sequence, retired=retired)
+    same = latest.same if latest.version == version else ()
+    waiting = latest.candidate if latest.candidate and latest.candidate.version != version else None
+    return replace(latest, version=version, sequence=sequence, retired=retired, same=same, candidate=waiting)
 
 
 def now() -> str:

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
 
 LEASES_FOLDER = ".leases"
@@ -37,6 +38,8 @@ POLL_SECONDS = 0.5
 
 class LeaseLostError(UserError):
     """Another process took the lease over: this one must not publish any more."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 @dataclass(frozen=True)

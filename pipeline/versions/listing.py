@@ -6,6 +6,7 @@
 2 20261121T090000Z-77d0a4b1 True
 """
 
+import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from recordmill.pipeline.versions.publishing import next_sequence, published
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
+LIVE, CANDIDATE, TRIAL = "live", "candidate", "trial"
+BEFORE = re.compile(r"-[1-9]\d{0,5}")
+
 
 @dataclass(frozen=True)
 class Version:
@@ -32,6 +36,8 @@ class Version:
     """The holders of its leases; dead ones of other hosts may be among them."""
     retired: str | None
     """When it stopped being live, in UTC; None if it is live, or that is unknown."""
+    is_candidate: bool = False
+    """Whether it waits for `recordmill approve`."""
 
 
 def list_versions(output: str) -> list[Version]:
@@ -51,6 +57,7 @@ def list_versions(output: str) -> list[Version]:
             manifest.version in latest.pinned,
             tuple(holder for name, holder in held.items() if holds(name, manifest.version)),
             latest.retired.get(manifest.version),
+            latest.candidate is not None and manifest.version == latest.candidate.version,
         )
         for manifest in published(store)
     ]
@@ -89,15 +96,26 @@ def find(output: str, wanted: str) -> Manifest:
 
     Args:
         output: the dataset's output.
-        wanted: its name; its number (`3` or `#3`); or a beginning or end that no other name shares.
+        wanted: its name; its number (`3` or `#3`); a beginning or end that no other name shares; `live`; `candidate`;
+            `trial`, the newest; or `-1`, the version published before the live one, `-2` the one before that.
 
     Raises:
-        DatasetError: no version fits, or several do; the message names them.
+        DatasetError: no version fits, or several do; the message names them. OutputError: `LATEST` is broken.
     """
-    return _find(published(open_existing(output)), output, wanted)
+    store = open_existing(output)
+    latest = latest_file.read(store) if wanted in (LIVE, CANDIDATE) or BEFORE.fullmatch(wanted) else None
+    return _find(published(store), output, wanted, latest)
 
 
-def _find(manifests: list[Manifest], output: str, wanted: str) -> Manifest:
+def _find(manifests: list[Manifest], output: str, wanted: str, latest: Latest | None) -> Manifest:
+    if wanted == CANDIDATE:
+        if latest is None or latest.candidate is None:
+            raise DatasetError(f"no candidate waits in {output}; {_known(manifests)}")
+        wanted = latest.candidate.version
+    if wanted == TRIAL and (trials := [manifest for manifest in manifests if manifest.trial]):
+        return trials[-1]
+    if wanted == LIVE or BEFORE.fullmatch(wanted):
+        return _previous(manifests, output, latest, int(wanted.removeprefix("-")) if wanted != LIVE else 0)
     tests: tuple[Callable[[Manifest], bool], ...] = (
         lambda manifest: manifest.version == wanted,
         lambda manifest: manifest.sequence > 0 and str(manifest.sequence) == wanted.removeprefix("#"),
@@ -142,7 +160,7 @@ def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[s
             raise OutputError(
                 f"nothing is live in {output}: make a version live by `recordmill rollback {output} VERSION`"
             )
-        version = _find(published(store), output, wanted)
+        version = _find(published(store), output, wanted, latest)
         pinned = tuple(sorted(edited({*latest.pinned}, version.version)))
         chosen.append((version, pinned != latest.pinned))
         return replace(latest, pinned=pinned)
@@ -169,7 +187,9 @@ def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | No
 
     def edit(latest: Latest | None) -> Latest:
         manifests = published(store)
-        chosen = _find(manifests, output, wanted) if wanted else _previous(manifests, output, latest)
+        chosen = _find(manifests, output, wanted or "-1", latest)
+        if chosen.trial:
+            raise DatasetError(f"{chosen.version} is a trial of about {chosen.trial:,} rows, and is never made live")
         steps.append((chosen, latest.version if latest else None))
         if latest is not None and latest.version == chosen.version:
             return latest
@@ -179,12 +199,34 @@ def rollback(output: str, wanted: str | None = None) -> tuple[Manifest, str | No
     return steps[-1]
 
 
-def _previous(manifests: list[Manifest], output: str, latest: Latest | None) -> Manifest:
-    names = [manifest.version for manifest in manifests]
+def pair(output: str, before: str | None = None, after: str | None = None) -> tuple[Manifest, Manifest]:
+    """Finds two versions to compare, each as `find` takes it: by default the live one, and the one before it.
+
+    Raises:
+        DatasetError: there is no such version, or none before the live one. OutputError: `LATEST` is broken.
+    """
+    store = open_existing(output)
+    latest, manifests = latest_file.read(store), published(store)
+    return _find(manifests, output, before or "-1", latest), _find(manifests, output, after or LIVE, latest)
+
+
+def _never_live(latest: Latest, manifest: Manifest) -> bool:
+    """Whether a version is a trial, or the gate held it back and nobody approved it."""
+    return (
+        bool(manifest.trial)
+        or bool(manifest.gate.get("breaches"))
+        and manifest.version not in {latest.version, *latest.retired}
+    )
+
+
+def _previous(manifests: list[Manifest], output: str, latest: Latest | None, steps: int) -> Manifest:
+    """Gives the version published so many before the live one; 0 is the live one."""
+    were_live = [manifest for manifest in manifests if latest is None or not _never_live(latest, manifest)]
+    names = [manifest.version for manifest in were_live]
     if latest is None or latest.version not in names:
-        known = _known(manifests)
-        raise DatasetError(f"{output} has no live version to go back from: give the version to make live; {known}")
-    position = names.index(latest.version)
-    if position == 0:
-        raise DatasetError(f"{output} has no version before {latest.version}, which is live")
-    return manifests[position - 1]
+        raise DatasetError(f"{output} has no live version: give a version by its name; {_known(manifests)}")
+    position = names.index(latest.version) - steps
+    if position < 0:
+        before = f"{steps:,} versions" if steps > 1 else "version"
+        raise DatasetError(f"{output} has no {before} before {latest.version}, which is live")
+    return were_live[position]

@@ -1,4 +1,4 @@
-"""Removes old versions and the remains of killed builds; never a version that is live, pinned or held.
+"""Removes old versions and the remains of killed builds; never one that is live, a candidate, pinned or held.
 
 A prune first marks versions in `LATEST` as `removing`, by the compare-and-swap that also moves the pointer and pins:
 from then on nobody can use them. The next prune completes one that was killed.
@@ -15,11 +15,14 @@ from functools import partial
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file, leases, publishing
-from recordmill.pipeline.versions.build_folders import builds, remove_build
+from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, builds, remove_build, remove_stored_build
 from recordmill.pipeline.versions.latest_file import compare_and_swap
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.listing import holds, open_existing
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
+from recordmill.pipeline.versions.references import MATERIALIZED, Needs, needs_of, remove_unneeded
+from recordmill.pipeline.versions.space import Removal
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store, UnsettledOutputError
+from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.local import folder_bytes
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -42,6 +45,7 @@ def prune(
     keep: int | None,
     grace_seconds: float = GRACE_SECONDS,
     *,
+    also: Collection[str] = (),
     dry_run: bool = False,
     building: str | None = None,
     on_wait: Callable[[Holder], None] = lambda holder: None,
@@ -52,6 +56,7 @@ def prune(
         output: the dataset's output.
         keep: how many of the newest versions stay, in the order of publishing; None for all.
         grace_seconds: a version stays until it has not been live for so long; a reader may still have it open.
+        also: versions that go whatever their age: those that hold forgotten rows.
         dry_run: changes nothing.
         building: the local folder of the output's unfinished builds, if they are to be pruned too.
         on_wait: called with each holder of a lease on another host, whose next beat is waited for.
@@ -62,10 +67,12 @@ def prune(
     """
     store = open_existing(output)
     pruning = _Pruning(store, *leases.census(store, on_wait=on_wait), dry_run)
-    pruning.prune_versions(keep, grace_seconds)
+    pruning.prune_versions(keep, grace_seconds, also)
+    pruning.prune_trials()
     if building is not None:
         pruning.prune_builds(building)
     pruning.prune_uploads()
+    pruning.prune_ownerless(grace_seconds)
     pruning.end_leases()
     pruning.done.removed |= store.strays(remove=not dry_run)
     return pruning.done
@@ -74,18 +81,25 @@ def prune(
 def sweep(output: str, building: str) -> None:
     """Removes the work and leases of builds whose processes are known to be dead at once; waits for nobody.
 
+    Removes the versions that are marked, too: candidates that were replaced, and what a killed prune left.
+
     Args:
         output: the dataset's output.
         building: the folder of its builds (`build_folders.building_folder`).
     """
     store = open_store(output)
-    holders = leases.holders(store)
-    dead = {name: holder for name, holder in holders.items() if holder.is_dead()}
-    living = {name: holder for name, holder in holders.items() if name not in dead}
-    pruning = _Pruning(store, living, dead, dry_run=False)
+    pruning = _impatient(store)
     pruning.prune_builds(building)
+    pruning.prune_uploads()
     pruning.end_leases()
+    pruning.remove_marked(latest_file.read(store))
     store.strays(remove=True)
+
+
+def remove_marked(output: str) -> None:
+    """Removes the versions that `LATEST` marks as `removing`, but those that a reader holds."""
+    store = open_store(output)
+    _impatient(store).remove_marked(latest_file.read(store))
 
 
 def seconds_of(grace: str) -> float:
@@ -114,8 +128,10 @@ def choose(
         now: the time.
     """
     kept, retired, removing = {}, dict(latest.retired), list(latest.removing)
-    for version in [manifest.version for manifest in manifests[: max(0, len(manifests) - keep)]]:
-        age = _age(latest, version, now)
+    waiting = latest.candidate.version if latest.candidate else None
+    ordinary = [manifest.version for manifest in manifests if manifest.version != waiting]
+    for version in ordinary[: max(0, len(ordinary) - keep)]:
+        age = _age(latest.retired.get(version), now)
         reason = _why_kept(latest, version, living, grace, age)
         if reason is None:
             removing.append(version)
@@ -143,12 +159,20 @@ def _why_kept(latest: Latest, version: str, living: Collection[str], grace: floa
     return f"{retired}: the grace is not over" if age < grace else None
 
 
-def _age(latest: Latest, version: str, now: datetime) -> float | None:
-    """Seconds since a version stopped being live; None if unknown, as in outputs of Recordmill 0.1.0."""
+def _age(time: str | None, now: datetime) -> float | None:
+    """Seconds since a time; None if it is unknown, as that of retired versions in outputs of Recordmill 0.1.0."""
     try:
-        return (now - datetime.fromisoformat(latest.retired[version])).total_seconds()
-    except (KeyError, ValueError, TypeError):
+        return None if time is None else (now - datetime.fromisoformat(time)).total_seconds()
+    except (ValueError, TypeError):
         return None
+
+
+def _impatient(store: Store) -> "_Pruning":
+    """Begins to prune with the holders that are dead at first sight."""
+    holders = leases.holders(store)
+    dead = {name: holder for name, holder in holders.items() if holder.is_dead()}
+    living = {name: holder for name, holder in holders.items() if name not in dead}
+    return _Pruning(store, living, dead, dry_run=False)
 
 
 @dataclass(frozen=True)
@@ -161,41 +185,100 @@ class _Pruning:
     dry_run: bool
     done: Pruned = field(default_factory=Pruned)
 
-    def prune_versions(self, keep: int | None, grace: float) -> None:
+    def prune_versions(self, keep: int | None, grace: float, also: Collection[str]) -> None:
         def mark(latest: Latest | None) -> Latest:
-            manifests = publishing.published(self.store)
+            published = list(publishing.published(self.store))
+            manifests = [manifest for manifest in published if not manifest.trial]
             most = len(manifests) if keep is None else keep
             marked, kept = choose(_there(latest), manifests, self.living, most, grace, datetime.now(UTC))
-            self.done.kept.update(kept)
-            return marked
+            reasons = {version: _why_kept(_there(latest), version, self.living, 0, None) for version in also}
+            gone = [version for version, reason in reasons.items() if reason is None]
+            trials = [manifest.version for manifest in published if manifest.trial]
+            whys = {version: _why_kept(_there(latest), version, self.living, 0, None) for version in trials}
+            gone += [version for version, reason in whys.items() if reason is None]
+            kept |= {version: reason for version, reason in whys.items() if reason}
+            kept |= {version: f"it holds forgotten rows, but {reason}" for version, reason in reasons.items() if reason}
+            self.done.kept.update({version: reason for version, reason in kept.items() if version not in gone})
+            waiting = None if marked.candidate and marked.candidate.version in gone else marked.candidate
+            return replace(marked, candidate=waiting, removing=tuple(dict.fromkeys([*marked.removing, *gone])))
 
         latest = latest_file.read(self.store)
-        if latest is None:
+        if latest is not None:
+            self.remove_marked(mark(latest) if self.dry_run else compare_and_swap(self.store, mark), grace)
+
+    def prune_trials(self) -> None:
+        """Removes trial versions that nobody holds where no `LATEST` is, in which they could be marked or pinned."""
+        if latest_file.read(self.store) is not None:
             return
-        latest = mark(latest) if self.dry_run else self._spare_held(compare_and_swap(self.store, mark))
-        for version in latest.removing:
+        for version in [manifest.version for manifest in publishing.published(self.store) if manifest.trial]:
             folder = f"{VERSIONS_FOLDER}/{version}"
-            self.done.removed[folder] = sum(self.store.sizes(folder).values())
+            size = _bytes(self.store, folder)
+            if any(holds(lease, version) for lease in self._held_now()):
+                self.done.kept[version] = "it is held"
+                continue
+            self.done.removed[folder] = size
             if not self.dry_run:
                 self.store.remove(folder, MANIFEST_FILE)
+
+    def remove_marked(self, latest: Latest | None, grace: float = GRACE_SECONDS) -> None:
+        """Removes the versions that are marked, but those that a reader holds and the files that others need."""
+        if latest is None or not latest.removing:
+            return
+        latest = latest if self.dry_run else self._spare_held(latest)
+        folders = {version: f"{VERSIONS_FOLDER}/{version}" for version in latest.removing}
+        sizes = {folder: self.store.sizes(folder) for folder in folders.values()}
+        removal = Removal(self.store, {name: size for each in sizes.values() for name, size in each.items()})
+        for folder in () if self.dry_run else folders.values():
+            for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on what it referred to counts no more
+                self.store.delete(f"{folder}/{name}")
+        needs = needs_of(self.store, latest.removing, partial(self._is_recent, grace)) if folders else Needs()
+        for version, folder in folders.items():
+            self._remove_unneeded(version, folder, sizes[folder], needs, removal)
         if latest.removing and not self.dry_run:
             gone = set(latest.removing)
             compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), gone, forget=True))
 
+    def _is_recent(self, grace: float, manifest: Manifest) -> bool:
+        """Whether a reader may have opened a version before it was made whole."""
+        age = _age(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
+        return age is None or age < grace or any(holds(lease, manifest.version) for lease in self.living)
+
+    def _remove_unneeded(
+        self, name: str, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal
+    ) -> None:
+        """Removes a version's files but those that others need."""
+        needed = set(needs.of(folder, sizes))
+        if needed:
+            of_all = f"{sum(sizes[name] for name in needed):,} bytes of its shards stay"
+            self.done.kept[name] = f"{of_all}: {needs.who(folder, needed)}"
+        if needed != sizes.keys():
+            self.done.removed[folder] = removal.freed(sizes.keys() - needed)
+        if not self.dry_run:
+            remove_unneeded(self.store, folder, needs)
+
     def _spare_held(self, latest: Latest) -> Latest:
         """Spares versions that readers leased meanwhile: a reader looks for the mark after it took its lease."""
-        now = leases.holders(self.store).items()
-        held = [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
+        held = self._held_now()
         spared = {version for version in latest.removing if any(holds(name, version) for name in held)}
         if not spared:
             return latest
         self.done.kept.update(dict.fromkeys(spared, "it is held"))
         return compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), spared, forget=False))
 
+    def _held_now(self) -> list[str]:
+        """Reads the names of the leases again, without those of the dead."""
+        now = leases.holders(self.store).items()
+        return [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
+
     def prune_builds(self, building: str) -> None:
         """Removes the work of builds whose lease nobody living holds."""
         for name, folder in builds(building).items():
             self._end(name, str(folder), partial(folder_bytes, folder), partial(remove_build, folder))
+        store = self.store
+        if isinstance(store, BucketStore):
+            for name in store.children(BUILDING_FOLDER):
+                inner = f"{BUILDING_FOLDER}/{name}"
+                self._end(name, inner, partial(_bytes, store, inner), partial(remove_stored_build, store, inner))
 
     def prune_uploads(self) -> None:
         """Removes uploads that were cut off; from a published version only the claim."""
@@ -205,6 +288,38 @@ class _Pruning:
             is_published = f"{folder}/{MANIFEST_FILE}" in sizes
             removed, parts = (claim, [sizes.get(claim, 0)]) if is_published else (folder, [*sizes.values()])
             self._end(name, removed, partial(sum, parts), partial(publishing.end_upload, self.store, version))
+
+    def prune_ownerless(self, grace: float) -> None:
+        """Removes files in a bucket that belong to no version and no upload, unless somebody may need them."""
+        store = self.store
+        if not isinstance(store, BucketStore):
+            return
+        latest, ownerless = latest_file.read(store), publishing.ownerless(store)
+        needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if ownerless else Needs()
+        for version in ownerless:
+            folder = f"{VERSIONS_FOLDER}/{version}"
+            newest, sizes = store.newest(folder), store.sizes(folder)
+            if newest is None or folder in self.done.removed or version in self.done.kept:
+                continue
+            reason = self._why_ownerless_kept(latest, version, newest, grace)
+            if reason is None and needs.of(folder, sizes):
+                self._remove_unneeded(version, folder, sizes, needs, Removal(store, sizes))
+            elif reason is None:
+                end = partial(publishing.end_upload, store, version, needs)
+                self._end(version, folder, partial(_bytes, store, folder), end)
+            else:
+                self.done.kept[version] = f"it has no {MANIFEST_FILE}, but {reason}"
+
+    def _why_ownerless_kept(self, latest: Latest | None, version: str, newest: datetime, grace: float) -> str | None:
+        waiting = latest.candidate.version if latest and latest.candidate else None
+        if latest and version in {latest.version, waiting, *latest.pinned, *latest.retired} - {*latest.removing}:
+            return "`LATEST` names it"
+        if any(holds(lease, version) for lease in self.living):
+            return "it is held"
+        if grace <= 0:
+            return None
+        age = (datetime.now(UTC) - newest).total_seconds()
+        return f"its newest file came at {newest:%Y-%m-%dT%H:%M:%SZ}: the grace is not over" if age < grace else None
 
     def end_leases(self) -> None:
         """Removes leases of the dead."""
@@ -226,9 +341,13 @@ class _Pruning:
             self.done.removed[removed] = size
 
 
+def _bytes(store: Store, folder: str) -> int:
+    return sum(store.sizes(folder).values())
+
+
 def _there(latest: Latest | None) -> Latest:
     if latest is None:
-        raise OutputError("the output's LATEST was removed meanwhile: run the same command again")
+        raise UnsettledOutputError("the output's LATEST was removed meanwhile: run the same command again")
     return latest
 
 

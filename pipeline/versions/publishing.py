@@ -6,9 +6,10 @@ object store by a conditional write. Numbers order the versions; clocks and name
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
@@ -23,15 +24,27 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
+from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import latest_file
+from recordmill.pipeline.versions import forgotten, latest_file
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
+from recordmill.pipeline.versions.candidates import Judge, publishes_all, put_up, replaced
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, OutputError, Store
+from recordmill.pipeline.versions.references import Needs, needs_of, remove_unneeded
+from recordmill.pipeline.versions.stores.base import (
+    CLAIM_FILE,
+    HISTORY_FILE,
+    Conflict,
+    OutputError,
+    Store,
+    UnsettledOutputError,
+)
+from recordmill.pipeline.versions.stores.bucket import BucketStore, claimant
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
 
-OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER}
+OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
 SHOWN = 3
+MOST_SAME = 16  # source keys that `LATEST` remembers: the newest
 Check = Callable[[], None]
 
 
@@ -54,6 +67,11 @@ def check_output(output: str) -> None:
     if LATEST_FILE in entries and not store.exists(LATEST_FILE):
         raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
     latest_file.read(store)
+
+
+def holds_dataset(store: Store) -> bool:
+    """Whether a build has written to an output before."""
+    return not OURS.isdisjoint(store.children(""))
 
 
 def _check_writable(output: str, folder: Path) -> None:
@@ -113,17 +131,28 @@ def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] 
     """Finds the newest whole version of a source key that fits; None where no version does."""
     store = open_store(output)
     for manifest in reversed(published(store)):
-        if manifest.source_key == source_key and fits(manifest) and _is_whole(store, manifest):
+        if manifest.source_key == source_key and fits(manifest) and is_whole(store, manifest):
             return manifest
     return None
 
 
-def _is_whole(store: Store, manifest: Manifest) -> bool:
-    """Whether every shard is there, of the size that the manifest gives."""
-    folder = f"{VERSIONS_FOLDER}/{manifest.version}"
-    sizes = store.sizes(folder)
+def is_whole(store: Store, manifest: Manifest) -> bool:
+    """Whether all files of a version are there with their sizes."""
+    return next(_missing(store, manifest), None) is None
+
+
+def _missing(store: Store, manifest: Manifest) -> Iterator[str]:
+    """Gives the files of a version that are not there with the size that the manifest gives."""
+    own = f"{VERSIONS_FOLDER}/{manifest.version}"
+    listed = {f"{own}/{path}": entry["bytes"] for path, entry in manifest.files.items()}
     shards = [shard for split in manifest.splits.values() for shard in split.shards]
-    return all(sizes.get(f"{folder}/{shard.file}") == shard.bytes for shard in shards)
+    listed |= {f"{own}/{shard.file}": shard.bytes for shard in shards if shard.version is None}
+    for shard in (shard for shard in shards if shard.version is not None):
+        file, index = inner_paths(shard)
+        listed[f"{VERSIONS_FOLDER}/{file}"] = shard.bytes
+        listed[f"{VERSIONS_FOLDER}/{index}"] = 8 * (shard.records + 1)
+    sizes = store.sizes(VERSIONS_FOLDER if any(shard.version for shard in shards) else own)
+    return (name for name, size in listed.items() if sizes.get(name) != size)
 
 
 def live_version(output: str) -> str | None:
@@ -133,6 +162,15 @@ def live_version(output: str) -> str | None:
     except OutputError:
         return None
     return latest.version if latest else None
+
+
+def _is_named(store: Store, version: str) -> bool:
+    """Whether `LATEST` names a version, as the live one or as the candidate."""
+    try:
+        latest = latest_file.read(store)
+    except OutputError:
+        return False
+    return latest is not None and version in (latest.version, latest.candidate and latest.candidate.version)
 
 
 def live_manifest(output: str) -> Manifest | None:
@@ -152,17 +190,23 @@ def version_path(output: str, version: str) -> str:
 
 
 def publish(
-    output: str, assembled: str, manifest: Manifest, lease: Lease | None = None, check: Check = lambda: None
+    output: str,
+    assembled: str,
+    manifest: Manifest,
+    lease: Lease | None = None,
+    check: Check = lambda: None,
+    judge: Judge = publishes_all,
 ) -> tuple[str, Manifest]:
-    """Makes an assembled version visible and live.
+    """Makes an assembled version visible and live, or the candidate where the judge finds breaches; a trial neither.
 
     Args:
         output: the dataset's output.
         assembled: the local folder with all files of the version but the manifest. In a local output it becomes the
-            version's folder.
+            version's folder. In a bucket files may lie there already, if this build's claim does, too.
         manifest: the version's; it gets its number, and another name if its own is taken.
         lease: this build's.
         check: raises where the version may not follow the one that is live; called as the last thing before it does.
+        judge: compares the version with the one that is live, unless it is the first.
 
     Returns:
         The path or URL of the version's folder, and its manifest.
@@ -172,42 +216,87 @@ def publish(
         OutputError: the output cannot be written, or a dataset of another name was published in it meanwhile.
     """
     store, name = open_store(output), manifest.version
-    for version in chain([name], (f"{name}-{number}" for number in count(2))):
+    for version in free_names(name):
         try:
-            manifest = _publish(store, assembled, replace(manifest, version=version), lease, check)
+            manifest = _publish(store, assembled, replace(manifest, version=version), lease, check, judge)
         except Conflict:  # a version was published in the same second whose build key begins alike
             continue
         break
-    with suppress(OutputError):  # the version is published; the next build removes what this leaves
-        for upload, holder in uploads(store).items():  # of this process and its dead predecessors: it holds the lease
-            if holder == manifest.build_key[:16]:
-                end_upload(store, upload)
+    end_uploads(output, manifest.build_key)
     return version_path(output, manifest.version), manifest
 
 
-def _publish(store: Store, assembled: str, manifest: Manifest, lease: Lease | None, check: Check) -> Manifest:
-    folder = f"{VERSIONS_FOLDER}/{manifest.version}"
+def end_uploads(output: str, build_key: str) -> None:
+    """Ends the uploads of this process and its dead predecessors, which hold the build's lease."""
+    store = open_store(output)
+    with suppress(OutputError):  # the next build removes what this leaves
+        for upload, holder in uploads(store).items():
+            if holder == build_key[:16]:
+                end_upload(store, upload)
+
+
+def version_name(build_key: str) -> str:
+    """The name of a version that is made now."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{build_key[:8]}"
+
+
+def free_names(name: str) -> Iterator[str]:
+    """A version's name, and others in case it is taken."""
+    return chain([name], (f"{name}-{number}" for number in count(2)))
+
+
+def _publish(
+    store: Store, assembled: str, manifest: Manifest, lease: Lease | None, check: Check, judge: Judge
+) -> Manifest:
+    """Shows a version and makes it live, or the candidate.
+
+    In a bucket nothing keeps a successor out between the checks and the manifest. So they are repeated once it is
+    there: a build that takes the lease later finds it, and one that took it before has made the check fail.
+    """
+    folder, is_stored = f"{VERSIONS_FOLDER}/{manifest.version}", not is_local(store.url)
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
-    is_shown = False
+    predecessors = store.read(f"{folder}/{MANIFEST_FILE}") if is_stored else None  # one that lost the lease showed it
+    shown = predecessors.tag if predecessors else None
+
+    def check_files() -> None:
+        if lease is not None:
+            lease.check()
+        if is_stored:
+            _check_whole(store, manifest)
 
     def reveal(latest: Latest | None) -> Latest:
-        nonlocal manifest, is_shown
+        nonlocal manifest, shown
         try:
-            if lease is not None:
-                lease.check()
+            check_files()
             _check_name(store, latest, manifest.name)
             check()
-            manifest = replace(manifest, sequence=next_sequence(store, latest))
+            figures, breaches = judgement = judge(latest.version) if latest else publishes_all("")
+            manifest = replace(manifest, sequence=next_sequence(store, latest), gate=figures)
+            shown = store.reveal(assembled, folder, MANIFEST_FILE, manifest.to_text().encode(), shown)
+            if is_stored:
+                check_files()
         except UserError:
-            if is_shown or not is_local(store.url):  # this process alone staged or showed it, and it was never live
-                store.remove(folder, MANIFEST_FILE)
+            if shown is not None and not _is_named(store, manifest.version):
+                store.hide(folder, MANIFEST_FILE, shown)
             raise
-        store.reveal(assembled, folder, MANIFEST_FILE, manifest.to_text().encode())
-        is_shown = True
+        if latest is not None:
+            if breaches:
+                return put_up(latest, manifest.version, judgement)
+            latest = replaced(latest, manifest.version)
         return latest_file.moved(latest, manifest.version, manifest.sequence)
 
-    latest_file.compare_and_swap(store, reveal)
+    if manifest.trial:
+        with store.locked():
+            reveal(latest_file.read(store))
+    else:
+        latest_file.compare_and_swap(store, reveal)
     return manifest
+
+
+def _check_whole(store: Store, manifest: Manifest) -> None:
+    """Checks that a version has all its files. Raises: OutputError."""
+    for name in _missing(store, manifest):
+        raise UnsettledOutputError(f"{store.url}/{name} was removed meanwhile: run the same command again")
 
 
 def next_sequence(store: Store, latest: Latest | None) -> int:
@@ -215,8 +304,8 @@ def next_sequence(store: Store, latest: Latest | None) -> int:
     return 1 + max([latest.sequence if latest else 0, *(manifest.sequence for manifest in published(store))])
 
 
-def make_live(output: str, version: str) -> None:
-    """Points `LATEST` to a version by compare-and-swap.
+def make_live(output: str, version: str, judge: Judge = publishes_all) -> Latest:
+    """Points `LATEST` to a version by compare-and-swap, or makes it the candidate where the judge finds breaches.
 
     Raises:
         OutputError: the version was removed meanwhile, or `LATEST` cannot be written.
@@ -225,10 +314,50 @@ def make_live(output: str, version: str) -> None:
 
     def edit(latest: Latest | None) -> Latest:
         if not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
-            raise OutputError(f"the version {version} was removed meanwhile: run the same command again")
+            raise UnsettledOutputError(f"the version {version} was removed meanwhile: run the same command again")
+        forgotten.check(store, version)
+        if latest is not None and latest.version != version:
+            judgement = judge(latest.version)
+            if judgement.breaches:
+                return put_up(latest, version, judgement)
+            latest = replaced(latest, version)
         return latest_file.moved(latest, version, next_sequence(store, latest))
 
-    latest_file.compare_and_swap(store, edit)
+    return latest_file.compare_and_swap(store, edit)
+
+
+def take_back(output: str, live: str) -> None:
+    """Takes the waiting candidate back, since the inputs are those of the live version again.
+
+    Raises:
+        OutputError: `LATEST` cannot be written.
+    """
+    latest = latest_file.read(open_store(output))
+    if latest is not None and latest.candidate is not None:
+
+        def edit(latest: Latest | None) -> Latest:
+            if latest is None:
+                raise UnsettledOutputError(f"the version {live} was removed meanwhile: run the same command again")
+            return replaced(latest, live) if latest.version == live else latest
+
+        latest_file.compare_and_swap(open_store(output), edit)
+
+
+def remember_same(output: str, version: str, key: str) -> None:
+    """Notes that the inputs of a source key come to the live version, as long as that is this one.
+
+    Raises:
+        OutputError: `LATEST` cannot be written.
+    """
+
+    def edit(latest: Latest | None) -> Latest:
+        if latest is None:
+            raise UnsettledOutputError(f"the version {version} was removed meanwhile: run the same command again")
+        if latest.version != version or key in latest.same:
+            return latest
+        return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
+
+    latest_file.compare_and_swap(open_store(output), edit)
 
 
 def uploads(store: Store) -> dict[str, str]:
@@ -238,14 +367,30 @@ def uploads(store: Store) -> dict[str, str]:
         with suppress(DatasetError):  # no version's name
             claim = store.read(f"{VERSIONS_FOLDER}/{version}/{CLAIM_FILE}")
             if claim is not None:
-                claims[version] = claim.data.decode(errors="replace").partition(".")[0]
+                claims[version] = claimant(claim.data)
     return claims
 
 
-def end_upload(store: Store, version: str) -> None:
-    """Ends one of `uploads`: removes the claim of a published version, or everything of an unpublished one."""
+def ownerless(store: BucketStore) -> list[str]:
+    """The folders of versions with neither a manifest nor a claim.
+
+    A dead build's worker wrote there after all was removed; or somebody copies a version, or deleted its manifest.
+    """
+    marks = MANIFEST_FILE, CLAIM_FILE
+    versions = store.children(VERSIONS_FOLDER)
+    return [name for name in versions if not any(store.exists(f"{VERSIONS_FOLDER}/{name}/{mark}") for mark in marks)]
+
+
+def end_upload(store: Store, version: str, needs: Needs | None = None) -> None:
+    """Ends one of `uploads`: removes the claim of a published version, or all of an unpublished one that nobody needs.
+
+    Args:
+        store: the output.
+        version: its name.
+        needs: the files that other versions need, where they are known.
+    """
     folder = f"{VERSIONS_FOLDER}/{version}"
     if store.exists(f"{folder}/{MANIFEST_FILE}"):
         store.delete(f"{folder}/{CLAIM_FILE}")
     else:
-        store.remove(folder, MANIFEST_FILE)
+        remove_unneeded(store, folder, needs_of(store) if needs is None else needs)

@@ -17,13 +17,22 @@ from typing import Protocol
 
 from recordmill.pipeline.dataset.safe_paths import Location
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
 
 CLAIM_FILE = ".upload"
 """Names the uploader in the folder of a version that is still being uploaded."""
+HISTORY_FILE = "history.jsonl"
+"""One line a build, whatever its end (`pipeline.versions.history`)."""
 
 
 class OutputError(UserError):
     """The output cannot be reached, read or written."""
+
+
+class UnsettledOutputError(OutputError):
+    """Others changed the output meanwhile: the same command may succeed."""
+
+    exit_code = ExitCode.TRY_AGAIN
 
 
 class Conflict(Exception):  # noqa: N818 - not an error: the caller reads again and decides anew
@@ -88,12 +97,17 @@ class Store(Protocol):
             Conflict: there is such a folder.
         """
 
-    def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
-        """Adds one last file to what was staged and so shows the folder; may be called again with other data.
+    def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
+        """Adds one last file to what was staged and so shows the folder; returns the file's tag.
+
+        Called again with that tag, it replaces the file.
 
         Raises:
-            Conflict: another process made such a folder.
+            Conflict: another process made such a folder, or replaced the file.
         """
+
+    def hide(self, folder: str, name: str, tag: str) -> None:
+        """Takes back what `reveal` showed."""
 
     def remove(self, folder: str, first: str) -> None:
         """Removes a folder, beginning with the file that makes it one, so that nobody sees a part of it."""

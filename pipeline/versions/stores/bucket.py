@@ -1,17 +1,107 @@
-"""The common part of the object stores: keys below a prefix, many uploads at once, the manifest last."""
+"""The common part of the object stores: keys below a prefix, many uploads at once, the manifest last.
 
+`create` streams an object that must not exist yet: it appears whole when the block ends, or not at all. The stores
+refuse to replace an object, so a late writer cannot change what another process has written already.
+"""
+
+import hashlib
 import importlib
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from io import RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
 from recordmill.pipeline.dataset.safe_paths import Location
-from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict, OutputError, Store, Stored, refusals
+from recordmill.pipeline.versions.stores.base import (
+    CLAIM_FILE,
+    Conflict,
+    OutputError,
+    Store,
+    Stored,
+    UnsettledOutputError,
+    refusals,
+)
 
 UPLOADS = 8
 """Files uploaded, or objects deleted, at a time."""
+CONNECTIONS = 32
+"""Requests of one client at a time."""
+WAITS = (1.0, 4.0, 10.0)
+"""Seconds before each further look for an object that another process was about to show."""
+PART_BYTES = 8 << 20
+"""8 MiB: the bytes of a stream that are sent, and held in memory, at a time."""
+
+
+class Listed(NamedTuple):
+    """An object in a listing."""
+
+    bytes: int
+    tag: str
+    """Changes with the content."""
+    written: datetime | None = None
+    """When, by the store's clock; None for a folder."""
+
+
+class Upload(Protocol):
+    """A stream on its way to a new object, which nobody sees before `complete`."""
+
+    def send(self, data: bytes | bytearray) -> None:
+        """Sends the next PART_BYTES or more, a multiple of 256 KiB. Raises: Conflict, or the library's errors."""
+
+    def complete(self, data: bytes | bytearray) -> None:
+        """Sends the rest, and shows the object.
+
+        Raises:
+            Conflict: another process was first; its object is there, or about to be. Or the library's errors.
+        """
+
+    def abort(self) -> None:
+        """Removes what was sent. Raises: the library's errors."""
+
+
+class _Stream(RawIOBase):
+    """Sends what is written in parts; where another process was first, only digests it."""
+
+    def __init__(self, upload: Upload, url: str) -> None:
+        self._upload, self._url, self._rest, self._parts = upload, url, bytearray(), 0
+        self._sha256 = hashlib.sha256()
+        self.is_late = False
+
+    @property
+    def digest(self) -> bytes:
+        return self._sha256.digest()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._sha256.update(data)
+        self._rest += data
+        part = PART_BYTES << (self._parts // 1000)  # S3 takes 10,000 parts
+        while len(self._rest) >= part:
+            self._send(part)
+        return memoryview(data).nbytes
+
+    def _send(self, part: int) -> None:
+        self._unless_there(self._upload.send, self._rest[:part])
+        del self._rest[:part]
+        self._parts += 1
+
+    def complete(self) -> None:
+        self._unless_there(self._upload.complete, self._rest)
+
+    def _unless_there(self, step: Callable[[bytearray], None], data: bytearray) -> None:
+        try:
+            if not self.is_late:
+                with refusals(self._url, "written"):
+                    step(data)
+        except Conflict:
+            self.is_late = True
 
 
 class BucketStore(Store):
@@ -28,28 +118,111 @@ class BucketStore(Store):
     def location(self) -> Location:
         return Stored(self)
 
-    def _upload(self, path: str, key: str) -> None:
+    def _begin(self, key: str) -> Upload:
+        raise NotImplementedError
+
+    def _chunks(self, key: str) -> Iterator[bytes]:
+        """Reads an object piece by piece. Raises: FileNotFoundError, or the library's errors."""
+        raise NotImplementedError
+
+    def _copy(self, key: str, target: str) -> None:
         raise NotImplementedError
 
     def _write(self, key: str, data: bytes) -> None:
         raise NotImplementedError
 
-    def _list(self, prefix: str, delimiter: str = "") -> dict[str, int]:
-        """Gives the bytes of all objects by key; up to a delimiter, also the folders, with a slash at the end and 0."""
+    def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
+        """Lists objects by key; up to a delimiter, also the folders, with a slash at the end and 0 bytes."""
         raise NotImplementedError
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes an object, or replaces it. Raises: OutputError."""
+        with refusals(self.url, "written"):
+            self._write(self._prefix + name, data)
+
+    def copy(self, name: str, target: str) -> None:
+        """Copies an object inside the store. Raises: OutputError."""
+        with refusals(self.url, "written"):
+            self._copy(self._prefix + name, self._prefix + target)
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """Streams a new object, which appears when the block ends; after an error nothing is left.
+
+        An object that exists and has the same content counts as written.
+
+        Raises:
+            OutputError: there is an object of other content, another process was about to show one and did not, or the
+                store refuses.
+        """
+        with refusals(self.url, "written"):
+            upload = self._begin(self._prefix + name)
+        stream = _Stream(upload, self.url)
+        try:
+            yield cast(BinaryIO, stream)
+            stream.complete()
+            if stream.is_late:
+                self._check_equal(name, stream.digest)
+        except BaseException:
+            with suppress(Exception):  # the first error counts; what stays is invisible
+                upload.abort()
+            raise
+
+    def _check_equal(self, name: str, digest: bytes) -> None:
+        """Compares an object with what should be written; waits for one that another process is about to show."""
+        found = self._digest(name)
+        for seconds in WAITS:
+            if found is None:
+                time.sleep(seconds)
+                found = self._digest(name)
+        if found is None:
+            raise UnsettledOutputError(
+                f"{self.url}/{name} was not written: another process was writing it and did not finish; run the same "
+                "command again"
+            )
+        if found != digest:
+            raise OutputError(
+                f"{self.url}/{name} was written meanwhile with other content: a build whose functions depend on more "
+                "than their rows, or another build's remains; run the same command again"
+            )
+
+    def _digest(self, name: str) -> bytes | None:
+        """Gives an object's SHA-256; None if it does not exist."""
+        sha256 = hashlib.sha256()
+        with refusals(self.url, "read"), suppress(FileNotFoundError):
+            for chunk in self._chunks(self._prefix + name):
+                sha256.update(chunk)
+            return sha256.digest()
+        return None
+
+    def tags(self, folder: str) -> dict[str, str]:
+        """Gives a tag of every object below a folder, by its name in the output, that changes with the content."""
+        return {key[len(self._prefix) :]: entry.tag for key, entry in self._listed(self._below(folder)).items()}
+
+    def newest(self, folder: str) -> datetime | None:
+        """Gives the time when the last object below a folder was written; None for an empty folder."""
+        times = [entry.written for entry in self._listed(self._below(folder)).values() if entry.written is not None]
+        return max(times, default=None)
 
     def exists(self, name: str) -> bool:
         return self._prefix + name in self._listed(self._prefix + name)
 
     def children(self, folder: str) -> list[str]:
-        prefix = f"{self._prefix}{folder}/" if folder else self._prefix
+        prefix = self._below(folder)
         return sorted({key[len(prefix) :].rstrip("/") for key in self._listed(prefix, "/")} - {""})
 
     def sizes(self, folder: str) -> dict[str, int]:
-        objects = self._listed(f"{self._prefix}{folder}/")
-        return {key[len(self._prefix) :]: size for key, size in objects.items()}
+        objects = self._listed(self._below(folder))
+        return {key[len(self._prefix) :]: entry.bytes for key, entry in objects.items()}
 
-    def _listed(self, *arguments: str) -> dict[str, int]:
+    def _below(self, folder: str) -> str:
+        return f"{self._prefix}{folder}/" if folder else self._prefix
+
+    def listed(self, prefix: str) -> dict[str, Listed]:
+        """Lists all objects whose names in the output begin with a prefix. Raises: OutputError."""
+        return {key[len(self._prefix) :]: entry for key, entry in self._listed(self._prefix + prefix).items()}
+
+    def _listed(self, *arguments: str) -> dict[str, Listed]:
         with refusals(self.url, "read"):
             return self._list(*arguments)
 
@@ -59,28 +232,53 @@ class BucketStore(Store):
         yield
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
-        """Writes a claim, which must not be there yet, then uploads every file."""
+        """Writes a claim, unless this build's is there already, then uploads every file."""
+        before = self.read(f"{folder}/{CLAIM_FILE}")
+        if before is None or claimant(before.data) != claimant(claim):
+            self.claim(folder, claim)
+        files = sorted(path for path in Path(assembled).rglob("*") if path.is_file())
+        names = [f"{folder}/{path.relative_to(assembled).as_posix()}" for path in files]
+        with ThreadPoolExecutor(UPLOADS) as threads:
+            list(threads.map(self._upload, files, names))
+
+    def claim(self, folder: str, claim: bytes) -> None:
+        """Takes an empty folder. Raises: Conflict if it is claimed, or not empty."""
         mine = self.write_if(f"{folder}/{CLAIM_FILE}", claim, None)
         if self.children(folder) != [CLAIM_FILE]:  # published, with its own claim removed
             self.delete(f"{folder}/{CLAIM_FILE}", mine)
             raise Conflict(folder)
-        files = sorted(path for path in Path(assembled).rglob("*") if path.is_file())
-        keys = [f"{self._prefix}{folder}/{path.relative_to(assembled).as_posix()}" for path in files]
-        with refusals(self.url, "written"), ThreadPoolExecutor(UPLOADS) as threads:
-            list(threads.map(self._upload, map(str, files), keys))
 
-    def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
+    def _upload(self, path: Path, name: str) -> None:
+        with open(path, "rb") as source, self.create(name) as target:
+            shutil.copyfileobj(source, target, PART_BYTES)
+
+    def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
         """Writes the one object that makes it a version."""
-        with refusals(self.url, "written"):
-            self._write(f"{self._prefix}{folder}/{name}", data)
+        return self.write_if(f"{folder}/{name}", data, tag)
+
+    def hide(self, folder: str, name: str, tag: str) -> None:
+        """Deletes that object; the others stay for the next attempt at the build."""
+        self.delete(f"{folder}/{name}", tag)
 
     def remove(self, folder: str, first: str) -> None:
         """Removes the claim last, so that a removal that was cut off is found again."""
         self.delete(f"{folder}/{first}")
         claim = f"{folder}/{CLAIM_FILE}"
-        with ThreadPoolExecutor(UPLOADS) as threads:
-            list(threads.map(self.delete, sorted(self.sizes(folder).keys() - {claim})))
+        self.abort_uploads(folder)
+        self.remove_all(folder, but={claim})
         self.delete(claim)
+
+    def remove_all(self, folder: str, but: Collection[str] = ()) -> None:
+        """Deletes every object below a folder, except for those of some names."""
+        self._delete_all(sorted(self.sizes(folder).keys() - set(but)))
+
+    def _delete_all(self, names: Sequence[str]) -> None:
+        """Deletes objects; a store that deletes many by one request does so."""
+        with ThreadPoolExecutor(UPLOADS) as threads:
+            list(threads.map(self.delete, names))
+
+    def abort_uploads(self, folder: str) -> None:
+        """Removes the sent parts of streams below a folder that were never completed, where a store keeps them."""
 
     def strays(self, *, remove: bool) -> dict[str, int]:
         """Finds nothing: a write that is cut off leaves nothing."""
@@ -92,6 +290,11 @@ class BucketStore(Store):
         if content is None or content.data != data:
             raise Conflict(name)
         return content.tag
+
+
+def claimant(claim: bytes) -> str:
+    """The name of the lease of whoever wrote a claim."""
+    return claim.decode(errors="replace").partition(".")[0]
 
 
 def load(module: str, url: str, extra: str) -> Any:

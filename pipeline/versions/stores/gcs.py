@@ -3,12 +3,13 @@
 Credentials come from the environment, as Google's libraries find them; `STORAGE_EMULATOR_HOST` names another server.
 """
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
-from recordmill.pipeline.versions.stores.base import Content, refusals
-from recordmill.pipeline.versions.stores.bucket import BucketStore, load
+from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
+from recordmill.pipeline.versions.stores.bucket import PART_BYTES, BucketStore, Listed, Upload, load
 
 _PROJECT = "recordmill"  # the library requires one, and uses it only to make buckets
 
@@ -52,13 +53,60 @@ class GcsStore(BucketStore):
         with refusals(self.url, "written"), suppress(*gone):
             self._bucket.blob(self._prefix + name).delete(if_generation_match=None if tag is None else int(tag))
 
-    def _list(self, prefix: str, delimiter: str = "") -> dict[str, int]:
+    def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
         blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter=delimiter or None)
-        objects = {blob.name: int(blob.size) for blob in blobs}  # which also gathers the prefixes
-        return objects | dict.fromkeys(blobs.prefixes, 0)
+        objects = {
+            blob.name: Listed(int(blob.size), str(blob.generation), blob.updated) for blob in blobs
+        }  # gathers the prefixes, too
+        return objects | dict.fromkeys(blobs.prefixes, Listed(0, ""))
 
-    def _upload(self, path: str, key: str) -> None:
-        self._bucket.blob(key).upload_from_filename(path)
+    def _begin(self, key: str) -> Upload:
+        return _ResumableUpload(self, key)
+
+    def _chunks(self, key: str) -> Iterator[bytes]:
+        try:
+            with self._bucket.blob(key).open("rb", chunk_size=PART_BYTES) as stream:
+                while data := stream.read(PART_BYTES):
+                    yield data
+        except self._errors.NotFound:
+            raise FileNotFoundError(key) from None
+
+    def _copy(self, key: str, target: str) -> None:
+        self._bucket.copy_blob(self._bucket.blob(key), self._bucket, target)
 
     def _write(self, key: str, data: bytes) -> None:
         self._bucket.blob(key).upload_from_string(data, "application/json")
+
+
+class _ResumableUpload(Upload):
+    """A resumable upload, whose last request shows the object; one that is given up expires after a week."""
+
+    def __init__(self, store: GcsStore, key: str) -> None:
+        self._store, self._key = store, key
+        self._refused = load("google.cloud.storage.exceptions", store.url, "gcp").InvalidResponse
+        # Generation 0: there is no such object.
+        self._writer = store._bucket.blob(key).open("wb", chunk_size=PART_BYTES, if_generation_match=0)
+
+    def send(self, data: bytes | bytearray) -> None:
+        with self._conflicts():
+            self._writer.write(bytes(data))
+
+    def complete(self, data: bytes | bytearray) -> None:
+        with self._conflicts():
+            self._writer.write(bytes(data))
+            self._writer.close()
+
+    @contextmanager
+    def _conflicts(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._refused, self._store._errors.PreconditionFailed) as error:
+            if error.response.status_code != 412:
+                raise
+            raise Conflict(self._key) from None
+
+    def abort(self) -> None:
+        try:
+            self._writer.terminate()
+        finally:  # a writer that is open when it is collected completes the object
+            self._writer._buffer.close()

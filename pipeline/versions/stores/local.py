@@ -17,7 +17,7 @@ from pathlib import Path
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name, sync, sync_tree, write_atomically
 from recordmill.pipeline.dataset.safe_paths import locate, open_file
-from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store
+from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
 
 LOCK_FILE = ".lock"
 REMOVING_FOLDER = ".removing"
@@ -25,6 +25,7 @@ REMOVING_FOLDER = ".removing"
 _TEMPORARY = "{}.new"  # always the same, as only the lock's holder writes it: it replaces a killed writer's
 _STRAYS = (
     "LATEST.new",
+    f"{HISTORY_FILE}.new",
     ".leases/*.json.new",
     "versions/*/dataset.json.new",
     f"{REMOVING_FOLDER}/*",
@@ -106,10 +107,10 @@ class LocalStore(Store):
         if not path.exists():
             return
         with self._refusals("written"), self.locked():
-            content = self.read(name)
-            if content is None or tag not in (None, content.tag):
+            content = None if tag is None else self.read(name)
+            if tag is not None and (content is None or tag != content.tag):
                 return
-            path.unlink()
+            path.unlink(missing_ok=True)
             _remove_empty(path.parent)
 
     @contextmanager
@@ -137,13 +138,13 @@ class LocalStore(Store):
             os.makedirs(self._root, exist_ok=True)
             sync_tree(assembled)
 
-    def reveal(self, assembled: str, folder: str, name: str, data: bytes) -> None:
+    def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
         """Shows the folder by one rename."""
         target = self._root / folder
         with self._refusals("written"), self.locked():
-            if not os.path.isdir(assembled):  # revealed before
+            if tag is not None:
                 _replace(target / name, data)
-                return
+                return tag
             target.parent.mkdir(exist_ok=True)
             _replace(Path(assembled, name), data)
             try:
@@ -153,6 +154,11 @@ class LocalStore(Store):
                     raise Conflict(folder) from None
                 raise
             sync(target.parent)
+        return folder
+
+    def hide(self, folder: str, name: str, tag: str) -> None:
+        """Removes the folder."""
+        self.remove(folder, name)
 
     def remove(self, folder: str, first: str) -> None:
         """Renames the folder away, then deletes it."""

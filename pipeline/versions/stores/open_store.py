@@ -4,6 +4,7 @@ from pathlib import Path
 
 from recordmill.pipeline.dataset.safe_paths import Location
 from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.gcs import GcsStore
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.s3 import S3Store
@@ -22,14 +23,15 @@ def open_store(output: str) -> Store:
     Raises:
         OutputError: a URL of another scheme or without a bucket, or its library is not installed.
     """
-    if is_local(output):
-        return LocalStore(output)
-    scheme, _, rest = output.partition("://")
+    return LocalStore(output) if is_local(output) else open_bucket(output)
+
+
+def open_bucket(url: str) -> BucketStore:
+    """Opens a folder of an object store. Raises: OutputError as `open_store`."""
+    scheme, _, rest = url.partition("://")
     bucket, _, folder = rest.rstrip("/").partition("/")
     if scheme not in _STORES or not bucket:
-        raise OutputError(
-            f"the output {output} is neither a path nor a URL like gs://bucket/folder or s3://bucket/folder"
-        )
+        raise OutputError(f"the output {url} is neither a path nor a URL like gs://bucket/folder or s3://bucket/folder")
     return _STORES[scheme](bucket, folder)
 
 

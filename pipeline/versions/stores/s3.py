@@ -4,16 +4,22 @@ Endpoint, region and credentials come from the environment, as boto3 reads them:
 The store must support conditional writes, as S3 does since 2024.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
-from recordmill.pipeline.versions.stores.base import Content, refusals
-from recordmill.pipeline.versions.stores.bucket import BucketStore, load
+from recordmill.pipeline.versions.stores.base import Conflict, Content, refusals
+from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed, Upload, load
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _CONFLICTS = ("409", "412", "ConditionalRequestConflict", "PreconditionFailed")
+_READ_BYTES = 1 << 20
+_DELETED_AT_ONCE = 1000  # the most that S3 takes
+_MAKING = Lock()
+"""Held while a client is made: boto3 loads its models without a lock."""
 
 
 class S3Store(BucketStore):
@@ -27,9 +33,9 @@ class S3Store(BucketStore):
 
     @cached_property
     def _client(self) -> Any:
-        library = load("boto3", self.url, "aws")
-        with refusals(self.url, "reached"):
-            return library.client("s3")
+        library, config = load("boto3", self.url, "aws"), load("botocore.config", self.url, "aws")
+        with refusals(self.url, "reached"), _MAKING:
+            return library.Session().client("s3", config=config.Config(max_pool_connections=CONNECTIONS))
 
     @contextmanager
     def _passing(self, *codes: str) -> Iterator[None]:
@@ -59,16 +65,106 @@ class S3Store(BucketStore):
         with refusals(self.url, "written"), self._passing(*_CONFLICTS, *_MISSING):
             self._client.delete_object(**self._key(name), **({} if tag is None else {"IfMatch": tag}))
 
-    def _list(self, prefix: str, delimiter: str = "") -> dict[str, int]:
-        listing: dict[str, int] = {}
+    def _delete_all(self, names: Sequence[str]) -> None:
+        """Deletes `_DELETED_AT_ONCE` objects by a request; those that S3 refuses one by one, which gives the reason."""
+        for start in range(0, len(names), _DELETED_AT_ONCE):
+            objects = [{"Key": self._prefix + name} for name in names[start : start + _DELETED_AT_ONCE]]
+            with refusals(self.url, "written"):
+                answer = self._client.delete_objects(
+                    Bucket=self._bucket_name, Delete={"Objects": objects, "Quiet": True}
+                )
+            super()._delete_all([error["Key"].removeprefix(self._prefix) for error in answer.get("Errors", [])])
+
+    def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
+        listing: dict[str, Listed] = {}
         pages = self._client.get_paginator("list_objects_v2")
         for page in pages.paginate(Bucket=self._bucket_name, Prefix=prefix, Delimiter=delimiter):
-            listing |= {entry["Key"]: int(entry["Size"]) for entry in page.get("Contents", [])}
-            listing |= {entry["Prefix"]: 0 for entry in page.get("CommonPrefixes", [])}
+            listing |= {
+                entry["Key"]: Listed(int(entry["Size"]), entry["ETag"], entry["LastModified"])
+                for entry in page.get("Contents", [])
+            }
+            listing |= {entry["Prefix"]: Listed(0, "") for entry in page.get("CommonPrefixes", [])}
         return listing
 
-    def _upload(self, path: str, key: str) -> None:
-        self._client.upload_file(path, self._bucket_name, key)
+    def abort_uploads(self, folder: str) -> None:
+        """Removes the parts of multipart uploads, which cost money and are in no listing of objects."""
+        self._abort(self._uploads(self._below(folder)))
+
+    def strays(self, *, remove: bool) -> dict[str, int]:
+        """Finds multipart uploads that began more than a day ago; their bytes are not known."""
+        old = datetime.now(UTC) - timedelta(days=1)
+        uploads = [upload for upload in self._uploads(self._prefix) if upload["Initiated"] < old]
+        if remove:
+            self._abort(uploads)
+        return {upload["Key"].removeprefix(self._prefix): 0 for upload in uploads}
+
+    def _uploads(self, prefix: str) -> list[dict[str, Any]]:
+        with refusals(self.url, "read"):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self._bucket_name, Prefix=prefix
+            )
+            return [upload for page in pages for upload in page.get("Uploads", [])]
+
+    def _abort(self, uploads: list[dict[str, Any]]) -> None:
+        for upload in uploads:
+            name = {"Bucket": self._bucket_name, "Key": upload["Key"], "UploadId": upload["UploadId"]}
+            with refusals(self.url, "written"), self._passing("NoSuchUpload"):
+                self._client.abort_multipart_upload(**name)
+
+    def _begin(self, key: str) -> Upload:
+        return _MultipartUpload(self, key)
+
+    def _chunks(self, key: str) -> Iterator[bytes]:
+        with self._passing(*_MISSING):
+            yield from self._client.get_object(Bucket=self._bucket_name, Key=key)["Body"].iter_chunks(_READ_BYTES)
+            return
+        raise FileNotFoundError(key)
+
+    def _copy(self, key: str, target: str) -> None:
+        source = {"Bucket": self._bucket_name, "Key": key}
+        self._client.copy(source, self._bucket_name, target)
 
     def _write(self, key: str, data: bytes) -> None:
         self._client.put_object(Bucket=self._bucket_name, Key=key, Body=data)
+
+
+class _MultipartUpload(Upload):
+    """One request for a small object; otherwise a multipart upload, whose completion alone shows it."""
+
+    def __init__(self, store: S3Store, key: str) -> None:
+        self._store, self._object = store, {"Bucket": store._bucket_name, "Key": key}
+        self._upload: dict[str, str] = {}
+        self._parts: list[dict[str, Any]] = []
+
+    def send(self, data: bytes | bytearray) -> None:
+        client, number = self._store._client, len(self._parts) + 1
+        if not self._upload:
+            upload = client.create_multipart_upload(**self._object)
+            self._upload = self._object | {"UploadId": upload["UploadId"]}
+        answer = client.upload_part(**self._upload, PartNumber=number, Body=bytes(data))
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+
+    def complete(self, data: bytes | bytearray) -> None:
+        """Sends the rest, and shows the object.
+
+        Raises:
+            Conflict: there is such an object (412), another write of it is under way (409), or the upload is gone:
+                a library repeats a request whose answer was lost.
+        """
+        client = self._store._client
+        with self._store._passing(*_CONFLICTS, "NoSuchUpload"):
+            if not self._upload:
+                client.put_object(**self._object, Body=bytes(data), IfNoneMatch="*")
+                return
+            if data:
+                self.send(data)
+            parts = {"Parts": self._parts}
+            client.complete_multipart_upload(**self._upload, MultipartUpload=parts, IfNoneMatch="*")
+            return
+        self.abort()
+        raise Conflict(self._object["Key"])
+
+    def abort(self) -> None:
+        if self._upload:
+            with self._store._passing("NoSuchUpload"):
+                self._store._client.abort_multipart_upload(**self._upload)

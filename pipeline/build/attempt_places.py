@@ -1,0 +1,248 @@
+"""Places of attempts at a build; the next attempt takes over an earlier one's finished work.
+
+In a folder, it renames the attempt's folder: a process that still writes for the earlier attempt opens files by path,
+and fails. A bucket cannot rename: there the attempt copies the small files into a folder of its own, so that late
+writers write where nobody looks. Shards are not copied. They lie in `versions/<version>/`, whose name the first attempt
+chose; they are never replaced, and nobody sees them before the manifest is there.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from recordmill.pipeline.build.context.workspace import READS, BucketWorkspace, LocalWorkspace, Workspace, read_report
+from recordmill.pipeline.dataset.atomic_files import attempt_name, is_unfinished
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.build_folders import (
+    BUILDING_FOLDER,
+    PLAN_FILE,
+    RUN,
+    remove_run,
+    remove_stored_run,
+    runs,
+)
+from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Conflict
+from recordmill.pipeline.versions.stores.open_store import open_bucket
+
+PLAN = PLAN_FILE.removesuffix(".json")
+"""The report with which an attempt begins: a digest of its chunks, and in a bucket the version's name."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The finished work of an earlier attempt."""
+
+    export: str
+    """The archive of the transform graph's export."""
+    shards: dict[int, dict[str, Any]]
+    """The reports of the finished shards, by group."""
+    groups: frozenset[int]
+    """The groups whose shards are still to be built."""
+    chunks: frozenset[int]
+    """The chunks that hold rows of these groups."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """The progress of the finished steps."""
+
+    def __str__(self) -> str:
+        return f"the transform graph and {len(self.shards)} of {len(self.shards) + len(self.groups)} shards"
+
+    @property
+    def bytes(self) -> int:
+        """The size of the finished shards in bytes."""
+        return sum(shard["bytes"] for shard in self.shards.values())
+
+    @property
+    def files(self) -> set[str]:
+        """The names of the finished shards and their indexes."""
+        return {shard[what] for shard in self.shards.values() for what in ("file", "index")}
+
+
+@dataclass(frozen=True)
+class Run:
+    """An attempt, and the finished work in it."""
+
+    workspace: Workspace
+    shards: Workspace
+    """The folder of the shards and their indexes."""
+    folder: str
+    """Its folder on this machine, absolute: the workspace itself, or only scratch where that is in a bucket."""
+    place: "Place"
+    version: str = ""
+    """The name of the version to be, where its shards lie in its folder already."""
+    kept: Kept | None = None
+
+    def is_there(self) -> bool:
+        """Whether the workspace is still that of this run."""
+        return self.workspace.read(PLAN_FILE) is not None
+
+    def remove(self) -> None:
+        """Removes it, and with it the shards of an unpublished version."""
+        self.place.remove(self)
+
+    def give_up(self) -> None:
+        """Removes what no other attempt can use: scratch, or if no step is finished, all of it."""
+        shutil.rmtree(Path(self.folder, "scratch"), ignore_errors=True)
+        finished = {name for folder in ("reports", "placement", "look") for name in self.workspace.names(folder)}
+        if finished <= {PLAN_FILE}:
+            self.remove()
+
+
+class Place(Protocol):
+    """The attempts at one build; the caller holds the build's lease."""
+
+    def __init__(self, output: str, building: str, build_key: str) -> None: ...
+
+    def runs(self) -> list[Run]:
+        """Lists the earlier attempts."""
+
+    def new_run(self) -> Run:
+        """Begins an attempt without earlier work."""
+
+    def take_over(
+        self, run: Run, find: Callable[[Run], Kept | None], keeps: Callable[[Kept | None], Callable[[str], bool]]
+    ) -> Run | None:
+        """Begins an attempt with the finished work of another, which is over.
+
+        Args:
+            run: the earlier attempt.
+            find: finds its finished work.
+            keeps: chooses by name the files to keep.
+
+        Returns:
+            The attempt; None if the earlier one is gone.
+        """
+
+    def remove_others(self, run: Run) -> None:
+        """Removes all other attempts."""
+
+    def remove(self, run: Run) -> None:
+        """Removes an attempt."""
+
+
+class LocalPlace(Place):
+    """The attempts in the folder of an output."""
+
+    def __init__(self, output: str, building: str, build_key: str) -> None:
+        self._folder = Path(building, build_key[:16])
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def runs(self) -> list[Run]:
+        return [self._run(folder) for folder in runs(self._folder)]
+
+    def new_run(self) -> Run:
+        folder = self._folder / _new_name()
+        folder.mkdir(parents=True)
+        return self._run(folder)
+
+    def take_over(
+        self, run: Run, find: Callable[[Run], Kept | None], keeps: Callable[[Kept | None], Callable[[str], bool]]
+    ) -> Run | None:
+        folder = self._folder / _new_name()
+        try:
+            os.rename(run.folder, folder)
+        except FileNotFoundError:  # another build has just removed it
+            return None
+        taken = self._run(folder)
+        kept = find(taken)
+        is_kept = keeps(kept)
+        for path in [path for path in folder.rglob("*") if path.is_file()]:
+            name = path.relative_to(folder).as_posix()
+            if is_unfinished(name) or not is_kept(name):
+                path.unlink(missing_ok=True)
+        return replace(taken, kept=kept)
+
+    def remove_others(self, run: Run) -> None:
+        for other in runs(self._folder):
+            if str(other) != run.folder:
+                remove_run(other)
+
+    def remove(self, run: Run) -> None:
+        remove_run(run.folder)
+
+    def _run(self, folder: Path) -> Run:
+        workspace = LocalWorkspace(str(folder))
+        return Run(workspace, workspace.folder("version"), str(folder), self)
+
+
+def _new_name() -> str:
+    return f"{RUN}{uuid.uuid4().hex[:12]}"
+
+
+class BucketPlace(Place):
+    """The attempts in a bucket, each with a folder on this machine for scratch."""
+
+    def __init__(self, output: str, building: str, build_key: str) -> None:
+        self._store, self._key = open_bucket(output), build_key
+        self._folder = f"{BUILDING_FOLDER}/{build_key[:16]}"
+        self._scratch = Path(building, build_key[:16])
+
+    def runs(self) -> list[Run]:
+        """Leaves out an attempt whose version is published: its work is done."""
+        found = []
+        for name in self._store.children(self._folder):
+            version = (read_report(self._workspace(name), PLAN) or {}).get("version")
+            if version and not self._store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
+                found.append(self._run(name, version))
+        return found
+
+    def _workspace(self, name: str) -> Workspace:
+        return BucketWorkspace(f"{self._store.url}/{self._folder}/{name}")
+
+    def _run(self, name: str, version: str) -> Run:
+        shards = BucketWorkspace(f"{self._store.url}/{VERSIONS_FOLDER}/{version}")
+        return Run(self._workspace(name), shards, str((self._scratch / name).absolute()), self, version)
+
+    def new_run(self) -> Run:
+        """Claims a version's name, which nobody else has."""
+        for version in publishing.free_names(publishing.version_name(self._key)):
+            try:
+                self._store.claim(f"{VERSIONS_FOLDER}/{version}", self._claim)
+            except Conflict:
+                continue
+            break
+        return self._run(_new_name(), version)
+
+    @property
+    def _claim(self) -> bytes:
+        return attempt_name(self._key[:16]).encode()
+
+    def take_over(
+        self, run: Run, find: Callable[[Run], Kept | None], keeps: Callable[[Kept | None], Callable[[str], bool]]
+    ) -> Run | None:
+        """Copies the small files but the plan; deletes the unfinished files of the version."""
+        kept, name = find(run), _new_name()
+        source = run.workspace.url.removeprefix(f"{self._store.url}/")
+        is_kept = keeps(kept)
+        names = [file for file in run.workspace.names() if is_kept(file) and file != PLAN_FILE]
+        with ThreadPoolExecutor(READS) as pool:
+            list(pool.map(lambda file: self._store.copy(f"{source}/{file}", f"{self._folder}/{name}/{file}"), names))
+        folder = f"{VERSIONS_FOLDER}/{run.version}"
+        self._store.delete(f"{folder}/{MANIFEST_FILE}")  # of a predecessor that was slow: it will notice
+        self._store.abort_uploads(folder)
+        files = {CLAIM_FILE, *(kept.files if kept else ())}
+        self._store.remove_all(folder, but={f"{folder}/{file}" for file in files})
+        if not self._store.exists(f"{folder}/{CLAIM_FILE}"):
+            self._store.write_if(f"{folder}/{CLAIM_FILE}", self._claim, None)
+        return replace(self._run(name, run.version), kept=kept)
+
+    def remove_others(self, run: Run) -> None:
+        """Also removes versions that other attempts at this build began."""
+        for name in self._store.children(self._folder):
+            if name != Path(run.folder).name:
+                remove_stored_run(self._store, f"{self._folder}/{name}")
+        for version, holder in publishing.uploads(self._store).items():
+            if holder == self._key[:16] and version != run.version:
+                publishing.end_upload(self._store, version)
+        for folder in runs(self._scratch):
+            remove_run(folder)
+
+    def remove(self, run: Run) -> None:
+        remove_run(run.folder)
+        remove_stored_run(self._store, f"{self._folder}/{Path(run.folder).name}")
+        publishing.end_upload(self._store, run.version)

@@ -1,0 +1,1 @@
+"""Spans: parts of the rows with shards of their own, which a build takes over where nothing of them changed."""

@@ -1,0 +1,105 @@
+"""Reports of spans: all that a later version must know of a kept span, so that its sums are those of all rows.
+
+spans/<span>/report.json       rows by source, rejects by reason, duplicates, and the reports of the shards
+spans/<span>/rejected.jsonl    the span's rejected rows, if there are any
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file
+from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
+from recordmill.pipeline.dataset.safe_paths import Location, read_checked
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_location
+
+MOST_BYTES = 1 << 30  # 1 GiB: of 65,536 shards with profiles of 16 kB
+Report = dict[str, Any]
+
+
+class KeptSpan(NamedTuple):
+    """A span that a build takes over."""
+
+    report: Report
+    rejected: bytes
+    """The lines of its rejected rows."""
+
+
+def files_of(base: Manifest, spans: Iterable[str]) -> list[str]:
+    """Lists the small files of spans of a version."""
+    folders = tuple(span_file(span, "") for span in spans)
+    return [path for path in base.files if path.startswith(folders)] if folders else []
+
+
+def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, KeptSpan]:
+    """Reads the reports of spans of a version.
+
+    Raises:
+        OutputError: a file is missing or damaged.
+    """
+    folder = version_folder(open_location(output), base.version)
+    return {span: _read(folder, base, span) for span in spans}
+
+
+def _read(folder: Location, base: Manifest, span: str) -> KeptSpan:
+    names = [span_file(span, name) for name in (REPORT, REJECTED)]
+    try:
+        report, rejected = (
+            read_checked(folder, name, base.files[name]["sha256"], MOST_BYTES) if name in base.files else b""
+            for name in names
+        )
+        return KeptSpan(json.loads(report), rejected)
+    except ValueError as error:
+        raise OutputError(
+            f"the span {span} cannot be kept, since the live version is damaged ({error}): run `recordmill verify`, or "
+            "make another version live by `recordmill rollback`"
+        ) from error
+
+
+def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:
+    """Gives the reports of kept spans' shards by their groups in a new version's layout; none of empty shards."""
+    listed = {name: iter(span.report["shards"]) for name, span in kept.items()}
+    spans = ((group, layout.span_of_group(group)) for group in range(layout.groups))
+    reports = {group: next(listed[span]) for group, span in spans if span in listed}
+    return {group: report for group, report in reports.items() if report is not None}
+
+
+def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[int, Shard]:
+    """Gives the shards of spans of a version by their groups in a new version's layout."""
+    shards = dict[int, Shard]()
+    for split in layout.splits:
+        listed = {span: iter([each for each in base.splits[split].shards if each.span == span]) for span in spans}
+        for number in range(layout.shards[split]):
+            group = layout.group(split, number)
+            span = layout.span_of_group(group)
+            if span in listed:
+                shards[group] = next(listed[span])
+    return shards
+
+
+def add_up_duplicates(entries: Iterable[Report]) -> Report:
+    """Adds up the manifest's entries on the duplicates within spans; there is at least one."""
+    first, *others = entries
+    total = json.loads(json.dumps(first))
+    for entry in others:
+        total["keys_across"] += entry["keys_across"]
+        _add(total["exact"], entry["exact"])
+    return dict(total)
+
+
+def _add(total: Report, more: Report) -> None:
+    for name in ("groups", "rows"):
+        total[name] += more[name]
+    _add_counts(total["within"], more["within"])
+    for earlier, counts in more["across"].items():
+        _add_counts(total["across"].setdefault(earlier, {}), counts)
+    examples = [*total["examples"], *more["examples"]]
+    examples.sort(key=lambda pair: pair[0]["split"] == pair[1]["split"])  # pairs of two splits come first
+    total["examples"] = examples[:5]
+
+
+def _add_counts(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, count in more.items():
+        total[name] = total.get(name, 0) + count

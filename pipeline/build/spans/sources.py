@@ -1,0 +1,103 @@
+"""The sources of a spec by span: a source with placeholders is one source for each span that its files name.
+
+>>> [(each.span, each.source.path) for each in by_span(spec, files)]  # doctest: +SKIP
+[('2026-11-19', 'data/2026-11-19'), ('2026-11-20', 'data/2026-11-20')]
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from recordmill.pipeline.sources.base import FileInfo, Files, Source, SourceError
+from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.paths import planning
+from recordmill.pipeline.sources.templates import TEMPLATED, Template, is_template
+from recordmill.pipeline.spec.model import Spec
+
+BASE = "base"
+"""The span of sources without placeholders, beside sources with them."""
+COMPACT = "compact"
+"""The span of the rows that `--compact` put together."""
+
+
+@dataclass(frozen=True)
+class SpanSource:
+    """A source that is read: one of the spec, or its part of one span."""
+
+    source: Source
+    index: int
+    """The number of the source in the spec."""
+    span: str | None = None
+    """The span of its rows; None where the spec has none."""
+    member: str | None = None
+    """The span that its files name, where `--compact` puts its rows together with others'."""
+    key_prefix: str = ""
+    """The beginning of its rows' default keys: two days' `1.jpg` are two rows."""
+
+    files: Sequence[FileInfo] | None = None
+    """The files that it reads, with paths relative to its root; None for all."""
+
+    @property
+    def name(self) -> str | None:
+        """The span that its files name."""
+        return self.member or self.span
+
+
+def by_span(spec: Spec, files: Files) -> tuple[SpanSource, ...]:
+    """Gives the sources of a spec, those with placeholders for each span; by span and source.
+
+    Raises:
+        SourceError: the files of a source with placeholders name no span.
+    """
+    if not spec.has_spans:
+        return tuple(SpanSource(source, index) for index, source in enumerate(spec.source))
+    sources = list[SpanSource]()
+    for index, source in enumerate(spec.source):
+        if is_template(source):
+            sources += _parts(source, index, files)
+        else:
+            sources.append(SpanSource(source, index, BASE))
+    return tuple(sorted(sources, key=lambda each: (each.span or "", each.index)))
+
+
+def _parts(source: Source, index: int, files: Files) -> Iterator[SpanSource]:
+    template = Template(source.path)
+    with planning(source.path):
+        listings = map(files.match, _patterns(source, template.glob()))
+        names = {template.span_of(file.path) for listed in listings for file in listed}
+    spans = sorted(filter(None, names))
+    if not spans:
+        raise SourceError(f"{source.path}: no file names a span")
+    for span in {BASE, COMPACT} & set(spans):
+        raise SourceError(f"{source.path}: no span can be named {span}: Recordmill names one of its own so")
+    return (_part(source, index, span) for span in spans)
+
+
+def _part(source: Source, index: int, span: str) -> SpanSource:
+    """Gives the part of a source that is one span, whose name its paths can hold."""
+    given = {name: path for name in TEMPLATED if (path := getattr(source, name, None))}
+    paths = {name: Template(source.path).fill(span, path) for name, path in given.items()}
+    return SpanSource(source.model_copy(update=paths), index, span, key_prefix=f"{span}/")
+
+
+def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
+    """Gives the sources of one span that have files for it, without listing others.
+
+    Raises:
+        SourceError: a folder cannot be listed.
+    """
+    for index, source in enumerate(spec.source):
+        if not is_template(source):
+            if span == BASE:
+                yield SpanSource(source, index, BASE)
+        elif (path := Template(source.path).fill(span)) is not None:
+            pattern = path if is_glob(source.path) else escape(path)  # a span's own name is no glob
+            with planning(source.path):
+                if any(map(files.match, _patterns(source, pattern))):
+                    yield _part(source, index, span)
+
+
+def _patterns(source: Source, path: str) -> list[str]:
+    """Gives the patterns of the files that name spans: those at a path, and those below it."""
+    below = f"{path}/**"
+    return [below] if isinstance(source, ImageFolder) else [path, below]

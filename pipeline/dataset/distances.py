@@ -1,0 +1,109 @@
+"""Distances of two distributions, given as counts.
+
+>>> l_infinity({"cat": 90, "dog": 10}, {"cat": 80, "dog": 20})
+(0.1, 'dog')
+>>> jensen_shannon([1, 0], [0, 1])
+1.0
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.histogram import Histogram
+
+BINS = 10
+SMALLEST_SHARE = 1e-4
+Shares = npt.NDArray[np.float64]
+Counts = Sequence[int] | npt.NDArray[np.int64]
+Name = TypeVar("Name")
+
+
+def l_infinity(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[float, Name]:
+    """Gives the largest difference between the shares of one name, 0 to 1, and that name.
+
+    `LInftyDistance` of TensorFlow Data Validation: each side is divided by its own total (`anomalies/metrics.cc`,
+    `MaxNormalizedDifference` with `kSeparateTotal`). Of several names that differ as much, it is the last one.
+
+    Args:
+        before: how often each name occurs, at least once in all.
+        after: the same; a name that is not there occurs 0 times.
+    """
+    names = [*dict.fromkeys([*before, *after])]
+    old, new = (_shares([counts.get(name, 0) for name in names]) for counts in (before, after))
+    differences = abs(new - old).round(12)  # of two names equal differences are equal
+    largest = len(names) - 1 - int(np.argmax(differences[::-1]))
+    return float(differences[largest]), names[largest]
+
+
+def jensen_shannon(before: Counts, after: Counts) -> float:
+    """Gives the Jensen–Shannon divergence to the base 2: 0 for equal distributions, 1 for ones without overlap.
+
+    Lin, Divergence measures based on the Shannon entropy (1991): `(D(P‖M) + D(Q‖M)) / 2` with `M = (P + Q) / 2` and the
+    Kullback–Leibler divergence `D`; `JensenShannonDivergence` of TensorFlow Data Validation (`anomalies/metrics.cc`)
+    gives the same number for the same bins, and is no distance in the strict sense: that is its square root.
+
+    Args:
+        before: the counts of each bin, at least one of them above 0.
+        after: those of the same bins.
+    """
+    old, new = _shares(before), _shares(after)
+    middle = (old + new) / 2
+    return min(max((_kullback_leibler(old, middle) + _kullback_leibler(new, middle)) / 2, 0.0), 1.0)
+
+
+def _kullback_leibler(of: Shares, other: Shares) -> float:
+    there = of > 0
+    return float((of[there] * np.log2(of[there] / other[there])).sum())
+
+
+def population_stability_index(before: Counts, after: Counts) -> float:
+    """Gives the population stability index: the sum of `(q - p) ln(q / p)` over bins of the shares p and q.
+
+    Siddiqi, Credit Risk Scorecards (2006): below 0.1 little has moved, above 0.25 much. It is the symmetric
+    Kullback–Leibler divergence (Jeffreys) in nats. A share below 0.0001 counts as 0.0001, so that an empty bin gives a
+    number.
+
+    Args:
+        before: the counts of each bin, at least one of them above 0.
+        after: those of the same bins.
+    """
+    old, new = (np.maximum(_shares(counts), SMALLEST_SHARE) for counts in (before, after))
+    return float(((new - old) * np.log(new / old)).sum())
+
+
+def standardized_shift(before: Sequence[float], variances: Sequence[float], after: Sequence[float]) -> float:
+    """Gives the largest shift of a mean, in standard deviations of the values before (Glass's Δ, 1976).
+
+    Args:
+        before: a mean for each channel.
+        variances: the variance of each channel before; a channel that was constant counts in its own units.
+        after: the means of the same channels.
+    """
+    deviations = [math.sqrt(variance) or 1.0 for variance in variances]
+    return max(abs(new - old) / scale for old, scale, new in zip(before, deviations, after, strict=True))
+
+
+def _shares(counts: Counts) -> Shares:
+    array = np.asarray(counts, np.float64)
+    return array / array.sum()
+
+
+def binned(before: Histogram, after: Histogram) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Counts two histograms in the same bins: tenths of the values before, and what is below or above all of them.
+
+    Equal values are in one bin, so there are fewer where values repeat; the bounds are those of the coarser histogram.
+    """
+    old, new = Histogram.coarsened([before, after])
+    ranks = [len_ * int(old.counts.sum()) // BINS for len_ in range(1, BINS)]
+    starts = old.keys[np.searchsorted(np.cumsum(old.counts), ranks, side="right")]
+    edges = np.unique(np.concatenate([old.keys[:1], starts, old.keys[-1:] + 1]))
+    return _counted(old, edges), _counted(new, edges)
+
+
+def _counted(histogram: Histogram, edges: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    bins: Any = np.searchsorted(edges, histogram.keys, side="right")
+    return np.bincount(bins, histogram.counts, len(edges) + 1).astype(np.int64)

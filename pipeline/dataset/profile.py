@@ -1,0 +1,163 @@
+"""The profile of rows: by feature, the numbers of rows and of missing values, and the distribution of its values.
+
+Shards count it while they are built (`pipeline.build.worker.profile_rows`); a version keeps it by split in
+`profile/features.json`. All of it are whole numbers that add up exactly, in any order, and that do not depend on what
+the analysis learned: numbers are counted as the source has them, texts by their length in ids.
+
+>>> profile = {"age": FeatureProfile(rows=3, missing=1, histogram=Histogram.of(np.array([31, 40], np.float32)))}
+>>> add_up([profile, profile])["age"].missing
+2
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from recordmill.pipeline.dataset.histogram import Histogram
+from recordmill.pipeline.dataset.safe_paths import Location, read_inner
+from recordmill.pipeline.errors import DatasetError
+
+FILE = "profile/features.json"
+MOST_BYTES = 256 << 20  # 256 MiB: of 1,000 numbers in 10 splits it is some 100 MiB
+MOST_VALUES = 1 << 10  # different values of a histogram: within 0.2 % of a value where there are more in one octave
+MOST_NAMES = 1 << 10  # different ids that are counted one by one
+
+
+@dataclass(frozen=True)
+class FeatureProfile:
+    """The counts of a feature in some rows."""
+
+    rows: int = 0
+    missing: int = 0
+    """Rows without a value: NaN, an empty string, or an empty list."""
+    histogram: Histogram | None = None
+    """The values of a number, or the lengths of a text in ids; None for other kinds."""
+    ids: Mapping[int, int] | None = None
+    """The counts of a category's ids; None for other kinds, and where there are more than 1,024 ids."""
+    tokens: int = 0
+    """The ids of a text or category."""
+    unknown: int = 0
+    """Those among them that stand for unknown names or words."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives the counts as JSON, without those that the kind does not have."""
+        json: dict[str, Any] = {"rows": self.rows, "missing": self.missing}
+        if self.histogram is not None:
+            keys, counts = self.histogram.keys.tolist(), self.histogram.counts.tolist()
+            json["histogram"] = {"lost": self.histogram.lost, "keys": keys, "counts": counts}
+        if self.ids is not None:
+            json["ids"] = {str(id_): self.ids[id_] for id_ in sorted(self.ids)}
+        if self.tokens:
+            json |= {"tokens": self.tokens, "unknown": self.unknown}
+        return json
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any]) -> "FeatureProfile":
+        """Reads them back. Raises: KeyError, TypeError, ValueError: they are something else."""
+        histogram, ids = json.get("histogram"), json.get("ids")
+        if histogram is not None:
+            keys, counts = (np.array(histogram[name], np.int64) for name in ("keys", "counts"))
+            histogram = Histogram(int(histogram["lost"]), keys, counts)
+        if ids is not None:
+            ids = {int(id_): int(count) for id_, count in ids.items()}
+        return cls(
+            int(json["rows"]),
+            int(json["missing"]),
+            histogram,
+            ids,
+            int(json.get("tokens", 0)),
+            int(json.get("unknown", 0)),
+        )
+
+
+Profile = Mapping[str, FeatureProfile]
+"""The counts of each feature."""
+Profiles = Mapping[str, Profile]
+"""The profile of each split."""
+
+
+def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
+    """Adds up profiles of rows that have the same features."""
+    several: dict[str, list[FeatureProfile]] = {}
+    for profile in profiles:
+        for name, feature in profile.items():
+            several.setdefault(name, []).append(feature)
+    return {name: _sum(features) for name, features in several.items()}
+
+
+def _sum(features: list[FeatureProfile]) -> FeatureProfile:
+    histograms = [feature.histogram for feature in features if feature.histogram is not None]
+    return FeatureProfile(
+        sum(feature.rows for feature in features),
+        sum(feature.missing for feature in features),
+        Histogram.merged(histograms, MOST_VALUES) if histograms else None,
+        _added_ids(features),
+        sum(feature.tokens for feature in features),
+        sum(feature.unknown for feature in features),
+    )
+
+
+def _added_ids(features: list[FeatureProfile]) -> dict[int, int] | None:
+    """Adds up the counts of ids; None as soon as they are too many, which no further part can undo."""
+    total: Counter[int] = Counter()
+    for feature in features:
+        if feature.ids is None:
+            return None
+        total.update(feature.ids)
+    return dict(total) if len(total) <= MOST_NAMES else None
+
+
+def by_split(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, FeatureProfile]]:
+    """Adds up the profiles of shards' reports by `split`."""
+    several: dict[str, list[Profile]] = {}
+    for report in reports:
+        several.setdefault(report["split"], []).append(profile_of_json(report.get("profile", {})))
+    return {split: add_up(profiles) for split, profiles in several.items()}
+
+
+def add_up_splits(several: Iterable[Profiles]) -> dict[str, dict[str, FeatureProfile]]:
+    """Adds up the profiles of parts of a version, such as its spans, by split."""
+    splits: dict[str, list[Profile]] = {}
+    for profiles in several:
+        for split, profile in profiles.items():
+            splits.setdefault(split, []).append(profile)
+    return {split: add_up(profiles) for split, profiles in splits.items()}
+
+
+def profile_to_json(profile: Profile) -> dict[str, Any]:
+    """Gives a profile as JSON, the features by name."""
+    return {name: profile[name].to_json() for name in sorted(profile)}
+
+
+def profile_of_json(profile: Mapping[str, Any]) -> dict[str, FeatureProfile]:
+    """Reads a profile back. Raises: KeyError, TypeError, ValueError, AttributeError: it is something else."""
+    return {name: FeatureProfile.from_json(feature) for name, feature in profile.items()}
+
+
+def to_text(profiles: Profiles) -> str:
+    """Gives the text of `profile/features.json`: the same for the same counts."""
+    splits = {split: profile_to_json(profile) for split, profile in sorted(profiles.items())}
+    return json.dumps(splits, separators=(",", ":")) + "\n"
+
+
+def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
+    """Reads what `to_text` gave. Raises: KeyError, TypeError, ValueError, AttributeError: it is something else."""
+    return {split: profile_of_json(profile) for split, profile in json.loads(data).items()}
+
+
+def read_profiles(folder: Location) -> dict[str, dict[str, FeatureProfile]] | None:
+    """Reads the profiles of a version from its folder; None where it has none, as an earlier Recordmill's.
+
+    Raises:
+        DatasetError: the file is broken or cannot be read.
+    """
+    if not (folder / FILE).is_file():
+        return None
+    try:
+        return profiles_of(read_inner(folder, FILE, MOST_BYTES))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DatasetError(f"{folder / FILE} is broken ({error}): copy the version again, or build again") from None

@@ -1,0 +1,1 @@
+"""`recordmill diff`: the changes from one version of a dataset to another."""

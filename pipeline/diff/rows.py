@@ -1,0 +1,242 @@
+"""Compares the rows of two versions by their keys: added, removed, changed, and moved between splits.
+
+A shard that both versions have, with the same digest in the same split, is not read. Of every other record only the
+key is parsed; its content is compared by its length and the CRC-32C that TFRecord stores behind it.
+
+>>> compare_rows(open_dataset("out", old), open_dataset("out", new)).added  # doctest: +SKIP
+1204
+"""
+
+import mmap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.key_hash import hash_keys
+from recordmill.pipeline.dataset.manifest import DatasetError, Shard
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
+from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.reader.parsing.examples import parse
+from recordmill.pipeline.reader.parsing.single import names_of, scan
+from recordmill.pipeline.reader.parsing.varints import Malformed
+from recordmill.pipeline.verify.version_files import VersionFiles
+from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import KEY, stored_features
+
+TOGETHER = 2048  # records that are parsed at once
+EXAMPLES = 5  # keys that are shown
+EXAMINED = 1_000  # changed rows whose features are compared
+FOOTER = np.arange(-FOOTER_BYTES, 0)
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """The numbers of rows that differ, with some of their keys."""
+
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    """Rows of one key with other content."""
+    moved: int = 0
+    """Rows of one key in another split, changed or not."""
+    unchanged: int = 0
+    """Rows of one key, content and split; those of shards that were not read, too."""
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    """The first keys, by `added`, `removed`, `changed` and `moved`."""
+    features: dict[str, int] = field(default_factory=dict)
+    """The number of rows in which each feature differs, among the first 1,000 changed ones."""
+
+
+class _Rows(NamedTuple):
+    """Some rows of a version."""
+
+    keys: npt.NDArray[np.uint64]
+    """uint64 [rows, 2]: two hashes of each key."""
+    contents: npt.NDArray[np.uint64]
+    """The CRC-32C of each record, and its length."""
+    splits: Ints
+    """The number of each row's split among `names`."""
+    shards: Ints
+    """The number of each row's shard among `of`."""
+    records: Ints
+    """The number of each row in its shard."""
+    of: Sequence[Shard]
+
+
+def compare_rows(before: Dataset, after: Dataset) -> RowChanges:
+    """Compares all rows of two versions; versions of packed texts record by record.
+
+    Raises:
+        DatasetError: a shard or an index is missing, or not what the manifest says.
+    """
+    names = list(dict.fromkeys([*before.splits, *after.splits]))
+    shared = _digests(before) & _digests(after)
+    old, new = _read(before, names, shared), _read(after, names, shared)
+    in_old, in_new = _pairs(old, new)
+    is_changed = old.contents[in_old] != new.contents[in_new]
+    is_moved = old.splits[in_old] != new.splits[in_new]
+    added, removed = _others(len(new.keys), in_new), _others(len(old.keys), in_old)
+    changed, moved = np.flatnonzero(is_changed), np.flatnonzero(is_moved)
+    shown = [rows[:EXAMPLES] for rows in (added, in_new[changed], in_new[moved])]
+    records = _taken(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
+    earlier = _taken(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
+    examined = zip(in_old[changed[:EXAMINED]].tolist(), in_new[changed[:EXAMINED]].tolist(), strict=True)
+    kept = sum(shard.records for name, shard in _shards(after) if (name, shard.sha256) in shared)
+    return RowChanges(
+        len(added),
+        len(removed),
+        len(changed),
+        len(moved),
+        kept + int((~is_changed & ~is_moved).sum()),
+        {
+            "added": _keys(records, shown[0]),
+            "removed": _keys(earlier, removed[:EXAMPLES]),
+            "changed": _keys(records, shown[1]),
+            "moved": _keys(records, shown[2]),
+        },
+        _features((earlier[row], records[other]) for row, other in examined),
+    )
+
+
+def bytes_to_read(before: Dataset, after: Dataset) -> int:
+    """Gives the bytes of the shards that only one of two versions has: those that `compare_rows` opens."""
+    shared, shards = _digests(before) & _digests(after), [*_shards(before), *_shards(after)]
+    return sum(shard.bytes for name, shard in shards if (name, shard.sha256) not in shared)
+
+
+def _shards(dataset: Dataset) -> Iterator[tuple[str, Shard]]:
+    return ((name, shard) for name, split in dataset.manifest.splits.items() for shard in split.shards)
+
+
+def _digests(dataset: Dataset) -> set[tuple[str, str]]:
+    return {(name, shard.sha256) for name, shard in _shards(dataset)}
+
+
+def _read(dataset: Dataset, names: Sequence[str], shared: set[tuple[str, str]]) -> _Rows:
+    """Reads the rows of all shards but the shared ones."""
+    chosen = [(name, shard) for name, shard in _shards(dataset) if (name, shard.sha256) not in shared]
+    keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
+    for _, shard in chosen:
+        with _opened(dataset, shard) as (data, offsets):
+            keys += _hashes(data, offsets, shard)
+            contents.append(_contents(data, offsets))
+    counts = [shard.records for _, shard in chosen]
+    return _Rows(
+        np.concatenate(keys),
+        np.concatenate(contents),
+        np.repeat(np.array([names.index(name) for name, _ in chosen], np.int64), counts),
+        np.repeat(np.arange(len(chosen)), counts),
+        np.concatenate([np.zeros(0, np.int64), *(np.arange(count) for count in counts)]),
+        [shard for _, shard in chosen],
+    )
+
+
+@contextmanager
+def _opened(dataset: Dataset, shard: Shard) -> Iterator[tuple[memoryview, Ints]]:
+    """Opens a shard; gives its bytes and the offsets of its records, int64 [records + 1]."""
+    try:
+        files, path, index = VersionFiles(dataset.folder).located(shard)
+        offsets = np.frombuffer(files.read(index), "<u8").astype(np.int64)
+        with files.open(path) as (file, size):
+            ends = offsets[0] if len(offsets) else -1, offsets[-1] if len(offsets) else -1
+            is_rising = bool((np.diff(offsets) >= HEADER_BYTES + FOOTER_BYTES).all())
+            if len(offsets) != shard.records + 1 or ends != (0, shard.bytes) or size != shard.bytes or not is_rising:
+                raise DatasetError("the file and its index are not what the manifest says")
+            yield _bytes_of(file, size, is_local=isinstance(dataset.folder, Path)), offsets
+    except (DatasetError, ValueError) as error:
+        raise DatasetError(f"{dataset.folder / shard.file}: {error}: run `recordmill verify`") from None
+
+
+def _bytes_of(file: BufferedReader, size: int, *, is_local: bool) -> memoryview:
+    """Maps a local file, of which a key touches few pages; reads any other."""
+    if is_local and size:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return memoryview(file.read())
+
+
+def _records(data: memoryview, offsets: Ints) -> list[memoryview]:
+    bounds = zip((offsets[:-1] + HEADER_BYTES).tolist(), (offsets[1:] - FOOTER_BYTES).tolist(), strict=True)
+    return [data[start:end] for start, end in bounds]
+
+
+def _hashes(data: memoryview, offsets: Ints, shard: Shard) -> Iterator[npt.NDArray[np.uint64]]:
+    for start in range(0, shard.records, TOGETHER):
+        records = _records(data, offsets[start : start + TOGETHER + 1])
+        split, position, _ = hash_keys(_parsed_keys(records, start))
+        yield np.stack([split, position], 1)
+
+
+def _parsed_keys(records: Sequence[bytes | memoryview], first: int) -> list[bytes]:
+    try:
+        return [bytes(key) for key in parse(records, stored_features({}, with_key=True))[KEY]]
+    except RowError as error:
+        raise DatasetError(f"record {first + error.row}: {error.message}") from None
+
+
+def _contents(data: memoryview, offsets: Ints) -> npt.NDArray[np.uint64]:
+    footers = np.frombuffer(data, np.uint8)[offsets[1:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
+    return footers.astype(np.uint64) << np.uint64(32) | np.diff(offsets).astype(np.uint64) & np.uint64(0xFFFFFFFF)
+
+
+def _pairs(old: _Rows, new: _Rows) -> tuple[Ints, Ints]:
+    """Gives the numbers of the rows in both, of each key the first with the first."""
+    keys = np.concatenate([old.keys, new.keys])
+    is_new = np.arange(len(keys)) >= len(old.keys)
+    splits = np.concatenate([old.splits, new.splits])
+    order = np.lexsort((splits, is_new, keys[:, 1], keys[:, 0]))
+    keys, is_new = keys[order], is_new[order]
+    starts = np.concatenate([[True], (keys[1:] != keys[:-1]).any(1)])[: len(keys)]
+    group = np.cumsum(starts) - 1
+    firsts = np.flatnonzero(starts)
+    olds = np.bincount(group, ~is_new, len(firsts)).astype(np.int64)
+    rank = np.arange(len(keys)) - firsts[group] - np.where(is_new, olds[group], 0)
+    news = np.bincount(group, is_new, len(firsts)).astype(np.int64)
+    is_paired = rank < np.minimum(olds, news)[group]
+    return order[is_paired & ~is_new], order[is_paired & is_new] - len(old.keys)
+
+
+def _others(count: int, rows: Ints) -> Ints:
+    return np.flatnonzero(np.bincount(rows, minlength=count) == 0)
+
+
+def _taken(dataset: Dataset, rows: _Rows, chosen: Ints) -> dict[int, bytes]:
+    """Reads some records again, each shard once; gives them by the numbers of their rows."""
+    taken: dict[int, bytes] = {}
+    for number in np.unique(rows.shards[chosen]).tolist():
+        with _opened(dataset, rows.of[number]) as (data, offsets):
+            for row in chosen[rows.shards[chosen] == number].tolist():
+                record = rows.records[row]
+                (taken[row],) = map(bytes, _records(data, offsets[record : record + 2]))
+    return taken
+
+
+def _keys(records: Mapping[int, bytes], chosen: Ints) -> list[str]:
+    keys = _parsed_keys([records[row] for row in chosen.tolist()], 0)
+    return [key.decode(errors="replace") for key in keys]
+
+
+def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
+    """Counts the rows in which each feature differs, of pairs of records of one key."""
+    counts: Counter[str] = Counter()
+    for before, after in pairs:
+        counts.update(_differing(before, after))
+    return dict(counts.most_common())
+
+
+def _differing(before: bytes, after: bytes) -> list[str]:
+    """Gives the names of the features that differ in two records."""
+    try:
+        names = {name: name.decode(errors="replace") for name in dict.fromkeys([*names_of(before), *names_of(after)])}
+        old, new = scan(before, names), scan(after, names)
+    except Malformed as error:
+        raise DatasetError(f"a record is damaged ({error}): run `recordmill verify`") from None
+    return [shown for name, shown in names.items() if old.get(name) != new.get(name)]

@@ -1,0 +1,273 @@
+"""`recordmill forget`: a version without some rows, at once, and a list that every later build honours.
+
+The list comes first. From then on no build publishes these rows: each leaves them out, and one that began before is
+refused as it publishes. Then the live version is published again without them. Only the shards that hold them
+are written anew, and the files that show rows or counts; all others are kept. What was learned of all rows
+(statistics, vocabularies, the graph, summaries, profile, duplicates) stays as it was, and
+`provenance.forgotten.learned_of` names the version that it was learned of.
+"""
+
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
+from recordmill.pipeline.dataset.key_hash import digest
+from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
+from recordmill.pipeline.dataset.shard_paths import inner_paths
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.reader.parsing.examples import parse
+from recordmill.pipeline.rows.copy import copy_without
+from recordmill.pipeline.rows.find import StoredRow, find_digests, is_sorted, key_digest, open_records
+from recordmill.pipeline.rows.rejected import Rejected, without_rejects
+from recordmill.pipeline.sidecars import SIDECARS, with_sidecars
+from recordmill.pipeline.versions import forgotten, latest_file, leases, publishing
+from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
+from recordmill.pipeline.versions.candidates import Judgement
+from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF, Forgotten
+from recordmill.pipeline.versions.inventory import inventory
+from recordmill.pipeline.versions.kept_files import KeptFiles
+from recordmill.pipeline.versions.listing import held, open_existing
+from recordmill.pipeline.versions.references import MATERIALIZED
+from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.stores.bucket import BucketStore
+from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.ragged import Ragged
+from recordmill.transforms.contract.stored import stored_features
+
+
+class PackedError(UserError):
+    """Records hold several rows each, so a row cannot be taken out of them; the keys are on the list."""
+
+
+class MovedError(UserError):
+    """Another version became live meanwhile."""
+
+
+@dataclass(frozen=True)
+class Forgot:
+    """The outcome of `forget`."""
+
+    manifest: Manifest
+    """The live version, which holds none of the keys."""
+    is_new: bool
+    """Whether it was published by this call."""
+    rows: int = 0
+    """The records that the version before held of forgotten keys."""
+    rejects: int = 0
+    """The rejected rows of forgotten keys that it listed."""
+    unknown: tuple[bytes, ...] = ()
+    """The given keys of which the version before held neither."""
+    held_by: dict[str, int] = field(default_factory=dict)
+    """Other versions that still hold forgotten rows, with their records; -1 where that cannot be known."""
+
+
+def forget(output: str, keys: Collection[bytes] = ()) -> Forgot:
+    """Takes rows out of the live version, and keeps them out of later ones.
+
+    Args:
+        output: the dataset's output.
+        keys: the rows' keys; none to take out of the live version what is on the list, as after a rollback.
+
+    Raises:
+        PackedError: the records hold several rows each; a build leaves the rows out.
+        DatasetError: nothing is live, or a file of the live version is damaged.
+        OutputError: the output cannot be written.
+    """
+    store = open_existing(output)
+    gone = forgotten.add(store, keys)
+    while True:
+        with suppress(MovedError):
+            return _forget(store, output, gone, sorted(set(keys)))
+
+
+def versions_with(output: str, gone: Forgotten, but: Collection[str] = ()) -> dict[str, int]:
+    """Counts the records of forgotten keys in each version that holds any; -1 for one of packed texts.
+
+    Raises:
+        RowError, DatasetError: a record or an index that was looked at is damaged.
+    """
+    store, counts = open_existing(output), dict[str, int]()
+    for manifest in publishing.published(store):
+        if manifest.version in but or not gone.keys or gone.are_left_out_of(manifest):
+            continue
+        folder = version_folder(open_location(output), manifest.version)
+        rows = sum(1 for _ in find_digests(folder, manifest, gone.digests)) if is_sorted(manifest) else -1
+        if rows or without_rejects(folder, manifest, gone).removed:
+            counts[manifest.version] = rows
+    return counts
+
+
+def _forget(store: Store, output: str, gone: Forgotten, keys: Sequence[bytes]) -> Forgot:
+    base = publishing.live_manifest(output)
+    if base is None:
+        raise OutputError(f"nothing is live in {output}: the keys are on the list, and later builds leave them out")
+    with held(output, base.version):
+        if gone.are_left_out_of(base):
+            return Forgot(base, is_new=False, held_by=versions_with(output, gone, {base.version}))
+        if not is_sorted(base):
+            raise PackedError(
+                f"the records of {base.version} hold several rows each, which cannot be taken apart: the keys are on "
+                "the list, so run `recordmill build`, which leaves the rows out, and then `recordmill prune --purge`"
+            )
+        folder = version_folder(open_location(output), base.version)
+        rows = list(find_digests(folder, base, gone.digests))
+        rejects = without_rejects(folder, base, gone)
+        manifest = _Removal(store, output, base, gone, rows, rejects).publish()
+    known = {key_digest(row.data) for row in rows} | rejects.digests
+    unknown = tuple(key for key in keys if digest(key) not in known)
+    held_by = versions_with(output, gone, {manifest.version})
+    return Forgot(manifest, True, len(rows), rejects.removed, unknown, held_by)
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """Publishes a version again without some rows."""
+
+    store: Store
+    output: str
+    base: Manifest
+    gone: Forgotten
+    rows: Sequence[StoredRow]
+    rejects: Rejected
+
+    def publish(self) -> Manifest:
+        """Assembles the version and publishes it. Raises: MovedError: another became live meanwhile."""
+        key = self.gone.rows_key(self.base.build_key)
+        run = Path(building_folder(self.output), key[:16], f"{RUN}{uuid.uuid4().hex[:12]}")
+        with leases.hold(self.store, key[:16]) as lease:
+            try:
+                manifest = self._assemble(run / "version", publishing.version_name(key), key)
+                assembled = str(run / "version")
+                return publishing.publish(self.output, assembled, manifest, lease, self._check, self._judge)[1]
+            finally:
+                remove_run(run)
+
+    def _check(self) -> None:
+        live = latest_file.read(self.store)
+        if live is None or live.version != self.base.version:
+            raise MovedError(f"another version became live in {self.output} meanwhile")
+        if forgotten.load(self.store).sha256 != self.gone.sha256:
+            raise OutputError(f"more keys were forgotten in {self.output} meanwhile: run the same command again")
+
+    def _judge(self, live: str) -> Judgement:
+        """Gives what the gate found of the version before, which is live whatever was breached: no rows are new."""
+        return Judgement({**self.base.gate, "breaches": []} if self.base.gate else {}, ())
+
+    def _assemble(self, assembled: Path, version: str, key: str) -> Manifest:
+        assembled.mkdir(parents=True)
+        if isinstance(self.store, BucketStore):
+            self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
+        kept = KeptFiles(self.output, self.base, str(assembled), version)
+        splits = {name: self._split(assembled, kept, name) for name in self.base.splits}
+        indexes = {shard.index for split in self.base.splits.values() for shard in split.shards}
+        changed = {*SIDECARS, *self.rejects.files}
+        kept.files([path for path in self.base.files if path not in indexes | changed and not self._is_stale(path)])
+        self._write_rejects(assembled)
+        own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
+        manifest = replace(
+            self.base,
+            version=version,
+            build_key=key,
+            splits=splits,
+            rows=_with_forgotten(self.base.rows, len(self.rows), self.rejects.removed),
+            sources=self._sources(),
+            spans={name: self._span(name, span) for name, span in self.base.spans.items()},
+            rejects=self.rejects.entry,
+            provenance=self._provenance(),
+            files=inventory(str(assembled), own, kept.entries),
+        )
+        return with_sidecars(manifest, assembled, self.output)
+
+    def _split(self, assembled: Path, kept: KeptFiles, name: str) -> Split:
+        """Writes the shards of a split that hold rows to remove, and keeps the others."""
+        split, shards, labels = self.base.splits[name], list[Shard](), Counter[int]()
+        removed = defaultdict[str, list[int]](list)
+        for row in self.rows:
+            if row.split == name:
+                removed[row.file].append(row.record)
+        for number, shard in enumerate(split.shards):
+            file, index = (f(self.base.name, name, number, len(split.shards)) for f in (shard_name, index_name))
+            if (path := inner_paths(shard)[0]) not in removed:
+                shards.append(kept.shard(shard, file, index))
+                continue
+            folder = str(version_folder(open_location(self.output), self.base.version))
+            whole = np.zeros(1, np.int64)  # read in one request
+            with (
+                open_records(folder, shard, whole) as records,
+                self._writer(assembled, kept.version, file, index) as writer,
+            ):
+                labels.update(_labels(self.base, copy_without(records, writer, removed[path])))
+            shards.append(Shard(file, writer.bytes, writer.records, writer.sha256, index, shard.span))
+            kept.entries[index] = writer.index_entry()
+        counts = split.label_counts
+        left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
+        return replace(split, shards=tuple(shards), label_counts=left)
+
+    def _writer(self, assembled: Path, version: str, file: str, index: str) -> ShardWriter:
+        """Opens a shard and its index to be written: on a disk with the other files, in a bucket where they stay."""
+        if isinstance(self.store, BucketStore):
+            folder = f"{VERSIONS_FOLDER}/{version}"
+            return ShardWriter(f"{folder}/{file}", f"{folder}/{index}", self.store.create)
+        return ShardWriter(str(assembled / file), str(assembled / index))
+
+    def _write_rejects(self, assembled: Path) -> None:
+        for path, data in self.rejects.files.items():
+            (assembled / path).parent.mkdir(parents=True, exist_ok=True)
+            (assembled / path).write_bytes(data)
+
+    @cached_property
+    def _touched(self) -> set[str]:
+        """The spans that held forgotten rows: their reports are of other records, so the next build reads them."""
+        return {row.shard.span for row in self.rows if row.shard.span is not None} | self.rejects.spans
+
+    def _is_stale(self, path: str) -> bool:
+        return any(path in (span_file(span, REPORT), span_file(span, REJECTED)) for span in self._touched)
+
+    def _span(self, name: str, span: Span) -> Span:
+        if name not in self._touched:
+            return span
+        written = sum(row.shard.span == name for row in self.rows)
+        rows = _with_forgotten(span.rows, written, self.rejects.by_span[name])
+        return replace(span, key=self.gone.rows_key(span.key), rows=rows, members={})
+
+    def _sources(self) -> tuple[dict[str, Any], ...]:
+        """Gives the counts of the sources; where there are several, it is not known whose the rows were."""
+        if len(self.base.sources) != 1:
+            return self.base.sources
+        (source,) = self.base.sources
+        return (_with_forgotten(source, len(self.rows), self.rejects.removed),)
+
+    def _provenance(self) -> dict[str, Any]:
+        before = self.base.provenance.get(ENTRY) or {}
+        source_key = forgotten.source_key_of(self.base)
+        entry = self.gone.entry(source_key, before.get(LEARNED_OF, self.base.version))
+        kept = {name: value for name, value in self.base.provenance.items() if name != MATERIALIZED}
+        return {**kept, "source_key": self.gone.rows_key(source_key), ENTRY: entry}
+
+
+def _labels(manifest: Manifest, records: Sequence[bytes]) -> Iterator[int]:
+    """Gives the label's ids in some records, where the manifest counts them."""
+    label = manifest.label
+    stored = {} if label is None else stored_features(read_descriptions({label: manifest.features[label]}))
+    if label is not None and stored[label].dtype == "int64":
+        column = parse(records, {label: stored[label]})[label]
+        yield from np.asarray(column.values if isinstance(column, Ragged) else column).ravel().tolist()
+
+
+def _with_forgotten(counts: Mapping[str, Any], written: int, rejected: int) -> dict[str, Any]:
+    """Moves rows from those written and rejected to those forgotten."""
+    if not counts:
+        return dict(counts)
+    moved = {"written": counts["written"] - written, "rejected": counts["rejected"] - rejected}
+    return {**counts, **moved, "forgotten": counts.get("forgotten", 0) + written + rejected}

@@ -1,0 +1,130 @@
+"""The usual figures of new spans: a day differs from all rows by its nature, such as by its weekday or its date.
+
+A figure of a new span is a breach where it is above its limit, and above those that earlier spans had when they were
+new. So each version keeps, in `gate` of its manifest, the rows of its last spans, and those of their figures that were
+near a limit or above it.
+
+>>> usual = Usual({"mon": 90, "tue": 80}, {"psi": {"age (train)": {"mon": 7.9}}})
+>>> usual.to_json()["figures"]["psi"]
+{'age (train)': {'mon': 7.9}}
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import date
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.gate.checks import SLACK, Check
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.gate import Gate
+
+LEAST = 5  # earlier spans; fewer say little
+LEAST_ALIKE = 4  # of a weekday, or of an hour
+DAYS = 35  # five weeks
+HOURS = 192  # eight days
+Figures = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The last spans that were compared, with their rows and figures."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    """The rows that each wrote, by its name."""
+    figures: Figures = field(default_factory=dict)
+    """By rule, subject and span; a figure that is left out is far below its limit."""
+    is_whole: bool = True
+    """False where the figures of some earlier spans are not known: then no version keeps them, and the next one looks
+    for them again."""
+
+    @classmethod
+    def of(cls, live: Manifest) -> "Usual":
+        """Reads those that a version keeps, with its own spans; a broken entry counts as none.
+
+        They are not whole where the version has spans and keeps no figures.
+        """
+        rows = {name: span.rows.get("written", 0) for name, span in live.spans.items() if not span.members}
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            kept = live.gate["usual"]
+            before = {str(name): int(count) for name, count in kept["rows"].items()}
+            figures = {
+                str(rule): {
+                    str(subject): {str(s): float(f) for s, f in spans.items()} for subject, spans in each.items()
+                }
+                for rule, each in kept["figures"].items()
+            }
+            return cls(before | rows, figures)
+        return cls(rows, is_whole=not rows)
+
+    def earlier(self, span: str) -> list[str]:
+        """Names the other spans that are named alike, but for their digits."""
+        return [name for name in self.rows if name != span and _shape(name) == _shape(span)]
+
+    def applied(self, check: Check) -> Check:
+        """Gives a check of a new span with the largest figure of earlier ones, where there are enough."""
+        spans = self.earlier(check.span) if check.span and check.usual is None else []
+        if len(spans) < LEAST:
+            return check
+        figures = self.figures.get(check.rule, {}).get(check.subject, {})
+        return replace(check, usual=max(figures.get(span, 0.0) for span in spans))
+
+    def row_checks(self, span: str, rows: int, gate: "Gate") -> Iterator[Check]:
+        """Compares the rows of a new span with the median of earlier ones, where there are enough of both.
+
+        They are those of its weekday, or of its hour, as soon as there are enough of these.
+        """
+        earlier = self.earlier(span)
+        alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]
+        counts = [self.rows[name] for name in (alike if len(alike) >= LEAST_ALIKE else earlier)]
+        if len(earlier) >= LEAST and (middle := median(counts)) >= gate.min_rows:
+            shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
+            detail = f"{rows:,} rows, where {len(counts)} spans like it have {middle:,.0f} (median)"
+            yield Check("rows_short", "rows", shortfalls[0], gate.rows_short, detail, span, max(shortfalls[1:]))
+
+    def after(self, checks: Iterable[Check], rows: Mapping[str, int]) -> "Usual":
+        """Gives what the next version keeps: these, the new spans' rows and their figures; the oldest go by name."""
+        all_rows = dict(sorted({**self.rows, **rows}.items()))
+        last = {name for shape in map(_shape, all_rows) for name in _last(all_rows, shape)}
+        figures = {rule: {name: dict(spans) for name, spans in each.items()} for rule, each in self.figures.items()}
+        for check in checks:
+            if check.limit is not None and check.figure * SLACK > check.limit:
+                figures.setdefault(check.rule, {}).setdefault(check.subject, {})[check.span] = check.figure
+        rows = {name: count for name, count in all_rows.items() if name in last}
+        return Usual(rows, _only(figures, last), self.is_whole)
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives them as JSON; empty where they are not whole."""
+        return {"rows": dict(self.rows), "figures": self.figures} if self.is_whole else {}
+
+
+def _shape(span: str) -> str:
+    return re.sub(r"\d", "0", span)
+
+
+def _rhythm(span: str) -> str:
+    """Gives the weekday of a day, the hour of an hour, nothing for another name."""
+    day, _, hour = span.partition("T")
+    with suppress(ValueError):
+        return hour or str(date.fromisoformat(day).weekday())
+    return ""
+
+
+def _last(rows: Iterable[str], shape: str) -> list[str]:
+    alike = [name for name in rows if _shape(name) == shape]
+    return alike[-(HOURS if shape.endswith("T00") else DAYS) :]
+
+
+def _only(figures: Figures, spans: set[str]) -> Figures:
+    return {
+        rule: {
+            subject: kept
+            for subject, each in subjects.items()
+            if (kept := {span: figure for span, figure in each.items() if span in spans})
+        }
+        for rule, subjects in figures.items()
+    }

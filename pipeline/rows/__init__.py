@@ -1,0 +1,1 @@
+"""Single rows of published versions: finding them by their keys, and versions without some of them."""

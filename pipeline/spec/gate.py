@@ -1,0 +1,136 @@
+"""The options of the gate: how far a new version may be from the live one before a person must approve it.
+
+    gate: {rows_lost: 0.05, features: {age: {psi: 0.1}, comment: false}}
+
+What the limits are of is computed in `pipeline.gate`, which needs NumPy alone.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
+from recordmill.pipeline.options import Options
+
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+LISTED = ("missing", "l_infinity", "jensen_shannon", "psi", "out_of_vocabulary", "pixels", "ids_moved")
+"""The limits of features, in the order of the page."""
+LIMITS_BY_KIND: Mapping[str, tuple[str, ...]] = {
+    "number": ("missing", "jensen_shannon", "psi"),
+    "text": ("missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved"),
+    "category": ("missing", "l_infinity", "jensen_shannon", "out_of_vocabulary", "ids_moved"),
+    "image": ("missing", "pixels"),
+}
+SINGULAR = {"numbers": "number", "texts": "text", "categories": "category", "image_sequence": "image"}
+
+
+class FeatureGate(Options):
+    """The limits of one feature: those that are left out are the gate's own."""
+
+    missing: Share | None = None
+    """The rise of the share of rows without a value."""
+    l_infinity: Share | None = None
+    """The largest difference of one name's share."""
+    jensen_shannon: Share | None = None
+    """The Jensen–Shannon divergence of names, numbers, or lengths of texts."""
+    psi: Distance | None = None
+    """The population stability index of numbers, or of lengths of texts."""
+    out_of_vocabulary: Share | None = None
+    """The rise of the share of unknown names or words."""
+    pixels: Distance | None = None
+    """The shift of pixels' mean or standard deviation, in standard deviations."""
+    ids_moved: Share | None = None
+    """The share of names or words that have another id."""
+
+
+Limits = Annotated[
+    Annotated[FeatureGate, Tag("limits")] | Annotated[Literal[False], Tag("false")],
+    Discriminator(lambda value: "false" if value is False else "limits"),
+]
+
+
+class Gate(Options):
+    """The limits on how far a new version may be from the live one; null is no limit."""
+
+    min_rows: int = Field(default=100, ge=1, strict=True)
+    """Shares of fewer rows, on either side, are not judged."""
+    min_values: int = Field(default=500, ge=1, strict=True)
+    """Distributions of fewer values, on either side, are not judged: they differ by chance alone. Two samples of 200
+    rows of one distribution breach `psi` in 7 of 100 cases, of 500 rows in none of 4,000."""
+    rows_lost: Share | None = 0.1
+    """The share of records that may be gone, in all and of each split. A split that has none left is always judged."""
+    rows_gained: Distance | None = None
+    """The share of records that may have come, in all and of each split: 1 is twice as many."""
+    rows_short: Share | None = 0.4
+    """The share by which a new span's rows may be below the median of earlier spans, where there are five or more."""
+    rejects: Share | None = 0.01
+    """The rise of the share of rows that are rejected."""
+    duplicates: Share | None = 0.05
+    """The rise of the share of records that equal another one of their split."""
+    leakage: Share | None = 0.01
+    """The rise of the share of records that equal one of another split."""
+    schema_changes: Literal["unexpected", "any"] | None = "unexpected"
+    """Features that are gone, or are stored or read as another type or shape: `unexpected`, where the spec's options of
+    the feature are those of the live version; `any`; null for none."""
+    missing: Share | None = 0.05
+    """The rise of the share of rows without a value, by feature and split."""
+    l_infinity: Share | None = 0.1
+    """The largest difference of one name's share, by category and split."""
+    jensen_shannon: Share | None = None
+    """The Jensen–Shannon divergence of names, numbers, or lengths of texts, by feature and split."""
+    psi: Distance | None = 0.25
+    """The population stability index of numbers, or of lengths of texts, by feature and split."""
+    out_of_vocabulary: Share | None = 0.05
+    """The rise of the share of unknown names or words, by feature and split."""
+    pixels: Distance | None = 0.25
+    """The shift of pixels' mean or standard deviation, in standard deviations of the live version, by image feature."""
+    ids_moved: Share | None = 0.0
+    """The share of names that have another id, by category that keeps its ids. Of texts, and of `classes: fresh`, only
+    where `features` gives it: theirs follow the counts of each build."""
+    features: dict[str, Limits] = {}
+    """Limits of single features, or `false` for a feature that is not judged."""
+
+    def limit(self, rule: str, feature: str) -> float | None:
+        """Gives the limit of a rule for a feature; None for no limit."""
+        own = self.features.get(feature)
+        if own is False:
+            return None
+        limit: float | None = getattr(own if own and rule in own.model_fields_set else self, rule)
+        return limit
+
+    def is_own(self, rule: str, feature: str) -> bool:
+        """Whether `features` gives the limit of a rule for a feature."""
+        own = self.features.get(feature)
+        return own is not None and own is not False and rule in own.model_fields_set
+
+    def check(self, features: Mapping[str, Any], *, may_be_others: bool) -> None:
+        """Checks that the features exist, and that their limits are of their kinds.
+
+        Args:
+            features: the spec's features by name.
+            may_be_others: whether a function of the user's may store features of other names.
+
+        Raises:
+            WrongValueError: a feature does not exist, or a limit is never of its kind.
+        """
+        for name, own in self.features.items():
+            feature = features.get(name)
+            if feature is None and not may_be_others:
+                near = did_you_mean(name, features)
+                message = f"there is no feature '{name}' among {', '.join(features)}{near}"
+                raise WrongValueError(message, "gate", "features", name)
+            if feature is None or own is False:
+                continue
+            known = LIMITS_BY_KIND.get(SINGULAR.get(feature.kind, feature.kind), ("missing",))
+            for rule in (rule for rule in LISTED if rule in own.model_fields_set and rule not in known):
+                message = f"is never of the kind {feature.kind}: its limits are {', '.join(known)}"
+                raise WrongValueError(message, "gate", "features", name, rule)
+
+
+GateOrFalse = Annotated[
+    Annotated[Gate, Tag("limits")] | Annotated[Literal[False], Tag("false")],
+    Discriminator(lambda value: "false" if value is False else "limits"),
+]
+"""`gate: false` publishes whatever was built."""

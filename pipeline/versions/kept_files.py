@@ -1,0 +1,147 @@
+"""Takes files of an earlier version over into one that is being assembled, without reading what is in them.
+
+On a disk a file gets one more name, a hard link, so every version is whole and holds its bytes once; where the disk
+refuses links, the file is copied. In an object store a shard stays where it is, and the manifest names its version;
+small files are copied inside the store.
+
+>>> kept = KeptFiles("out", live, assembled, "20261121T120000Z-77d0a4b1")             # doctest: +SKIP
+>>> kept.shard(shard, "d-train.tfrecord-00003-of-00004", "d-train.index-00003-of-00004")  # doctest: +SKIP
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from recordmill.pipeline.dataset.atomic_files import attempt_name, replacing
+from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
+from recordmill.pipeline.dataset.safe_paths import file_bytes, locate, open_file
+from recordmill.pipeline.dataset.shard_paths import shard_paths
+from recordmill.pipeline.versions.publishing import version_path
+from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
+from recordmill.pipeline.versions.stores.open_store import open_store
+
+NO_LINKS = {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+"""Answers of disks that know no links, of two disks, and of a system that forbids links to others' files."""
+COPIED_BYTES = 4 << 20  # 4 MiB at a time
+
+
+class KeptFiles:
+    """Files of a base version on their way into an assembled one.
+
+    Hold the base meanwhile (`listing.held`), so that no prune removes it or what it refers to.
+
+    Attributes:
+        version: the name of the assembled version.
+        entries: `bytes` and `sha256` of the files taken over, by their paths in the new version, for its inventory.
+        copied_bytes: the bytes that were copied on a disk because it refused links.
+    """
+
+    def __init__(self, output: str, base: Manifest, assembled: str, version: str) -> None:
+        self._store, self._base, self.version = open_store(output), base, version
+        self._folder, self._assembled = version_path(output, base.version), assembled
+        self._is_local = not isinstance(self._store, BucketStore)
+        self._refusal = ""
+        self.entries: dict[str, Json] = {}
+        self.copied_bytes = 0
+
+    def shard(self, shard: Shard, file: str, index: str) -> Shard:
+        """Takes over a shard and its index, on a disk under new names; gives its entry for the new manifest.
+
+        Raises:
+            DatasetError: a file is missing, or not of its size.
+            OSError: it can be neither linked nor copied.
+        """
+        if not self._is_local:
+            return replace(shard, version=shard.version or self._base.version)
+        sizes = shard.bytes, 8 * (shard.records + 1)
+        root, *paths = shard_paths(self._folder, shard)
+        for path, name, size in zip(paths, (file, index), sizes, strict=True):
+            self._link(root, path, name, size)
+        if shard.version is None and shard.index in self._base.files:
+            self.entries[index] = self._base.files[shard.index]
+        return replace(shard, file=file, index=index, version=None)
+
+    def files(self, paths: Sequence[str]) -> None:
+        """Takes over small files that the base lists, under their own paths. Raises: as `shard`; OutputError."""
+        for path in paths:
+            self.entries[path] = self._base.files[path]
+        if self._is_local:
+            for path in paths:
+                self._link(self._folder, path, path, self._base.files[path]["bytes"])
+            return
+        with ThreadPoolExecutor(UPLOADS) as threads:
+            list(threads.map(self._copy, paths))
+
+    @property
+    def note(self) -> str | None:
+        """A line for the user where the disk refused links; None where it did not."""
+        if not self._refusal:
+            return None
+        return f"the disk refuses hard links ({self._refusal}): {self.copied_bytes:,} bytes of kept shards were copied"
+
+    def _link(self, folder: str, path: str, name: str, size: int) -> None:
+        target = os.path.join(self._assembled, name)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        linked = link_or_copy(folder, path, target, size)
+        self._refusal = linked.refusal or self._refusal
+        self.copied_bytes += linked.copied_bytes
+
+    def _copy(self, path: str) -> None:
+        assert isinstance(self._store, BucketStore)  # noqa: S101 - for mypy
+        folders = (f"{VERSIONS_FOLDER}/{version}" for version in (self._base.version, self.version))
+        self._store.copy(*(f"{folder}/{path}" for folder in folders))
+
+
+class Linked(NamedTuple):
+    """The outcome of `link_or_copy`."""
+
+    copied_bytes: int
+    refusal: str
+    """The disk's reason why the file was copied; empty where it was linked."""
+
+
+def link_or_copy(folder: str, path: str, target: str, size: int) -> Linked:
+    """Gives a file of a local folder another name, or copies it; `target` appears whole, and is replaced.
+
+    Raises:
+        DatasetError: the file is missing, not of this size, or leaves the folder.
+        OSError: it can be neither linked nor copied.
+    """
+    source, temporary = locate(folder, path), attempt_name(target)
+    try:
+        if (bytes_ := file_bytes(source)) != size:
+            raise DatasetError(f"{source} holds {bytes_:,} bytes, expected {size:,}: run `recordmill verify`")
+        os.link(source, temporary)
+    except FileNotFoundError:
+        raise DatasetError(f"{source} is missing: run `recordmill verify`") from None
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        with replacing(target) as copy, open_file(source) as file:
+            shutil.copyfileobj(file, copy, COPIED_BYTES)
+        return Linked(size, error.strerror or "it gives no reason")
+    os.replace(temporary, target)
+    Path(temporary).unlink(missing_ok=True)  # a rename onto another name of the same file does nothing
+    return Linked(0, "")
+
+
+def replace_file(made: Path, path: Path) -> None:
+    """Replaces a file of a version, and its other names in the versions beside, which share its bytes."""
+    twins = _twins(path)
+    os.replace(made, path)
+    for twin in twins:
+        link = attempt_name(str(twin))
+        os.link(path, link)
+        os.replace(link, twin)
+
+
+def _twins(path: Path) -> list[Path]:
+    if not path.exists() or (state := path.stat()).st_nlink == 1:
+        return []
+    others = (other for other in path.parents[1].glob("*/*") if other != path and other.is_file())
+    return [other for other in others if not other.is_symlink() and os.path.samestat(state, other.stat())]
