@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.build.entry import build
+    from recordmill.pipeline.build.entry import GateBreachedError, build
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.preparation import Published
     from recordmill.pipeline.build.run_options import RunOptions
@@ -35,6 +35,7 @@ __all__ = [
     "DamagedRecordError",
     "Dataset",
     "DatasetError",
+    "GateBreachedError",
     "Input",
     "Published",
     "Ragged",
@@ -54,7 +55,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "pipeline.build.entry": ("build",),
+    "pipeline.build.entry": ("GateBreachedError", "build"),
     "pipeline.build.images.transcode": ("decodable",),
     "pipeline.build.preparation": ("Published",),
     "pipeline.build.run_options": ("RunOptions",),

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,23 +10,27 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
 from recordmill.pipeline.build.context.progress import ProgressReader
+from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.cli.screen import Screen, count
 from recordmill.pipeline.dataset.duplicate_messages import warnings
-from recordmill.pipeline.dataset.manifest import Manifest
 
 if TYPE_CHECKING:
+    from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.plan import BuildPlan
+    from recordmill.pipeline.build.preparation import Published
+    from recordmill.pipeline.build.runners.job import Job
 
 LOOK_SECONDS = 0.25
 RATE_SECONDS = 3.0  # the rate is that of the last three seconds
-READING, ANALYZING, BUILDING, PUBLISHING = "reading", "analyzing", "building shards", "publishing"
+LOOKING, READING, ANALYZING = "looking at the rows", "reading", "analyzing"
+BUILDING, PUBLISHING = "building shards", "publishing"
 
 
 class Display:
     """Polls the build's counters in a thread and shows them.
 
     >>> with Display(console) as display:        # doctest: +SKIP
-    ...     display.start(plan, folder)
+    ...     display.start(plan, planned)
     """
 
     def __init__(
@@ -38,9 +41,9 @@ class Display:
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._reader: ProgressReader | None = None
         self._notes: set[str] = set()
-        self._stage = "looking at the sources"  # the stage that no counter shows, before and after the work
-        self.folder: Path | None = None
-        """The build's folder, after the work has begun."""
+        self._stage: str = Stage.PLAN  # the stage that no counter shows, before and after the work
+        self.job: Job | None = None
+        """The job on a cluster, while it may run."""
         self._state = State(self._clock())
         self._bar = Progress(
             SpinnerColumn(),
@@ -62,17 +65,20 @@ class Display:
     ) -> None:
         self.stop()
 
-    def start(self, plan: "BuildPlan", folder: str) -> None:
-        """Starts to show a build, from its plan and its folder; prints the plan's notes."""
+    def start(self, plan: "BuildPlan", planned: "PlannedBuild") -> None:
+        """Starts to show a build; prints the plan's notes."""
         for note in plan.notes:
             self.note(note)
         self._state = State(self._clock(), plan.rows, len(plan.chunks))
-        self.folder, self._stage = Path(folder), ""
-        self._reader = ProgressReader(str(self.folder / "progress"))
+        self._stage, self._reader = "", ProgressReader(planned.progress)
 
     def show_stage(self, stage: str) -> None:
         """Shows a stage that no counter shows, as long as that is so."""
-        self._stage = stage
+        self._stage = "" if stage == Stage.WRITE else stage
+
+    def show_job(self, job: "Job | None") -> None:
+        """Shows a job's page once it has one, and its state; None when it has ended."""
+        self.job = job
 
     def note(self, text: str) -> None:
         """Prints a note to the user, once."""
@@ -92,9 +98,9 @@ class Display:
         if not self._console.is_terminal:
             self._print_lines()
             return
-        with self._bar:
-            number = self._bar.add_task("", total=None, details="")
-            (task,) = self._bar.tasks
+        number = self._bar.add_task(self._stage, total=None, details="")
+        (task,) = self._bar.tasks
+        with self._bar:  # draws the first line
             while not self._done.wait(self._look_seconds):
                 view = self._look()
                 task.total = None if view.share is None else 1.0  # `update` cannot set None
@@ -117,14 +123,19 @@ class Display:
                 last = view
 
     def _look(self) -> "View":
-        if self._reader is None or self.folder is None:
+        if self._reader is None:
             return View(self._stage, None, "")
-        try:
-            counts = self._reader.read()
-        except FileNotFoundError:  # the build is over and its folder gone
-            counts = {}
-        view = self._state.view(counts, (self.folder / "reports" / "analysis.json").exists(), self._clock())
+        counts = self._reader.read()
+        view = self._state.view(counts, bool(counts.get("analyzed")), self._clock())
+        view = self._with_job(view)
         return view._replace(details=self._stage) if view.stage == PUBLISHING and self._stage else view
+
+    def _with_job(self, view: "View") -> "View":
+        job = self.job
+        if job is None or not job.state:
+            return view
+        self.note(f"the job runs at {job.url}")
+        return view._replace(details=f"{view.details}, {job.state}")
 
 
 class View(NamedTuple):
@@ -149,7 +160,8 @@ class View(NamedTuple):
 class State:
     """Computes views from counters: the stage, the share of it that is done, the rate, the time left.
 
-    For the time left, reading a record and building it count the same.
+    For the time left, looking at a record, reading it and building it count the same. A look that reads what is read
+    again has counters of its own, `look_read` and so on.
     """
 
     def __init__(self, now: float, rows: int = 0, chunks: int = 0) -> None:
@@ -161,20 +173,25 @@ class State:
 
     def view(self, counts: Mapping[str, int], analyzed: bool, now: float) -> View:
         """The view of the counters at a time in monotonic seconds."""
-        read, refused, dropped = (counts.get(name, 0) for name in ("read", "refused", "dropped"))
-        never_built = refused + counts.get("left_out", 0)
-        built = counts.get("written", 0) + dropped
-        all_read = counts.get("chunks", 0) >= self._chunks
+        look = {name.removeprefix("look_"): number for name, number in counts.items() if name.startswith("look_")}
+        is_look = bool(look) and not analyzed
+        shown = look if is_look else counts
+        read, refused, dropped = (shown.get(name, 0) for name in ("read", "refused", "dropped"))
+        never_built = refused + shown.get("left_out", 0)
+        built = shown.get("written", 0) + dropped
+        all_read = shown.get("chunks", 0) >= self._chunks
         rows, wanted = read if all_read else max(read, self._rows), read - never_built
-        stage = self._name_stage(all_read, analyzed, built, wanted)
+        stage = LOOKING if is_look and not all_read else self._name_stage(all_read, analyzed, built, wanted)
         done, expected = (built, wanted) if stage == BUILDING else (read, rows)
         rate = self._rate(stage, done, now)
         rejected = f"{refused + dropped:,} rejected"
-        if stage not in (READING, BUILDING):
+        if stage in (ANALYZING, PUBLISHING):
             return View(stage, None, f"{done:,} records, {rejected}")
         # A repeated step, or an estimate of too few rows, does not turn the bar back.
         self._share = max(self._share, min(1.0, done / expected if expected else 0.0))
-        self._whole = max(self._whole, min(1.0, (read + never_built + built) / (2 * rows) if rows else 0.0))
+        ended = read if is_look else read + never_built + built + (rows if look else 0)
+        passes = 3 if look else 2
+        self._whole = max(self._whole, min(1.0, ended / (passes * rows) if rows else 0.0))
         details = f"{done:,} records, {rate:,.0f}/s, {rejected}"
         is_known = 0 < self._whole < 1
         left = _clock((now - self._begun) * (1 - self._whole) / self._whole) if is_known else ""
@@ -200,18 +217,24 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
-def print_published(console: Screen, folder: str, manifest: Manifest, is_new: bool, seconds: float) -> None:
+def print_published(console: Screen, published: "Published", seconds: float) -> None:
     """Prints the outcome of a build: records by split, rejects by reason, bytes, time and place."""
 
     def line(name: str, number: int, rest: str) -> None:
         console.print(f"  {name:<12} {number:>10,} {rest}", soft_wrap=True)
 
-    if not is_new:
-        unchanged = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
-        console.print(unchanged, soft_wrap=True)
+    folder, manifest = published.folder, published.manifest
+    if manifest.trial and not published.is_new:
+        console.print(f"The trial {manifest.version} was built of these inputs: it is in {folder}", soft_wrap=True)
+        return
+    if not published.is_new:
+        again = f"Version {manifest.version} was built of these inputs: it is live again in {folder}"
+        same = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
+        console.print(again if published.went_live else same, soft_wrap=True)
         return
     size = decimal(sum(split.bytes for split in manifest.splits.values()))
-    console.print(f"Published {manifest.name} {manifest.version} in {seconds:.1f} s, {size}", soft_wrap=True)
+    done = "Built a trial of" if manifest.trial else "Published"
+    console.print(f"{done} {manifest.name} {manifest.version} in {seconds:.1f} s, {size}", soft_wrap=True)
     for name, split in manifest.splits.items():
         documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
         line(name, split.records, f"records{documents} in {count(len(split.shards), 'shard')}")
@@ -224,3 +247,5 @@ def print_published(console: Screen, folder: str, manifest: Manifest, is_new: bo
     for warning in warnings(manifest.duplicates):
         console.print(f"  {'duplicates':<12} {warning}: see `recordmill show`", soft_wrap=True)
     console.print(f"  in {folder}", soft_wrap=True)
+    if manifest.trial:
+        console.print("  it is never live; `--version trial` reads it, `recordmill prune` removes it", soft_wrap=True)

@@ -7,11 +7,12 @@ Markup such as `[bold]` and codes such as `:smile:` are shown as they are; termi
 [red] \x1b[31m
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -19,7 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from recordmill.pipeline.redaction import redacted
+from recordmill.pipeline.terminal_text import count as count
 from recordmill.pipeline.terminal_text import printable
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.runners.doctor import Finding
 
 
 class Screen(Console):
@@ -43,6 +48,11 @@ def print_line(line: str) -> None:
     Screen(soft_wrap=True).print(line)
 
 
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Prints JSON on standard output, in ASCII: no character of the data steers the terminal."""
+    print(json.dumps(value, indent=indent))
+
+
 def plain_table(*headers: str, right: Iterable[str] = ()) -> Table:
     """Makes a table without a frame; the columns of `right` are aligned to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -51,13 +61,13 @@ def plain_table(*headers: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-def count(number: int, noun: str) -> str:
-    """Formats a number of things.
-
-    >>> count(1, "shard"), count(1200, "shard")
-    ('1 shard', '1,200 shards')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def print_findings(findings: Iterable["Finding"]) -> bool:
+    """Prints what `recordmill doctor` finds, a line each as it is found; returns whether all is well."""
+    is_well = True
+    for finding in findings:
+        print_line(f"{'ok' if finding.is_ok else 'FAIL':<5} {finding.name:<10} {finding.text}")
+        is_well &= finding.is_ok
+    return is_well
 
 
 @contextmanager
@@ -79,3 +89,8 @@ def quiet() -> Iterator[None]:
             os.dup2(descriptor, number)
         for descriptor in (*kept, nowhere):
             os.close(descriptor)
+
+
+def print_with_codes(renderable: RenderableType) -> None:
+    """Prints what steers the terminal on purpose, such as an image: a `Screen` would show its codes as text."""
+    Console().print(renderable)

@@ -1,7 +1,7 @@
 """A build at the command line: its screen, signals and error messages.
 
 The output of TensorFlow, absl and Beam goes to a file without a name. After an unexpected error a log holds the frames
-and the exceptions' types (`cli.safe_tracebacks`), but no messages, which may hold values of rows.
+and the exceptions' types (`safe_tracebacks`), but no messages, which may hold values of rows.
 """
 
 import gc
@@ -16,25 +16,25 @@ from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 
-from recordmill.pipeline.build.entry import build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.runners.errors import DryRunFinished
+from recordmill.pipeline.build.runners.own_folders import remove_own_folders
+from recordmill.pipeline.build.runners.worker_environment import set_tensorflow_variables
 from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.cli.display import Display, print_published
-from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.terminal_text import say
+from recordmill.pipeline.versions.stores.open_store import is_local
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
+    from recordmill.pipeline.build.journal.journal import Journal
     from recordmill.pipeline.build.plan import BuildPlan
+    from recordmill.pipeline.build.preparation import Published
 
-TENSORFLOW = {
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_NUM_INTRAOP_THREADS": "1",  # our own threads use the cores: images cost 8 % less CPU than with TensorFlow's
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN's allocator keeps the memory of the largest image
-}
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command begins anew"
 DEATH_SECONDS = 1.0  # after a failure, the time in which the status of a worker that died is read
@@ -48,23 +48,24 @@ class BuildSession:
     A build may be killed at any moment without harm, so an interrupt does just that: the worker processes first.
     """
 
-    def __init__(self, output: str, quiet: bool) -> None:
-        self._output = output
+    def __init__(self, output: str, quiet: bool, up_to_date_ok: bool = False) -> None:
+        self._output, self._up_to_date_ok = output, up_to_date_ok
         self._started = time.monotonic()
         self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
         self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
-        self._watch = Watch(lambda error: self._end(1, str(error), *(self._kept() or [NOTHING_KEPT])))
+        self._watch = Watch(lambda error: self._end(code_of(error), str(error), *(self._kept() or [NOTHING_KEPT])))
         self._processes = 1
         self._publishing = False
+        self._work: PlannedBuild | None = None
+        self._journal: Journal | None = None
         self._ending = threading.Lock()
         self._noise = self._divert_noise()
         for number in SIGNALS:
             signal.signal(number, self._interrupt)
 
     def _divert_noise(self) -> int:
-        for name, value in TENSORFLOW.items():
-            os.environ.setdefault(name, value)  # worker processes inherit them
+        set_tensorflow_variables()  # worker processes inherit them
         sys.stdout.flush()
         descriptor, name = tempfile.mkstemp(prefix="recordmill-")
         os.remove(name)  # the output of frameworks may hold values of rows and secrets
@@ -72,8 +73,8 @@ class BuildSession:
         os.dup2(descriptor, 2)
         return descriptor
 
-    def run(self, spec: Spec, options: RunOptions) -> NoReturn:
-        """Builds, shows the progress, reports what was published, and ends the process.
+    def run(self, spec: str, options: RunOptions) -> NoReturn:
+        """Reads a spec's file, builds, shows the progress, reports what was published, and ends the process.
 
         The process is ended at once: the frameworks' own threads and atexit hooks take seconds, and have nothing to
         save.
@@ -83,14 +84,42 @@ class BuildSession:
         with self._watch:
             try:
                 with self._display:
-                    listener = Listener(self._begin, self._display.note, self._publish, self._display.show_stage)
-                    published = build(spec, self._output, options, listener)
+                    published = self._build(spec, options)
+            except DryRunFinished as end:
+                self._end(code_of(end), str(end))
             except UserError as error:
-                self._end(1, str(error), *self._kept())
+                self._end(code_of(error), str(error), *getattr(error, "__notes__", ()), *self._kept())
             except Exception as error:
                 self._fail(error)
-            print_published(self._console, published.folder, published.manifest, published.is_new, self._seconds())
-            self._end(0)
+            if published.candidate is None:
+                print_published(self._console, published, self._seconds())
+            self._print_changes(published)
+            self._end(published.exit_code, *self._held_back(published), published=published)
+
+    def _build(self, spec: str, options: RunOptions) -> "Published":
+        """Builds, once its modules are loaded: half a second, in which the first line stands on the screen."""
+        from recordmill.pipeline.build.entry import run
+        from recordmill.pipeline.build.journal.journal import Journal
+        from recordmill.pipeline.spec.model import load_spec
+
+        self._journal = Journal(self._output, options)
+        listener = Listener(
+            self._begin, self._display.note, self._publish, self._display.show_stage, self._display.show_job
+        )
+        parsed = load_spec(spec)
+        return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
+
+    def _held_back(self, published: "Published") -> list[str]:
+        from recordmill.pipeline.build.entry import held_back
+
+        return [held_back(published, self._output)] if published.candidate else []
+
+    def _print_changes(self, published: "Published") -> None:
+        from recordmill.pipeline.cli.changes import change_lines
+
+        if not self._console.quiet:
+            for line in change_lines(self._output, published):
+                self._console.print(f"  {line}", soft_wrap=True)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
         from recordmill.pipeline.build.reject_limits import RejectLimits
@@ -98,15 +127,16 @@ class BuildSession:
         gc.freeze()  # the modules
         gc.set_threshold(*GARBAGE)
         gc.enable()
-        self._display.start(plan, work.folder)
-        self._watch.add(RejectLimits(plan, work))
+        self._work = work
+        self._display.start(plan, work)
+        self._watch.add(RejectLimits(plan, work), work.workspace.pause)
 
     def _publish(self) -> None:
         self._publishing = True
 
     def _kept(self) -> list[str]:
         """Says that finished work is kept, if the build had begun."""
-        if self._display.folder is None or not self._display.folder.exists():
+        if self._work is None or (is_local(self._output) and not os.path.exists(self._work.workspace.url)):
             return []
         return [
             "nothing was published; the finished work is kept, and the same command goes on where it stopped "
@@ -121,16 +151,16 @@ class BuildSession:
         while cause.__cause__ is not None:  # Beam wraps errors
             cause = cause.__cause__
         if isinstance(cause, UserError):
-            self._end(1, str(cause), *self._kept())
+            self._end(code_of(cause), str(cause), *self._kept())
         if self._processes > 1 and (dead := self._watch.dead_worker(DEATH_SECONDS)) is not None:
-            self._end(1, str(dead), *(self._kept() or [NOTHING_KEPT]))
+            self._end(code_of(dead), str(dead), *(self._kept() or [NOTHING_KEPT]))
         message = summary_of(error)
         if isinstance(cause, OSError) and cause.errno:
             message = f"{os.strerror(cause.errno)}: {cause.filename or self._output}"
         if isinstance(cause, MemoryError):
             message = "memory ran out: use a larger machine, or fewer --processes"
         kept = self._kept() or ["nothing was published"]
-        self._end(1, f"the build failed: {message}", *kept, *self._write_log(error))
+        self._end(code_of(error), f"the build failed: {message}", *kept, *self._write_log(error))
 
     def _write_log(self, error: Exception) -> list[str]:
         """Writes a log of the frames without values, readable by the user alone; returns the line that names it."""
@@ -148,19 +178,35 @@ class BuildSession:
         if self._publishing:
             stays = "what was live stays live, or the new version is"
         kept = f"go on: the finished work is kept (`recordmill prune {self._output}` removes it)"
-        self._end(128 + number, f"stopped: {stays}. Run the same command to {kept if self._kept() else 'build again'}")
+        again = kept if self._kept() else "build again"
+        self._end(ExitCode(128 + number), f"stopped: {stays}. Run the same command to {again}")
 
-    def _end(self, status: int, *lines: str) -> NoReturn:
+    def _end(self, status: ExitCode, *lines: str, published: "Published | None" = None) -> NoReturn:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_IGN)  # one message is enough
         self._ending.acquire()  # held for good: the watch may be ending the process too
         self._display.stop()
         kill_children()
-        for message in lines:
+        for message in (*lines, *self._cancel_job()):
             say(message, self._screen)
+        for warning in self._journal.end(status, next(iter(lines), None), published) if self._journal else []:
+            say(warning, self._screen)
+        remove_own_folders()
         self._screen.flush()
-        os._exit(status)
+        os._exit(0 if status is ExitCode.UP_TO_DATE and self._up_to_date_ok else status)
+
+    def _cancel_job(self) -> list[str]:
+        """Cancels the job on a cluster, now that nothing submits it any more; returns a line if that fails."""
+        job = self._display.job
+        if job is None:
+            return []
+        try:
+            say("cancelling the job on the cluster", self._screen)
+            job.cancel()
+        except UserError as error:
+            return [str(error)]
+        return []
 
 
 def kill_children() -> None:

@@ -4,9 +4,8 @@ It shows unknown values, such as a kind of a later Recordmill, as far as it can,
 that it cannot read is None, and the feature's kind and type are shown as they stand in the manifest.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import TypeAlias
 
 from rich.table import Table
@@ -14,34 +13,27 @@ from rich.table import Table
 from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.versions_table import print_table
 from recordmill.pipeline.dataset.duplicate_messages import summary
-from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.dataset.manifest import DatasetError, Json, Location, Manifest
+from recordmill.pipeline.dataset.feature_words import statistics_words, stored_words
+from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.dataset.text_lengths import describe
-from recordmill.pipeline.dataset.vocabulary import Ids, read_vocabulary
+from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.gate.checks import read_breaches
 from recordmill.pipeline.versions.listing import Version
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
 
 Features: TypeAlias = Mapping[str, Description | None]
 
 SHOWN_CLASSES = 10
-SHOWN_BOUNDARIES = 3
-ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
-TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
 
 
 def print_dataset(manifest: Manifest, folder: Location, versions: list[Version]) -> None:
     """Prints a version; `versions` are all of its dataset, if the dataset's folder was given."""
-    live = next((version.manifest.version for version in versions if version.is_live), None)
+    state = next((_state(version) for version in versions if version.manifest.version == manifest.version), "")
     console = Screen()
     console.print(manifest.name, style="bold", end="")
-    console.print(f"  {manifest.version}{'  (live)' if live == manifest.version else ''}")
+    console.print(f"  {manifest.version}{state}")
     console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
     features: dict[str, Description | None] = dict.fromkeys(manifest.features)
@@ -52,9 +44,33 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     _print_lengths(console, manifest, features)
     _print_classes(console, manifest, folder, features)
     _print_rows(console, manifest)
+    _print_gate(console, manifest)
     if versions:
         console.print("\nversions", style="bold")
         print_table(versions)
+
+
+def _state(version: Version) -> str:
+    if version.is_candidate:
+        return "  (candidate: `recordmill approve` publishes it)"
+    if version.manifest.trial:
+        return "  (trial: never live, `recordmill prune` removes it)"
+    return "  (live)" if version.is_live else ""
+
+
+def _print_gate(console: Screen, manifest: Manifest) -> None:
+    """Prints what the gate found against the version that was live before."""
+    if not manifest.gate:
+        return
+    with suppress(DatasetError):
+        breaches, figures = [*read_breaches(manifest.gate)], manifest.gate.get("figures", {})
+        counted = count(sum(map(len, figures.values())), "figure")
+        held = f"{len(breaches):,} beyond their limits" if breaches else "none beyond its limit"
+        console.print(f"\ngate: {counted} against {manifest.gate.get('live')}, {held}", soft_wrap=True)
+        for line in breaches:
+            console.print(f"  {line}", soft_wrap=True)
+        for line in manifest.gate.get("not_compared", ()):
+            console.print(f"  not compared: {line}", soft_wrap=True)
 
 
 def _splits(manifest: Manifest) -> Table:
@@ -72,103 +88,9 @@ def _features(manifest: Manifest, features: Features) -> Table:
     for name, description in features.items():
         label = " (label)" if name == manifest.label else ""
         json = manifest.features[name]
-        statistics = ", ".join(_statistics(name, description, manifest.statistics.get(name, {})))
-        table.add_row(name + label, json["kind"], _stored(description, json), statistics)
+        statistics = ", ".join(statistics_words(name, description, manifest.statistics.get(name, {})))
+        table.add_row(name + label, json["kind"], stored_words(description, json), statistics)
     return table
-
-
-def _stored(description: Description | None, json: Json) -> str:
-    """Describes what is stored of a row: the type and, of a list, the number of values."""
-    stored, length, most = str(json.get("stored", "")), getattr(description, "length", None), json.get("max_length")
-    match description:
-        case Pixels():
-            stored = _image(description)
-        case BoxesDescription():
-            stored = f"float32 boxes of {description.image}"
-        case TextDescription():
-            stored = f"{TOKENS.get(description.tokenizer, description.tokenizer)} ids"
-            if description.packed:
-                return f"{stored}, packed in rows of {description.packed:,}"
-            if isinstance(description, TextsDescription):
-                stored = f"{_texts(description)}: {stored}"
-        case CategoryDescription() | CategoriesDescription():
-            cross = f" of {' × '.join(json['cross'])}" if json.get("cross") else ""
-            stored += f" ids{cross}{' (multi-hot)' if json.get('read') == 'multi_hot' else ''}"
-        case NumberDescription() | NumbersDescription() if description.buckets is not None:
-            stored += f" ids of {description.buckets:,} buckets"
-        case OwnDescription(shape=None):
-            length = "varying"
-        case _ if isinstance(json.get("shape"), list):
-            stored = f"{stored} {_sides(json['shape'])}".strip()
-    if length is None:
-        return stored
-    if isinstance(length, int):
-        return f"{stored}, {length:,} each"
-    return f"{stored}, any number" if most is None else f"{stored}, at most {most:,}"
-
-
-def _texts(description: TextsDescription) -> str:
-    if isinstance(description.texts_per_row, int):
-        return f"{description.texts_per_row:,} texts"
-    return "any number of texts" if description.max_texts is None else f"at most {description.max_texts:,} texts"
-
-
-def _sides(shape: Sequence[int | None]) -> str:
-    return "×".join(map(str, shape))
-
-
-def _image(description: Pixels) -> str:
-    encoding = ENCODINGS.get(description.encoding, description.encoding)
-    *sides, channels = description.shape
-    if None in sides:
-        return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
-    read_as = " read as" if description.encoding == "original" else ""
-    return f"{encoding}{read_as} {_sides(description.shape)}"
-
-
-def _statistics(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
-    """Describes a feature's values, piece by piece."""
-    yield from _vocabulary(name, description, statistics)
-    if "mean" in statistics:
-        yield f"mean {_numbers(statistics['mean'])}"
-        yield f"variance {_numbers(statistics['variance'])}"
-    if "minimum" in statistics:
-        yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
-    if "median" in statistics:
-        yield f"median {_numbers(statistics['median'])}"
-    if isinstance(description, NumberDescription | NumbersDescription) and description.boundaries is not None:
-        buckets = [_numbers(boundary) for boundary in description.boundaries]
-        if len(buckets) > SHOWN_BOUNDARIES + 1:
-            buckets[SHOWN_BOUNDARIES:-1] = ["…"]
-        yield f"buckets from {' '.join(buckets)}"
-    if statistics.get("relative_error"):
-        yield f"quantiles within {statistics['relative_error']:.2g}"
-    for form, images in statistics.get("transcoded", {}).items():
-        yield f"{images:,} {form} transcoded"
-
-
-def _vocabulary(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
-    ids = description if isinstance(description, Ids) else None
-    if ids is not None and ids.hash_buckets is not None:
-        yield f"{ids.hash_buckets:,} hash buckets"
-    elif "words" not in statistics:
-        if ids is not None and ids.vocabulary is not None:  # a tokenizer's model, or another feature's vocabulary
-            yield f"{ids.vocabulary_size:,} ids"
-            file = PurePosixPath(ids.vocabulary).name
-            if file != vocabulary_name(name):
-                yield f"shared with {file.removesuffix(vocabulary_name(''))}"
-    elif statistics.get("known_tokens") is None:
-        yield f"{statistics['words']:,} given"
-    elif not statistics["distinct"]:
-        yield "no words"
-    else:
-        yield f"{statistics['words']:,} of {statistics['distinct']:,} distinct"
-        if statistics["known_tokens"] < statistics["tokens"]:
-            yield f"{statistics['known_tokens'] / statistics['tokens']:.1%} of {statistics['tokens']:,} known"
-
-
-def _numbers(value: float | Sequence[float]) -> str:
-    return " ".join(f"{number:.6g}" for number in (value if isinstance(value, Sequence) else [value]))
 
 
 def _print_lengths(console: Screen, manifest: Manifest, features: Features) -> None:

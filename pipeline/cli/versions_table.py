@@ -1,12 +1,15 @@
 """Prints the outcome of `recordmill versions`, `rollback` and `prune`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from recordmill.pipeline.cli.screen import Screen, plain_table, print_line
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.listing import Version
 from recordmill.pipeline.versions.prune import Pruned
+from recordmill.pipeline.versions.space import shared_bytes
+from recordmill.pipeline.versions.stores.open_store import open_store
 
 WIDTH = 1000
 
@@ -16,13 +19,14 @@ def print_versions(output: str, versions: list[Version]) -> None:
     if not versions:
         print_line(f"nothing has been published in {output} yet")
     else:
-        print_table(versions)
+        print_table(versions, shared_bytes(open_store(output), [version.manifest for version in versions]))
 
 
-def print_table(versions: Iterable[Version]) -> None:
-    """Prints a line for each version, however narrow the terminal is."""
-    headers = ("#", "version", "", "built at", "records", "bytes", "retired")
-    table = plain_table(*headers, right=("#", "records", "bytes"))
+def print_table(versions: Iterable[Version], shared: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Prints a line for each version, however narrow the terminal is; `shared` are bytes that others hold, too."""
+    is_shared = any(shared.values())
+    headers = ("#", "version", "", "built at", "records", "bytes", *(["shared"] if is_shared else []), "retired")
+    table = plain_table(*headers, right=("#", "records", "bytes", "shared"))
     for version in versions:
         manifest = version.manifest
         table.add_row(
@@ -32,6 +36,7 @@ def print_table(versions: Iterable[Version]) -> None:
             str(manifest.provenance.get("built_at", "")),
             f"{sum(split.records for split in manifest.splits.values()):,}",
             f"{sum(split.bytes for split in manifest.splits.values()):,}",
+            *([f"{shared.get(manifest.version, 0):,}"] if is_shared else []),
             version.retired or "",
         )
     Screen(width=WIDTH).print(table)
@@ -40,6 +45,10 @@ def print_table(versions: Iterable[Version]) -> None:
 def _marks(version: Version) -> Iterable[str]:
     if version.is_live:
         yield "live"
+    if version.is_candidate:
+        yield "candidate"
+    if version.manifest.trial:
+        yield "trial"
     if version.is_pinned:
         yield "pinned"
     if version.held_by:

@@ -53,7 +53,7 @@ class SampledFiles:
             is_cut = form in LINES and rows < ALL_ROWS
             part = _first_rows(files, source, file.path, form, limit) if is_cut else None
             if part is not None:
-                self._held[file.path], self._shown[file.path] = part, replace(file, bytes=len(part))
+                self._held[file.path], self._shown[file.path] = part, file._replace(bytes=len(part))
             elif form and "://" in file.path and file.bytes <= CHUNK_BYTES:
                 with files.open(file.path) as opened:
                     self._held[file.path] = opened.read()  # it is read many times

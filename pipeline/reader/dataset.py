@@ -4,7 +4,7 @@ The version is fixed when the dataset is opened: a build that is published meanw
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
@@ -34,7 +34,11 @@ from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from recordmill.pipeline.inspection.records import Record
     from recordmill.pipeline.reader.input import Input
+    from recordmill.transforms.numpy.augment.base import Augmentation
 
 Options = ParamSpec("Options")
 
@@ -52,7 +56,8 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
     Args:
         path: the folder that was built into, or a version's own folder, the one with `dataset.json`: on this machine,
             or a URL of an object store, `s3://bucket/out/emoji` or `gs://…`.
-        version: a version's name; the live version where it is not given.
+        version: a version's name, or `live`, the default; of a folder on this machine also its number (`#3`), a part of
+            its name, or `-1`, the version published before the live one.
 
     Raises:
         DatasetError: nothing is there, or it cannot be read; the message says what to do.
@@ -62,10 +67,14 @@ def open_dataset(path: str | Path, version: str | None = None) -> "Dataset":
         if version is not None:
             raise DatasetError(f"{folder} is one version's own folder: leave version='{version}' out")
         return Dataset(folder, read_manifest(folder))
-    wanted = version or read_latest(folder).version
+    wanted = read_latest(folder).version if version in (None, "live") else str(version)
     chosen = version_folder(folder, wanted)
+    if not (chosen / MANIFEST_FILE).is_file() and wanted == version and isinstance(folder, Path):
+        listing = importlib.import_module("recordmill.pipeline.versions.listing")  # a name needs no list
+        chosen = version_folder(folder, listing.find(str(folder), wanted).version)
     if not (chosen / MANIFEST_FILE).is_file():
-        cause = f"{folder} has no version" if version else f"{folder / 'LATEST'} names a version that is not there:"
+        is_named = wanted == version
+        cause = f"{folder} has no version" if is_named else f"{folder / 'LATEST'} names a version that is not there:"
         raise DatasetError(f"{cause} '{wanted}'; {_published(folder)}")
     return Dataset(chosen, read_manifest(chosen))
 
@@ -99,6 +108,10 @@ class Dataset:
     def __repr__(self) -> str:
         """Shows the name, the version and the splits."""
         return f"<Dataset {self.name} {self.version} {self.splits}>"
+
+    def _repr_html_(self) -> str:
+        """Shows the dataset in a notebook: splits, features, and some records."""
+        return str(importlib.import_module("recordmill.pipeline.report.notebook").dataset_html(self))
 
     @property
     def name(self) -> str:
@@ -214,6 +227,44 @@ class Dataset:
         check_batch_size(batch_size)
         records = sum(end - first for _, first, end in ranges(split, self.splits))
         return Steps(records, batch_size, host_count=host_count, drop_remainder=drop_remainder).of_epoch
+
+    def records(self, split: str | None = None, **choice: Any) -> "Iterator[Record]":
+        """Gives records for people, one after another: `dataset.records("test", label="cat", limit=5)`.
+
+        Args:
+            split: a split's name; None: all splits, one after another.
+            **choice: the arguments of `pipeline.inspection.records.read_records`: `key`, `label`, `span`, `positions`,
+                `features` and `limit`.
+
+        Returns:
+            records with `key`, `split`, `position` and `values`: names of classes, texts, numbers in their own units,
+            images with their format, size and `pillow()`.
+
+        Raises:
+            DatasetError: there is no such split, class or feature, or a record is damaged.
+        """
+        reading = importlib.import_module("recordmill.pipeline.inspection.records")
+        return reading.read_records(self, split, **choice)
+
+    def preview(
+        self, split: str | None = "train", *, augment: "Sequence[Augmentation]" = (), limit: int = 12, **choice: Any
+    ) -> "Image":
+        """Draws records as a model gets them: `dataset.preview("test", augment=[RandomResizedCrop(224)])`.
+
+        Args:
+            split: a split's name; None: all splits, one after another.
+            augment: augmentations; each image is shown as the first epochs of a training with `seed=0` may change it.
+            limit: the most records.
+            **choice: the other arguments of `records`: `key`, `label`, `span`, `positions`.
+
+        Returns:
+            An RGB image of Pillow's, which a notebook shows and `save` writes.
+
+        Raises:
+            DatasetError: as `records`; no record fits, or an augmentation does not fit the images.
+        """
+        drawing = importlib.import_module("recordmill.pipeline.report.preview")
+        return drawing.preview(self, self.records(split, limit=limit, **choice), augment)
 
     @_takes(ReadOptions)
     def training_input(self, split: str = "train", **options: Any) -> "Input":

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import count, takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from recordmill.pipeline.dataset.manifest import DatasetError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from recordmill.pipeline.reader.dataset import Dataset
+    from recordmill.pipeline.reader.records.remote_path import RemotePath
 
 BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out how long batches take
 
@@ -70,7 +72,7 @@ def open_input(dataset: "Dataset", options: ReadOptions) -> "Input":
         records.check()
         if options.verify:
             records.verify()
-    return Input(SplitSource(request))
+    return Input(SplitSource(request), dataset.folder)
 
 
 class Input:
@@ -82,13 +84,20 @@ class Input:
         meter: throughput of the latest iteration; None before the first, and for a native pipeline.
     """
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, folder: "Path | RemotePath | None" = None) -> None:
+        """Takes a source, and the folder of its version; a mixture has none."""
+        self.source, self._folder = source, folder
         self._passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
         self._latest: Position | None = None
         self.batches_per_epoch = source.of_epoch
         self.element_spec = source.element_spec
         self.meter: Meter | None = None
+
+    def _repr_html_(self) -> str:
+        """Shows the input in a notebook: its arrays, and the first images as they are read."""
+        notebook = importlib.import_module("recordmill.pipeline.report.notebook")
+        request = getattr(self.source, "request", None)
+        return str(notebook.input_html(request, self.element_spec, self.batches_per_epoch))
 
     def __len__(self) -> int:
         """The batches of an iteration that begins with an epoch. Raises: TypeError where it has no end."""
@@ -116,9 +125,10 @@ class Input:
         """Gives the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
 
         Args:
-            native: False: the batches of `as_numpy`, handed over without a copy. True: a pipeline of TensorFlow's
-                operations alone, for TPU hosts and the tf.data service. It holds the same rows, shuffled by a buffer
-                (`seed` decides how), so that it has neither state nor exact order; what needs these is refused.
+            native: False: the batches of `as_numpy`, large ones handed over without a copy, small ones many at a time.
+                True: a pipeline of TensorFlow's operations alone, for TPU hosts and the tf.data service. It holds the
+                same rows, shuffled by a buffer (`seed` decides how), so that it has neither state nor exact order; what
+                needs these is refused.
 
         Raises:
             DatasetError: TensorFlow is not installed, or a native pipeline cannot do what was asked for.
@@ -152,15 +162,21 @@ class Input:
             if self._latest is None:
                 raise DatasetError("state() needs a step here: how many the model has taken since the first of epoch 0")
             step = self._latest.step
-        return make_state(self.source.order_facts(), step, self.source.consumed(step))
+        return _state(self.source, step)
 
     def resume(self, state: State) -> "Input":
         """Gives the same input from a state on: the batches that would have come.
 
         Raises:
-            DatasetError: the state is of another dataset, version, order or global batch size.
+            DatasetError: the state is of another dataset, version (which may have been pruned), order or global batch
+                size.
         """
-        return Input(self.source.starting_at(step_of(state, self.source.order_facts())))
+        step = step_of(state, self.source.order_facts(), self._folder)
+        return Input(self.source.starting_at(step), self._folder)
+
+
+def _state(source: Source, step: int) -> State:
+    return make_state(source.order_facts(), step, source.of_epoch, source.consumed(step))
 
 
 @dataclass
@@ -226,7 +242,7 @@ class NumpyBatches(Iterator[Batch]):
 
     def state(self) -> State:
         """Gives the state after the batches that were given out."""
-        return make_state(self.source.order_facts(), self.step, self.source.consumed(self.step))
+        return _state(self.source, self.step)
 
 
 def _made(source: Source, batches: Batches, steps: range) -> Generator[tuple[int, Batch | None], None, None]:

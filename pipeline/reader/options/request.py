@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
-from recordmill.pipeline.dataset.safe_paths import check_place
+from recordmill.pipeline.dataset.shard_paths import shard_paths
 from recordmill.pipeline.reader.options.read_options import THE_LABEL, ReadOptions
 from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import Steps
@@ -228,9 +228,7 @@ def _shards(
 
 
 def _shard_file(folder: str, shard: Shard) -> ShardFile:
-    for path in (shard.file, shard.index):
-        check_place(folder, path)
-    return ShardFile(f"{folder}/{shard.file}", f"{folder}/{shard.index}", shard.records, shard.bytes, shard.sha256)
+    return ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256)
 
 
 def _check_batches(request: Request) -> None:

@@ -180,7 +180,7 @@ class Ahead:
             return positions
         first, last = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk
         chunks = [self._of(epoch, number) for number in range(first, last + 1)]
-        return np.concatenate(chunks)[positions - first * self._chunk]
+        return (chunks[0] if len(chunks) == 1 else np.concatenate(chunks))[positions - first * self._chunk]
 
     def _of(self, epoch: int, number: int) -> Integers:
         kept = self._kept.get((epoch, number))

@@ -1,6 +1,6 @@
-"""An input as `tf.data`: the batches of the NumPy reader as they are, handed over without a copy."""
+"""An input as `tf.data`: the batches of the NumPy reader as they are, large ones handed over without a copy."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from typing import Any, TypeAlias
 
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.reader.input import NumpyBatches, Source
 from recordmill.pipeline.reader.order.steps import Passes
+from recordmill.pipeline.reader.tf_data.handover import in_groups
 from recordmill.transforms.contract.ragged import ArraySpec
 
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
@@ -38,14 +39,19 @@ def _in_one_thread(source: Source) -> Source:
 
 def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
     """Gives the batches of a source; ragged lists travel as pairs of values and splits."""
-
-    def iterate() -> Iterator[Any]:
-        return map(_pairs, begin(source))
-
-    flat = tf.data.Dataset.from_generator(iterate, output_signature=_mapped(_tensor_spec, source.element_spec))
-    if not _has_ragged(source.element_spec):
+    spec = source.element_spec
+    specs = _mapped(_tensor_spec, spec)
+    leaves: list[tf.TensorSpec] = tf.nest.flatten(specs)
+    if source.steps_together > 1 and not any(leaf.dtype == tf.string for leaf in leaves):
+        return in_groups(
+            lambda: (tf.nest.flatten(_pairs(batch)) for batch in begin(source)),
+            leaves,
+            lambda tensors: _mapped(_tensor, spec, tf.nest.pack_sequence_as(specs, tensors)),
+        )
+    flat = tf.data.Dataset.from_generator(lambda: map(_pairs, begin(source)), output_signature=specs)
+    if not _has_ragged(spec):
         return flat
-    return flat.map(lambda *batch: _mapped(_tensor, source.element_spec, batch if len(batch) > 1 else batch[0]))
+    return flat.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
 
 
 def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:

@@ -1,0 +1,73 @@
+"""The command that says what a build would do; `commands` registers it."""
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recordmill.pipeline.cli.extras import BUILD, check_extra
+from recordmill.pipeline.cli.screen import print_json, print_line, quiet
+from recordmill.pipeline.errors import UserError
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="The dataset's folder, or its URL: its live version is compared with.",
+        show_default=False,
+    ),
+]
+Prices = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Prices, as deploy/prices.json has them: adds the cost on a cluster."),
+]
+
+
+def plan(
+    context: typer.Context,
+    spec: Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)],
+    output: Output = None,
+    prices: Prices = None,
+    rate: Annotated[
+        bool, typer.Option("--rate", help="Measure the time by small builds in a scratch folder: half a minute.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
+    check_extra("build", BUILD)
+    from recordmill.pipeline.build.run_options import RunOptions
+    from recordmill.pipeline.dataset.manifest import Manifest
+    from recordmill.pipeline.forecast.forecast import forecast
+    from recordmill.pipeline.forecast.page import lines_of
+    from recordmill.pipeline.sources.local_files import LocalFiles
+    from recordmill.pipeline.spec.model import load_spec
+
+    parsed, options, files = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args)), LocalFiles()
+    if "://" in parsed.model_dump_json(include={"source", "features"}):
+        from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+        from recordmill.pipeline.build.beam.runners import make_runner
+
+        use_options(make_runner(options).options)
+        files = BeamFiles()
+    known = _prices(prices) if prices else None
+    with quiet() if rate else nullcontext():  # TensorFlow and Beam print
+        result = forecast(parsed, files, output, options, known, measured=rate)
+    if isinstance(result, Manifest):
+        print_line(f"nothing has changed since {result.version} was built: a build would end at once")
+    elif as_json:
+        print_json(result.to_json())
+    else:
+        print_line("\n".join(lines_of(result)))
+
+
+def _prices(file: Path) -> dict[str, object]:
+    try:
+        prices = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError(f"{file} is no file of prices ({error}): begin with deploy/prices.json") from None
+    if not isinstance(prices, dict) or not {"dataflow", "gcs"} <= prices.keys():
+        raise UserError(f"{file} has no prices of `dataflow` and `gcs`: begin with deploy/prices.json")
+    return prices

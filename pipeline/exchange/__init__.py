@@ -1,0 +1,1 @@
+"""A version in the words of other tools: each file follows from the manifest alone."""

@@ -1,0 +1,159 @@
+"""`README.md`: a version's dataset card, with the header in YAML that the Hugging Face hub reads.
+
+Its header says what the hub filters by: task, size, licence, languages, features and splits. Below it stand the words
+of `about` in the spec, tables of splits and features, and the lines that open the version.
+"""
+
+import html
+from collections.abc import Iterator
+from typing import Any
+
+from recordmill.pipeline.dataset.manifest import Json, Location, Manifest
+from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.exchange.yaml_text import to_yaml
+from recordmill.pipeline.terminal_text import printable
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.stored import part_name
+
+CARD = "README.md"
+MOST_NAMES = 1000
+"""The classes that a card names; of a feature with more it says the number."""
+_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
+_DTYPES = {"bytes": "binary", "int64": "int64", "float32": "float32"}
+_TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
+    ("object-detection", {"boxes"}, None),
+    ("image-classification", {"image"}, {"category", "categories"}),
+    ("image-classification", {"image_sequence"}, {"category", "categories"}),
+    ("image-to-text", {"image", "text"}, None),
+    ("text-classification", {"text"}, {"category", "categories"}),
+    ("text-classification", {"texts"}, {"category", "categories"}),
+    ("text-generation", {"text"}, None),
+    ("tabular-classification", set(), {"category", "categories"}),
+    ("tabular-regression", set(), {"number", "numbers"}),
+)
+"""The hub's tasks, each with the kinds of features that it needs and, where it needs one, the kinds of its label."""
+
+
+def card(folder: Location, manifest: Manifest) -> bytes:
+    """Gives the card. Raises: DatasetError: a file of class names is missing or damaged."""
+    about: Json = manifest.spec.get("about") or {}
+    described = read_descriptions(manifest.features)
+    header = to_yaml({name: value for name, value in _header(folder, manifest, described, about).items() if value})
+    body = "\n".join(_body(manifest, described, about))
+    return f"---\n{header}---\n\n{body}\n".encode()
+
+
+def _header(folder: Location, manifest: Manifest, described: dict[str, Description], about: Json) -> Json:
+    return {
+        "pretty_name": about.get("title") or manifest.name,
+        **_license(about.get("license")),
+        "language": list(about.get("languages") or ()),
+        "task_categories": list(tasks(manifest)),
+        "size_categories": [_size(sum(split.records for split in manifest.splits.values()))],
+        "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
+        "dataset_info": {
+            "features": [{"name": "key", "dtype": "string"}, *_features(folder, described)],
+            "splits": [
+                {"name": name, "num_bytes": split.bytes, "num_examples": split.records}
+                for name, split in manifest.splits.items()
+            ],
+            "dataset_size": sum(split.bytes for split in manifest.splits.values()),
+        },
+    }
+
+
+def _license(license_: str | None) -> Json:
+    """Gives the licence as the hub spells it: an identifier in small letters, or the URL of another one."""
+    if license_ is None:
+        return {"license": "unknown"}
+    is_identifier = "/" not in license_ and " " not in license_
+    return {"license": license_.lower()} if is_identifier else {"license": "other", "license_name": license_}
+
+
+def tasks(manifest: Manifest) -> Iterator[str]:
+    """Gives the first task that the kinds of the features fit; nothing where none does."""
+    kinds = {name: feature["kind"] for name, feature in manifest.features.items()}
+    label = kinds.get(manifest.label or "")
+    inputs = {kind for name, kind in kinds.items() if name != manifest.label or kind not in {"category", "categories"}}
+    for task, needed, labels in _TASKS:
+        if needed <= inputs and (label in labels if labels else label not in {"category", "categories"}):
+            yield task
+            return
+
+
+def _size(records: int) -> str:
+    return next((size for power, size in enumerate(_SIZES, start=3) if records < 10**power), "n>1T")
+
+
+def _features(folder: Location, described: dict[str, Description]) -> Iterator[Json]:
+    """Gives the stored parts of a record in the hub's types."""
+    for name, description in described.items():
+        for part, stored in description.parts().items():
+            dtype: Any = _DTYPES[stored.dtype]
+            if part == "" and isinstance(description, Pixels) and description.encoding != "raw":
+                dtype = "image"
+            if part == "" and isinstance(description, CategoryDescription):
+                dtype = _class_label(folder, name, description)
+            many = {"sequence": dtype} if stored.shape != () else {"dtype": dtype}
+            yield {"name": part_name(name, part), **many}
+
+
+def _class_label(folder: Location, name: str, description: CategoryDescription) -> Any:
+    if description.vocabulary is None or description.vocabulary_size > MOST_NAMES:
+        return "int64"
+    names = read_vocabulary(folder, description, name)
+    if len(set(names)) < len(names):  # several ids of unknown names; the hub wants each name once
+        return "int64"
+    return {"class_label": {"names": {str(id_): name for id_, name in enumerate(names)}}}
+
+
+def _body(manifest: Manifest, described: dict[str, Description], about: Json) -> Iterator[str]:
+    yield f"# {_text(about.get('title') or manifest.name)}\n"
+    if about.get("description"):
+        yield f"{about['description'].strip()}\n"
+    if about.get("homepage"):
+        yield f"Homepage: <{about['homepage']}>\n"
+    if about.get("creators"):
+        yield f"Made by {', '.join(map(_text, about['creators']))}.\n"
+    yield f"License: {_text(about.get('license') or 'unknown')}.\n"
+    yield "## Splits\n\n| split | records | bytes |\n|---|---:|---:|"
+    for name, split in manifest.splits.items():
+        yield f"| {name} | {split.records:,} | {split.bytes:,} |"
+    yield "\n## Features\n\n| feature | kind | stored as |\n|---|---|---|"
+    for name, description in described.items():
+        parts = [f"`{part_name(name, part)}` {stored.dtype}" for part, stored in description.parts().items()]
+        label = " (label)" if name == manifest.label else ""
+        yield f"| {name}{label} | {description.kind} | {', '.join(parts)} |"
+    yield f"\n{_rows(manifest)}\n" if manifest.rows else ""
+    yield _USE.format(split=next(iter(manifest.splits)))
+    if about.get("citation"):
+        yield f"\n## Citation\n\n```bibtex\n{about['citation'].strip().replace('```', '')}\n```"
+
+
+def _rows(manifest: Manifest) -> str:
+    fates = (f"{count:,} {what}" for what, count in manifest.rows.items() if what != "read" and count)
+    return f"Of {manifest.rows['read']:,} rows read: {', '.join(fates)}."
+
+
+def _text(text: str) -> str:
+    """Gives a line of text that Markdown and HTML show as it is."""
+    return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
+
+
+_USE = """## Use
+
+The shards hold `tf.train.Example` records; `dataset.json` describes them, and `croissant.json` for catalogues.
+`report.html` shows them in a browser.
+
+```python
+from recordmill import open_dataset
+
+dataset = open_dataset("PATH/OF/THIS/FOLDER")
+for batch in dataset.training_input("{split}", batch_size=32, seed=1).as_numpy():
+    ...
+```
+
+TensorFlow Datasets opens the folder, too: `tfds.builder_from_directory("PATH/OF/THIS/FOLDER")`."""

@@ -1,0 +1,74 @@
+"""The time that a build takes: by an earlier one, by a sample of its rows, or by two small builds."""
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass, replace
+
+from recordmill.pipeline.build.entry import build
+from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.forecast.sample import Sample
+from recordmill.pipeline.versions.history import read_history
+
+TRIALS = (200, 400, 2_000)
+"""The rows of trial builds. The first warms TensorFlow up; what the others differ in is what rows cost."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """The time of a build, and where it is known from."""
+
+    seconds: float
+    """The wall time of the whole build, or of the steps that `how` names."""
+    how: str
+    """The measurement, in words."""
+    is_whole: bool
+    """Whether these are all steps of a build; otherwise it takes longer."""
+    cpu_seconds: float
+    """The time of all cores together."""
+
+
+def rate_of_history(plan: BuildPlan, output: str) -> Rate | None:
+    """Gives the time by the newest build of this output that read rows on this machine."""
+    for entry in reversed(read_history(output)):
+        rows, seconds = entry.get("rows", {}).get("read"), entry.get("seconds")
+        is_here = entry.get("host") == os.uname().nodename and entry.get("runner") == "local"
+        if entry.get("end") == "published" and is_here and rows and seconds and not entry.get("spans"):
+            how = f"the build of {entry.get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
+            expected = plan.rows / rows * seconds
+            return Rate(expected, how, is_whole=True, cpu_seconds=expected * (os.cpu_count() or 1))
+    return None
+
+
+def rate_of_sample(plan: BuildPlan, sample: Sample) -> Rate:
+    """Gives the time to read all rows, and to decode and scale their images once, by that of the sample."""
+    cpu = sample.seconds / max(1, sample.rows) * plan.rows
+    how = f"reading {sample.rows:,} rows took {sample.seconds:.2f} s"
+    for name, images in sample.images.items():
+        if images.decoded:
+            cpu += images.seconds / images.decoded * plan.rows
+            how += f", decoding and scaling {images.decoded:,} images of '{name}' {images.seconds:.2f} s"
+    return Rate(cpu / (os.cpu_count() or 1), how, is_whole=False, cpu_seconds=cpu)
+
+
+def rate_of_trials(plan: BuildPlan, options: RunOptions) -> Rate:
+    """Gives the time by trial builds of some rows, in a folder that is removed; loads TensorFlow and Beam.
+
+    Raises:
+        UserError: as a build.
+    """
+    _, (few, first), (many, second) = (_timed(plan, replace(options, limit=limit)) for limit in TRIALS)
+    a_row = max(0.0, second - first) / (many - few) if many > few else 0.0
+    seconds = second + a_row * max(0, plan.rows - many)
+    how = f"trial builds of {few:,} and {many:,} rows took {first:.1f} and {second:.1f} s"
+    return Rate(seconds, how, is_whole=True, cpu_seconds=seconds * (os.cpu_count() or 1))
+
+
+def _timed(plan: BuildPlan, options: RunOptions) -> tuple[int, float]:
+    """Gives the rows and the seconds of a build, without those in which the frameworks load."""
+    began: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="recordmill-plan-") as folder:
+        listener = Listener(on_plan=lambda plan, planned: began.append(time.perf_counter()))
+        published = build(plan.spec, os.path.join(folder, "out"), options, listener)
+        return published.manifest.rows["read"], time.perf_counter() - began[0]

@@ -1,0 +1,205 @@
+"""Some records of a version, decoded for people.
+
+>>> for record in read_records(open_dataset("out/emoji"), "train", label="cat", limit=2):  # doctest: +SKIP
+...     print(record.key, record.values["label"], record.values["image"])
+cats/17.jpg cat JPEG, 224x224, 11,420 bytes
+cats/4.jpg cat JPEG, 224x224, 9,816 bytes
+
+The records of a split stand in the order of their keys' hashes, so that its first ones are a sample of it; where there
+are spans, of its first span.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
+from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.inspection.values import Decoder, Value
+from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.reader.parsing.examples import parse
+from recordmill.pipeline.reader.records.random_access import Numbers
+from recordmill.pipeline.rows.find import find_records, is_sorted, open_records
+from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import KEY, Stored, stored_features
+
+Data: TypeAlias = bytes | memoryview
+
+TOGETHER = 64
+"""Records that are read at once: in an object store in one request."""
+SHOWN = 10  # classes in a message
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record, and its place in the version."""
+
+    key: str
+    """The row's key as text; bytes that are no UTF-8 as surrogates (`surrogateescape`)."""
+    split: str
+    position: int
+    """Its number in the split, from 0: the order in which `evaluation_input` gives the records."""
+    span: str | None
+    shard: str
+    """The path of its shard's file in the version's folder."""
+    bytes: int
+    """The size of the record."""
+    values: Mapping[str, Value]
+    """By feature, in the order of the spec."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some records of one shard."""
+
+    split: str
+    shard: Shard
+    first: int
+    """The position in the split of the shard's first record."""
+    numbers: Numbers
+    """Their numbers in the shard, from 0."""
+
+
+def read_records(
+    dataset: Dataset,
+    split: str | None = None,
+    *,
+    key: str | None = None,
+    label: str | None = None,
+    span: str | None = None,
+    positions: Sequence[int] | None = None,
+    features: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> Iterator[Record]:
+    """Reads records one after another; memory holds a few at a time, and only what is looked at is read.
+
+    Args:
+        dataset: a version.
+        split: a split's name; None: all splits, one after another.
+        key: the key of the rows; found by binary search, without reading the others.
+        label: the name of a class of the label, which the record has; of several classes a row, one of them. Records
+            are read in their order until `limit` is reached.
+        span: a span's name.
+        positions: numbers in the split, from 0, in any order; needs `split`.
+        features: the features to decode; None: all.
+        limit: the most records; None: all.
+
+    Returns:
+        the records in the order of their positions, or of `positions`; none where nothing fits.
+
+    Raises:
+        DatasetError: there is no such split, span, class, position or feature; the records of a version of packed texts
+            have no key or class of their own; or a record or a file is damaged.
+    """
+    if split is not None:
+        dataset.manifest.split(split)
+    if span is not None and span not in dataset.manifest.spans:
+        near = did_you_mean(span, dataset.manifest.spans)
+        known = ", ".join(dataset.manifest.spans) or "none"
+        raise DatasetError(f"{dataset.name} has no span '{span}'{near}; there are: {known}")
+    batches = _Batches(dataset, features, label)
+    parts = _parts(dataset, split, span, key, positions)
+    return islice((record for part in parts for record in batches.read(part)), limit)
+
+
+def _parts(
+    dataset: Dataset, split: str | None, span: str | None, key: str | None, positions: Sequence[int] | None
+) -> Iterable[_Part]:
+    """Chooses the records, in order."""
+    if key is not None:
+        return _of_key(dataset, split, span, key)
+    if positions is None:
+        every = _shards(dataset.manifest, split, span)
+        return (_Part(name, shard, first, np.arange(shard.records)) for name, shard, first in every)
+    if split is None:
+        raise DatasetError("positions are numbers in a split: name the split")
+    return _at(dataset.manifest, split, positions)
+
+
+def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:
+    """Gives the shards of a split and a span, or of all, with the position of each one's first record."""
+    for name in manifest.splits if split is None else [split]:
+        first = 0
+        for shard in manifest.splits[name].shards:
+            if span is None or shard.span == span:
+                yield name, shard, first
+            first += shard.records
+
+
+def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_Part]:
+    shards = list(_shards(manifest, split, None))
+    ends = np.cumsum([shard.records for _, shard, _ in shards])
+    records = manifest.splits[split].records
+    for position in positions:
+        if not 0 <= position < records:
+            raise DatasetError(f"there is no record {position:,} in '{split}': it has {records:,}, numbered from 0")
+        _, shard, first = shards[int(np.searchsorted(ends, position, side="right"))]
+        yield _Part(split, shard, first, np.array([position - first]))
+
+
+def _of_key(dataset: Dataset, split: str | None, span: str | None, key: str) -> Iterator[_Part]:
+    manifest = dataset.manifest
+    if not is_sorted(manifest):
+        raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
+    for row in find_records(dataset.folder, manifest, key.encode("utf-8", "surrogateescape")):
+        if (split or row.split) == row.split and (span or row.shard.span) == row.shard.span:
+            yield _Part(row.split, row.shard, row.position - row.record, np.array([row.record]))
+
+
+class _Batches:
+    """Reads, filters and decodes some records at a time."""
+
+    def __init__(self, dataset: Dataset, features: Sequence[str] | None, label: str | None) -> None:
+        self._folder, self._label = str(dataset.folder), str(dataset.label)
+        self._decoder = Decoder(dataset, features)
+        self._stored = stored_features(self._decoder.descriptions, with_key=True)
+        self._id = None if label is None else _class_id(dataset, label)
+
+    def read(self, part: _Part) -> Iterator[Record]:
+        """Gives the records of a part that are of the class."""
+        blocks = np.arange(0, part.shard.records, TOGETHER)
+        with open_records(self._folder, part.shard, blocks) as records:
+            for start in range(0, len(part.numbers), TOGETHER):
+                numbers = part.numbers[start : start + TOGETHER]
+                try:
+                    data = records.read(numbers)
+                    if self._id is not None:
+                        of_class = self._of_class(data, self._id)
+                        numbers, data = numbers[of_class], [data[row] for row in of_class]
+                    yield from self._records(part, numbers, data)
+                except RowError as error:
+                    where = f"{part.shard.file}, record {numbers[error.row]:,}"
+                    raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None
+
+    def _of_class(self, data: Sequence[Data], id_: int) -> list[int]:
+        """Gives the rows whose label is, or holds, a class."""
+        column: Any = parse(data, {self._label: Stored("int64", None)})[self._label]  # an id is a list of one
+        of_row = np.repeat(np.arange(len(data)), column.lengths())
+        return np.unique(of_row[column.values == id_]).tolist()
+
+    def _records(self, part: _Part, numbers: Numbers, data: Sequence[Data]) -> Iterator[Record]:
+        columns = parse(data, self._stored)
+        for row, (number, record) in enumerate(zip(numbers.tolist(), data, strict=True)):
+            yield Record(
+                bytes(columns[KEY][row]).decode("utf-8", "surrogateescape"),
+                part.split,
+                part.first + number,
+                part.shard.span,
+                part.shard.file,
+                len(record),
+                self._decoder.decode(columns, row),
+            )
+
+
+def _class_id(dataset: Dataset, label: str) -> int:
+    """Gives the id of a class of the label."""
+    if dataset.label is None:
+        raise DatasetError(f"{dataset.name} has no label, and its records no class")
+    names = dataset.classes
+    if label not in names:
+        some = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+        raise DatasetError(f"there is no class '{label}'{did_you_mean(label, names)}; there are: {some}")
+    return names.index(label)

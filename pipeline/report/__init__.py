@@ -1,0 +1,1 @@
+"""Shows a version to people: `report.html`, previews, and what notebooks display."""

@@ -1,0 +1,273 @@
+"""Charts as plain data: bins, bars and grids, with the positions at which the page's template draws them as SVG.
+
+A chart counts several series, the splits of a version, by the same bins. Splits differ in size, so what is drawn is
+each series' share; the counts stand in the table beside it.
+
+>>> chart = histogram("age", {"train": Histogram.of(np.array([31, 40, 40], np.float32))}, whole=True)
+>>> chart.bins[0], chart.series[0].counts[0], chart.bins[-1]
+('31', 1, '40')
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.histogram import Histogram
+
+WIDTH, HEIGHT = 320, 120  # of a histogram's drawing area, in units of its SVG
+MOST_BINS = 24
+TICKS = 4  # labels below a histogram, at most
+FAR = 3  # times the range of all values but 1 %: beyond that, the last bins are open
+TAIL = 200  # one of so many values lies beyond each open end
+MOST_NAMES = 1_000  # rows of a table of names
+GRID = 16  # cells a side of a map of boxes
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+
+class Bar(NamedTuple):
+    """A rectangle of a histogram, in units of its SVG."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """The counts of one split."""
+
+    name: str
+    counts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """The sum of all counts."""
+        return sum(self.counts)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of each count; zeros where nothing was counted."""
+        return tuple(count / (self.total or 1) for count in self.counts)
+
+
+@dataclass(frozen=True)
+class HistogramChart:
+    """The distribution of numbers: bars for the first series, lines for the others."""
+
+    shape: ClassVar[str] = "histogram"
+    title: str
+    bins: tuple[str, ...]
+    """The values of each bin, in words."""
+    ticks: tuple[tuple[float, str], ...]
+    """Positions from 0 to `WIDTH`, with the value that begins there."""
+    series: tuple[Series, ...]
+    note: str = ""
+    missing: tuple[int, ...] = ()
+    """The rows of each series without a value; empty where all have one."""
+
+    @property
+    def peak(self) -> float:
+        """The largest share of any bin."""
+        return max((share for each in self.series for share in each.shares), default=0.0)
+
+    @property
+    def bars(self) -> tuple[Bar, ...]:
+        """The bars of the first series."""
+        width = WIDTH / len(self.bins)
+        tops = [round(HEIGHT * share / (self.peak or 1), 1) for share in self.series[0].shares]
+        return tuple(
+            Bar(round(number * width + 0.5, 1), HEIGHT - top, round(width - 1, 1), top)
+            for number, top in enumerate(tops)
+        )
+
+    def line(self, series: Series) -> str:
+        """Gives the corners of a series' line: `points` of an SVG `polyline`."""
+        width, scale = WIDTH / len(self.bins), HEIGHT / (self.peak or 1)
+        corners = [(0.0, float(HEIGHT))]
+        for number, share in enumerate(series.shares):
+            top = HEIGHT - share * scale
+            corners += [(number * width, top), ((number + 1) * width, top)]
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in [*corners, (float(WIDTH), float(HEIGHT))])
+
+
+@dataclass(frozen=True)
+class NameRow:
+    """A name with its counts, one for each column."""
+
+    name: str
+    counts: tuple[int, ...]
+    shares: tuple[float, ...]
+    """The share of its column."""
+    lengths: tuple[float, ...]
+    """The lengths of the bars, 0 to 100: 100 is the chart's largest share."""
+
+
+@dataclass(frozen=True)
+class NamesChart:
+    """Counts of names by split: a table whose cells hold bars."""
+
+    shape: ClassVar[str] = "names"
+    title: str
+    what: str
+    """The header of the names."""
+    columns: tuple[str, ...]
+    rows: tuple[NameRow, ...]
+    left_out: int = 0
+    """Names that are not among the rows."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class MapChart:
+    """Shares by place in an image, each cell 0 to 1."""
+
+    shape: ClassVar[str] = "map"
+    title: str
+    cells: tuple[tuple[float, ...], ...]
+    """By row from the top, by column from the left."""
+    note: str = ""
+
+
+Chart: TypeAlias = HistogramChart | NamesChart | MapChart
+
+
+def histogram(
+    title: str,
+    parts: Mapping[str, Histogram],
+    *,
+    whole: bool,
+    note: str = "",
+    missing: Mapping[str, int] = MappingProxyType({}),
+) -> HistogramChart | None:
+    """Makes the chart of numbers by split; None where there are none.
+
+    Args:
+        title: the chart's.
+        parts: the counted values by split; a split without values is left out.
+        whole: whether all values are whole numbers, which no bin cuts.
+        note: a line below the chart.
+        missing: rows without a value by split.
+    """
+    counted = {name: part for name, part in parts.items() if part.counts.sum()}
+    if not counted:
+        return None
+    low, high, is_cut = _range(Histogram.merged(counted.values()))
+    step = _nice_step((high - low) / MOST_BINS or abs(low) / MOST_BINS, whole=whole)
+    first = math.floor(low / step)
+    number = math.floor(high / step) - first + 1
+    edges = [_rounded((first + bin_) * step) for bin_ in range(number + 1)]
+    labels = [_between(start, end, whole=whole) for start, end in zip(edges, edges[1:], strict=False)]
+    if is_cut:
+        labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
+    series = tuple(Series(name, _binned(part, first, step, number)) for name, part in counted.items())
+    lacking = tuple(missing.get(each.name, 0) for each in series)
+    return HistogramChart(title, tuple(labels), _ticks(edges), series, note, lacking if any(lacking) else ())
+
+
+def _range(values: Histogram) -> tuple[float, float, bool]:
+    """Gives the smallest and largest value to show, and whether some lie beyond these."""
+    last = int(values.counts.sum()) - 1
+    low, near_low, near_high, high = values.at([0, last // TAIL, last - last // TAIL, last])
+    if high - low > FAR * (near_high - near_low) > 0:
+        return near_low, near_high, True
+    return low, high, False
+
+
+def _nice_step(least: float, *, whole: bool) -> float:
+    """Gives the smallest 1, 2 or 5 times a power of ten that is `least` or more; of whole numbers at least 1."""
+    if least <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
+    return max(1.0, step) if whole else step
+
+
+def _binned(values: Histogram, first: int, step: float, number: int) -> tuple[int, ...]:
+    bins = np.clip(np.floor(values.values / step + 1e-9).astype(np.int64) - first, 0, number - 1)
+    counts = np.zeros(number, np.int64)
+    np.add.at(counts, bins, values.counts)
+    return tuple(counts.tolist())
+
+
+def _between(start: float, end: float, *, whole: bool) -> str:
+    if whole:
+        return short(start) if end - start == 1 else f"{short(start)} to {short(end - 1)}"
+    return f"{short(start)} to {short(end)}"
+
+
+def _ticks(edges: Sequence[float]) -> tuple[tuple[float, str], ...]:
+    bins = len(edges) - 1
+    every = -(-bins // TICKS)
+    return tuple((round(WIDTH * bin_ / bins, 1), short(edges[bin_])) for bin_ in range(0, bins, every))
+
+
+def _rounded(value: float) -> float:
+    """Rounds away what binary fractions add to a multiple of a nice step."""
+    return float(f"{value:.9g}")
+
+
+def short(number: float) -> str:
+    """Formats a number for a label.
+
+    >>> short(1234.0), short(0.25), short(1_200_000), short(-3.0)
+    ('1,234', '0.25', '1.2M', '-3')
+    """
+    if abs(number) >= 1e15:
+        return f"{number:.3g}"
+    for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if abs(number) >= limit:
+            return f"{number / limit:.4g}{unit}"
+    return f"{number:,.0f}" if number == round(number) else f"{number:.4g}"
+
+
+def names(
+    title: str, what: str, counts: Mapping[str, Sequence[int]], labels: Sequence[str], note: str = ""
+) -> NamesChart | None:
+    """Makes the chart of names by split, the most frequent first; None where there are no names.
+
+    Args:
+        title: the chart's.
+        what: the header of the names: `class`, `word`.
+        counts: by split, a count for each label.
+        labels: the names.
+        note: a line below the chart.
+    """
+    if not labels or not counts:
+        return None
+    table = np.array(list(counts.values()), np.int64)
+    shares = table / np.maximum(1, table.sum(axis=1, keepdims=True))
+    peak = shares.max(initial=0.0) or 1.0
+    order = np.argsort(-table.sum(axis=0), kind="stable")[:MOST_NAMES].tolist()
+    rows = tuple(
+        NameRow(
+            labels[row],
+            tuple(table[:, row].tolist()),
+            tuple(shares[:, row].tolist()),
+            tuple(np.round(100 * shares[:, row] / peak, 1).tolist()),
+        )
+        for row in order
+    )
+    return NamesChart(title, what, tuple(counts), rows, len(labels) - len(rows), note)
+
+
+def places(title: str, boxes: npt.NDArray[np.float64], note: str = "") -> MapChart:
+    """Makes the map of the places that boxes cover.
+
+    Args:
+        title: the chart's.
+        boxes: [n, 4], `y_min, x_min, y_max, x_max` from 0 to 1.
+        note: a line below the chart.
+    """
+    starts = np.arange(GRID) / GRID
+    in_rows = (boxes[:, :1] < starts + 1 / GRID) & (boxes[:, 2:3] > starts)
+    in_columns = (boxes[:, 1:2] < starts + 1 / GRID) & (boxes[:, 3:4] > starts)
+    covered = in_rows.astype(np.int64).T @ in_columns.astype(np.int64)
+    shares = covered / (covered.max(initial=0) or 1)
+    return MapChart(title, tuple(tuple(np.round(row, 2).tolist()) for row in shares), note)

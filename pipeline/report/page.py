@@ -1,0 +1,174 @@
+"""The page: `report.html`, one file that loads nothing, runs nothing, and shows data only as text and images.
+
+All text goes through one place, which escapes HTML, shows control characters, and keeps directions of writing apart.
+The Content-Security-Policy allows the page's own style by its digest and images in the page, and nothing else.
+"""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from recordmill.pipeline.dataset.duplicate_messages import summary
+from recordmill.pipeline.dataset.manifest import Json, Manifest
+from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.report.charts import HEIGHT, WIDTH
+from recordmill.pipeline.report.feature_views import feature_views
+from recordmill.pipeline.report.figures import Figures, read_figures
+from recordmill.pipeline.report.findings import findings
+from recordmill.pipeline.report.sample import Example
+from recordmill.pipeline.sources.rejects import REASONS
+from recordmill.pipeline.version import VERSION
+
+FILE = "report.html"
+HERE = Path(__file__).parent
+TEMPLATE, STYLE = "report.html.j2", "report.css"
+ISOLATE, END_ISOLATE = "\u2068", "\u2069"
+UNSEEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
+"""The characters that HTML cannot hold: control characters, and surrogates, which stand for bytes beyond UTF-8."""
+SHOWN_FIGURES = 50  # of the gate, the largest of each rule first
+
+
+def report_of(dataset: Dataset, sources: Path | None = None, most_word_bytes: int | None = None) -> bytes:
+    """Makes the page of a version: the same bytes for the same version, whoever makes it and when.
+
+    Args:
+        dataset: the version.
+        sources: the folder of the sources; None: the images of rejects are not shown.
+        most_word_bytes: words are left out where their files are larger than this together; None: never.
+
+    Raises:
+        DatasetError: a file that the version lists is missing or damaged.
+    """
+    return render(read_figures(dataset, sources, most_word_bytes))
+
+
+def render(figures: Figures) -> bytes:
+    """Makes the page of figures."""
+    style = (HERE / STYLE).read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
+    page = (
+        _environment()
+        .get_template(TEMPLATE)
+        .render(
+            style=Markup(style),  # noqa: S704 - our own file
+            style_digest=digest,
+            recordmill=VERSION,
+            manifest=figures.manifest,
+            width=WIDTH,
+            height=HEIGHT,
+            findings=list(findings(figures)),
+            features=list(feature_views(figures)),
+            sample=figures.sample,
+            groups=list(_groups(figures)),
+            rejects=_rejects(figures),
+            reject_images=figures.reject_images,
+            duplicates=list(summary(figures.manifest.duplicates)),
+            pairs=figures.pairs,
+            gate=list(_gate(figures.manifest)),
+            drift=_drift(figures.manifest),
+            spec=json.dumps(_without_nothing(figures.manifest.spec), indent=2, ensure_ascii=False),
+            provenance=list(_provenance(figures.manifest)),
+        )
+    )
+    return page.encode("utf-8")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"data": isolated, "plain": plainly_isolated, "number": _number, "percent": _percent}
+    return environment
+
+
+def visible(value: Any) -> Any:
+    r"""Shows what HTML cannot hold as escapes: control characters, and bytes of a key that are not UTF-8.
+
+    >>> visible("a\x00b\tc")
+    'a\\x00b\tc'
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return UNSEEN.sub(lambda match: ascii(match[0])[1:-1], value)
+
+
+def isolated(text: Any) -> Markup:
+    """Gives text of the data as HTML whose direction of writing ends where it ends."""
+    return Markup("<bdi>{}</bdi>").format(escape(visible(str(text))))
+
+
+def plainly_isolated(text: Any) -> str:
+    """Gives text of the data for an attribute or a title, isolated by characters."""
+    return f"{ISOLATE}{visible(str(text))}{END_ISOLATE}"
+
+
+def _number(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:.4g}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _groups(figures: Figures) -> Iterator[tuple[str | None, Sequence[Example]]]:
+    """Gives the examples by class; all at once where there are no classes."""
+    examples = figures.sample.examples if figures.sample else ()
+    for label, group in groupby(examples, key=lambda example: example.label):
+        yield label, list(group)
+
+
+def _rejects(figures: Figures) -> list[tuple[str, int, str, Sequence[Json]]]:
+    """Gives each reason with its number, its meaning and some rows, the most frequent first."""
+    counted: Mapping[str, int] = figures.manifest.rejects.get("by_reason", {})
+    order = sorted(counted, key=lambda reason: (-counted[reason], reason))
+    return [(reason, counted[reason], REASONS.get(reason, ""), figures.rejects.get(reason, ())) for reason in order]
+
+
+def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
+    """Gives the gate's figures that are not 0, those beyond their limits first, then the largest of each rule."""
+    breaches = {(each["rule"], each["subject"]): each["detail"] for each in manifest.gate.get("breaches", [])}
+    rows = [
+        (rule, subject, figure, breaches.get((rule, subject), ""))
+        for rule, subjects in manifest.gate.get("figures", {}).items()
+        for subject, figure in subjects.items()
+        if figure
+    ]
+    rows.sort(key=lambda row: (not row[3], row[0], -row[2], row[1]))
+    yield from rows[:SHOWN_FIGURES]
+
+
+def _drift(manifest: Manifest) -> list[tuple[str, str, Any]]:
+    """Gives the figures of each feature against the rows that a frozen analysis was learned from."""
+    features = manifest.drift.get("features", {})
+    return [(name, what, figure) for name, figures in features.items() for what, figure in figures.items()]
+
+
+def _without_nothing(value: Any) -> Any:
+    """Leaves out what a spec does not say: nulls, and empty lists and objects."""
+    if isinstance(value, Mapping):
+        return {name: _without_nothing(inner) for name, inner in value.items() if inner not in (None, {}, [])}
+    return [_without_nothing(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Gives what the version was made from and by; without the time, so that equal versions have equal reports."""
+    yield "build key", manifest.build_key
+    for what in ("source_key", "inputs_sha256"):
+        if what in manifest.provenance:
+            yield what.replace("_", " "), str(manifest.provenance[what])
+    for package, version in manifest.provenance.get("packages", {}).items():
+        yield package, str(version)

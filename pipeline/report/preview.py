@@ -1,0 +1,222 @@
+"""Draws records as a model gets them: the source's image, the stored one and augmented ones, with boxes and texts.
+
+>>> preview(dataset, dataset.records("train", limit=12), [RandomResizedCrop(224)]).save("preview.png")  # doctest: +SKIP
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice, zip_longest
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from recordmill.pipeline.dataset.manifest import Json
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.inspection.images import StoredImage
+from recordmill.pipeline.inspection.records import Record
+from recordmill.pipeline.inspection.values import Box
+from recordmill.pipeline.reader.batches.rows import AUGMENT
+from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.reader.order.permutation import combine, uniform
+from recordmill.pipeline.report.raw_files import raw_image
+from recordmill.pipeline.report.rejects import read_rejects
+from recordmill.pipeline.report.sample import MOST_IN_ROW, View, images_of, in_words
+from recordmill.pipeline.report.thumbnails import with_boxes
+from recordmill.pipeline.terminal_text import printable
+from recordmill.transforms.numpy.augment.base import Augmentation
+from recordmill.transforms.numpy.augment.chain import apply, check, lanes, parameters
+
+TILE = 192  # pixels of an image's longer side
+GAP = 10
+WIDTH = 1_680  # of the whole, as far as one card fits
+DRAWS = 3  # augmented images of each stored one
+TEXT, LINE = 14, 19  # the font's size, and a line's height
+LINES = 4  # of a card's text
+TEXT_WIDTH = 400  # of a card, at least
+PAGE, CARD, INK, SOFT = "#ffffff", "#f3f5f7", "#1c2128", "#5a6472"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A record, or a reject, as it is drawn."""
+
+    tiles: tuple[tuple[str, Image.Image], ...]
+    """Images with their captions."""
+    lines: tuple[str, ...]
+    """The first stands out."""
+
+
+def preview(
+    dataset: Dataset,
+    records: Iterable[Record],
+    changes: Sequence[Augmentation] = (),
+    sources: Path | None = None,
+) -> Image.Image:
+    """Draws records, a card each.
+
+    Args:
+        dataset: the version that the records are of.
+        records: at least one.
+        changes: augmentations; each image is shown as the first epochs of a training with `seed=0` may change it.
+        sources: the folder of the sources, in which keys are paths of images; None: the sources' images are not shown.
+
+    Returns:
+        An RGB image, as wide as 1,680 pixels or one card.
+
+    Raises:
+        DatasetError: there is no record; an image is damaged; an augmentation does not fit the images.
+    """
+    view = View.of(dataset)
+    if changes and not view.images:
+        raise DatasetError(f"augmentations are for images, and {dataset.name} has none: leave them out")
+    return draw([_card(view, record, changes, sources) for record in records])
+
+
+def draw(cards: Sequence[Card]) -> Image.Image:
+    """Draws cards side by side, below each other. Raises: DatasetError: there are none."""
+    if not cards:
+        raise DatasetError("there is nothing to show: no record fits")
+    tiles = max(1, *(len(card.tiles) for card in cards))
+    width = max(tiles * (TILE + GAP) + GAP, TEXT_WIDTH)
+    heights = [_height(card) for card in cards]
+    columns = min(len(cards), max(1, WIDTH // (width + GAP)))
+    rows = [max(heights[start : start + columns]) for start in range(0, len(cards), columns)]
+    page = Image.new("RGB", (columns * (width + GAP) + GAP, sum(rows) + GAP * (len(rows) + 1)), PAGE)
+    pen = ImageDraw.Draw(page)
+    for number, card in enumerate(cards):
+        row, column = divmod(number, columns)
+        left, top = GAP + column * (width + GAP), GAP + sum(rows[:row]) + GAP * row
+        pen.rounded_rectangle((left, top, left + width - 1, top + rows[row] - 1), 6, CARD)
+        _draw_card(page, pen, card, left, top, width)
+    return page
+
+
+def reject_cards(dataset: Dataset, sources: Path | None, most: int) -> list[Card]:
+    """Makes the cards of rejected rows, as many of each reason, with their images where they are at hand.
+
+    Args:
+        dataset: the version.
+        sources: the folder of the sources, in which rejects' files are; None: no image is shown.
+        most: the number of cards.
+
+    Raises:
+        DatasetError: the version has no rejects, or their file is damaged.
+    """
+    by_reason = read_rejects(dataset.folder, dataset.manifest, most)
+    turns = chain.from_iterable(zip_longest(*by_reason.values()))
+    cards = [_reject_card(sources, reject) for reject in islice(filter(None, turns), most)]
+    if not cards:
+        raise DatasetError(f"{dataset.name} {dataset.version} has no rejected rows: there is nothing to show")
+    return cards
+
+
+def _reject_card(sources: Path | None, reject: Json) -> Card:
+    file = str(reject.get("file"))
+    image = raw_image(sources, file) if sources is not None else None
+    tiles = () if image is None else ((_caption("source", image), fitted(image)),)
+    where = file if reject.get("line") is None else f"{file}, line {reject['line']}"
+    message = wrap(printable(str(reject.get("message"))), TEXT_WIDTH // (TEXT // 2))
+    return Card(tiles, (str(reject.get("code")), printable(where), *message))
+
+
+def _card(view: View, record: Record, changes: Sequence[Augmentation], sources: Path | None) -> Card:
+    tiles = []
+    if sources is not None and view.images and (raw := raw_image(sources, record.key)) is not None:
+        tiles.append((_caption("source", raw), fitted(raw)))
+    for name in view.images:
+        for image in images_of(record, name)[:MOST_IN_ROW]:
+            tiles += _tiles(view, record, name, image, changes)
+    others = [name for name in record.values if name not in {*view.images, *view.boxes, *view.texts, view.label}]
+    texts = [in_words(record.values[name]) for name in view.texts]
+    named = ", ".join(f"{name} {words}" for name in others if (words := in_words(record.values[name])))
+    head = in_words(record.values[view.label]) if view.label else record.key
+    key = [record.key] if view.label else []
+    return Card(tuple(tiles), tuple(printable(line) for line in [head, *texts, named, *key] if line))
+
+
+def _tiles(
+    view: View, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
+) -> Iterator[tuple[str, Image.Image]]:
+    pixels, boxes = image.array(), list(view.named_boxes(record, name))
+    stored = _image(pixels)
+    yield _caption(name if len(view.images) > 1 else "stored", stored), _boxed(stored, boxes)
+    if not changes:
+        return
+    for draw_ in range(DRAWS):
+        changed, moved = _augmented(pixels, boxes, changes, record.position, draw_)
+        result = _image(changed)
+        yield _caption(f"augmented {draw_ + 1}", result), _boxed(result, moved)
+
+
+def _augmented(
+    pixels: Any, boxes: Sequence[tuple[Box, str]], changes: Sequence[Augmentation], position: int, epoch: int
+) -> tuple[Any, list[tuple[Box, str]]]:
+    """Changes an image and its boxes by the random numbers of a position in an epoch; boxes that are cut off go."""
+    checked = check(changes)
+    draws = uniform(combine(0, AUGMENT, epoch), np.array([position]), lanes(checked))
+    lists = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4) if boxes else None
+    try:
+        changed, moved = apply(pixels, lists, checked, parameters(checked, draws)[0])
+    except ValueError as error:
+        raise DatasetError(str(error)) from None
+    kept = zip([] if moved is None else moved.tolist(), (name for _, name in boxes), strict=False)
+    return changed, [(Box(*box), name) for box, name in kept if any(box)]
+
+
+def _image(pixels: Any) -> Image.Image:
+    return Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else np.ascontiguousarray(pixels)).convert("RGB")
+
+
+def _caption(what: str, image: Image.Image) -> str:
+    return f"{what}, {image.width}×{image.height}"
+
+
+def _boxed(image: Image.Image, boxes: Sequence[tuple[Box, str]]) -> Image.Image:
+    sized = fitted(image)
+    return with_boxes(sized, [box for box, _ in boxes], [name for _, name in boxes]) if boxes else sized
+
+
+def fitted(image: Image.Image) -> Image.Image:
+    """Brings an image to the size of a tile; a small one grows by whole numbers, with hard edges."""
+    factor = TILE / max(image.size)
+    if factor >= 2:
+        return image.resize((image.width * int(factor), image.height * int(factor)), Image.Resampling.NEAREST)
+    sides = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
+    return image.resize(sides, Image.Resampling.LANCZOS)
+
+
+def _height(card: Card) -> int:
+    images = max((image.height for _, image in card.tiles), default=-LINE - GAP) + LINE + GAP
+    return images + min(LINES, len(card.lines)) * LINE + 2 * GAP
+
+
+def _draw_card(page: Image.Image, pen: ImageDraw.ImageDraw, card: Card, left: int, top: int, width: int) -> None:
+    x, y = left + GAP, top + GAP
+    for number, (caption, image) in enumerate(card.tiles):
+        page.paste(image, (x + number * (TILE + GAP), y + LINE))
+        pen.text((x + number * (TILE + GAP), y), _cut(caption, TILE), SOFT, font())
+    if card.tiles:
+        y += LINE + max(image.height for _, image in card.tiles) + GAP
+    for number, line in enumerate(card.lines[:LINES]):
+        pen.text((x, y + number * LINE), _cut(line, width - 2 * GAP), SOFT if number else INK, font())
+
+
+def _cut(line: str, width: int) -> str:
+    """Cuts a line to a width in pixels."""
+    line = line.replace("\n", " ")
+    while line and font().getlength(line) > width:
+        line = line[: -max(2, len(line) // 20)] + "…"
+    return line
+
+
+@cache
+def font() -> Any:
+    """Gives the font: one of many scripts where it is installed, else Pillow's own."""
+    try:
+        return ImageFont.truetype("DejaVuSans.ttf", TEXT)
+    except OSError:
+        return ImageFont.load_default(TEXT)
