@@ -14,13 +14,16 @@ from recordmill.transforms.contract.kinds.base import Stored as Stored
 KEY = "key"
 """The Example's feature that holds the row's key; no feature of the spec has this name."""
 
+UNENCODED = "@pixels"
+"""The end of the name by which the transform graph gives a feature's images before they are encoded as JPEG."""
+
 IMAGES = ("image", "image_sequence")
 """The kinds whose column is images."""
 
 
 def part_name(feature: str, part: str) -> str:
-    """Gives the name of a part in a record: `caption` itself, `caption_length`."""
-    return f"{feature}_{part}" if part else feature
+    """Gives the name of a part in a record: `caption` itself, `caption_length`; of `UNENCODED`, `photo@pixels`."""
+    return f"{feature}_{part}" if part and part != UNENCODED else feature + part
 
 
 def stored_features(features: Mapping[str, Description], *, with_key: bool = False) -> dict[str, Stored]:

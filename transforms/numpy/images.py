@@ -9,18 +9,19 @@ scale: these differ by one level at most (`image_resize`, `augment.crops`).
 """
 
 import math
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
-from recordmill.transforms.numpy.augment.base import Shape
-from recordmill.transforms.numpy.augment.chain import Augment, apply, output_shape
+from recordmill.transforms.numpy.augment.base import Part, Shape
+from recordmill.transforms.numpy.augment.chain import Acting, Augment, acting, apply_acting, first_window, output_shape
 from recordmill.transforms.numpy.buffers import Array, Empty
-from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original
+from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.image_resize import resize
+from recordmill.transforms.numpy.jpeg_parts import JpegPart, Layout, read_layout
 from recordmill.transforms.numpy.normalize import dtype_of, normalizer
 from recordmill.transforms.numpy.texts import mask
 
@@ -51,6 +52,17 @@ class MovingBoxes:
         return [values[splits[row] : splits[row + 1]] for values, splits in self._lists]
 
 
+class _Image(NamedTuple):
+    """An image that is to be read."""
+
+    row: int
+    data: Data
+    turn: int
+    changes: Sequence[Acting]
+    part: JpegPart | None
+    """The part that the first change needs, where that is less than the whole."""
+
+
 class ImageReader:
     """Reads the images of one feature of a batch."""
 
@@ -78,6 +90,8 @@ class ImageReader:
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
         self._boxes = MovingBoxes(boxes)
+        self._parameters = [] if augment is None else augment.parameters.tolist()
+        self._layout: Layout | None = None
         self._stored: Shape = description.shape
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = dtype_of(dtype or description.dtype)
@@ -119,15 +133,18 @@ class ImageReader:
         present = mask(encoded, width)
         batch = self._empty((*present.shape, *self._shape), self._dtype)  # type: ignore[arg-type] # sequences have a size
         batch[~present] = 0
-        for row, position in np.argwhere(present).tolist():
-            self._read_into(batch[row, position], row, encoded.values[int(encoded.splits[row]) + position], 1)
+        places = np.argwhere(present)
+        files = [encoded.values[offset] for offset in (encoded.splits[places[:, 0]] + places[:, 1]).tolist()]
+        images = self._prepared(places[:, 0].tolist(), files, [1] * len(files))
+        for (row, position), image in zip(places.tolist(), images, strict=True):
+            self._read_into(batch[row, position], image)
         return batch
 
     def _of_one_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
         batch = self._empty((len(encoded), *self._shape), self._dtype)  # type: ignore[arg-type] # no None
         if not self._read_joined(batch, encoded):
-            for row, (data, turn) in enumerate(zip(encoded, turns, strict=True)):
-                self._read_into(batch[row], row, data, turn)
+            for out, image in zip(batch, self._prepared(range(len(encoded)), encoded, turns), strict=True):
+                self._read_into(out, image)
         present = np.array([len(data) > 0 for data in encoded], np.int64)
         return batch, present[:, np.newaxis] * np.array(self._shape[:2], np.int64)
 
@@ -143,10 +160,8 @@ class ImageReader:
 
     def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
         nothing = np.zeros((0, 0, self._shape[2]), np.uint8)
-        read = [
-            nothing if self._is_missing(data) else self._pixels(row, data, turn)
-            for row, (data, turn) in enumerate(zip(encoded, turns, strict=True))
-        ]
+        images = self._prepared(range(len(encoded)), encoded, turns)
+        read = [nothing if self._is_missing(image.data) else self._pixels(image) for image in images]
         sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
         batch = self._empty((len(read), *sides.max(0, initial=0).tolist(), self._shape[2]), self._dtype)
         for pixels, (height, width), out in zip(read, sides.tolist(), batch, strict=True):
@@ -155,30 +170,63 @@ class ImageReader:
             out[:height, width:] = 0
         return batch, sides
 
-    def _read_into(self, out: Array, row: int, data: Data, turn: int) -> None:
-        if self._is_missing(data):
+    def _prepared(self, rows: Iterable[int], files: Bytes, turns: Iterable[int]) -> list[_Image]:
+        """Cuts all JPEGs before any is decoded: the code of each step then stays in the processor's cache."""
+        return [self._image(*image) for image in zip(rows, files, turns, strict=True)]
+
+    def _image(self, row: int, data: Data, turn: int) -> _Image:
+        if self._augment is None:
+            return _Image(row, data, turn, [], None)
+        changes = acting(self._augment.changes, self._parameters[row])
+        return _Image(row, data, turn, changes, self._cut(data, changes))
+
+    def _cut(self, data: Data, changes: Sequence[Acting]) -> JpegPart | None:
+        """Cuts out the part of a JPEG that the first crop needs; None where the whole image is to be decoded."""
+        if self._description.encoding not in ("auto", "jpeg"):
+            return None
+        self._layout = layout = read_layout(data, self._layout)
+        if layout is None or self._stored[:2] not in ((layout.height, layout.width), (None, None)):
+            return None
+        window = first_window(changes, layout.height, layout.width)
+        return layout.part(data, window) if window is not None and window.height and window.width else None
+
+    def _read_into(self, out: Array, image: _Image) -> None:
+        if self._is_missing(image.data):
             out[...] = 0
         else:
-            self._normalize(self._pixels(row, data, turn, out if self._dtype == np.uint8 else None), out)
+            self._normalize(self._pixels(image, out if self._dtype == np.uint8 else None), out)
 
     def _is_missing(self, data: Data) -> bool:
         return not len(data) and self._description.optional
 
-    def _pixels(self, row: int, data: Data, turn: int, out: Array | None = None) -> Array:
+    def _pixels(self, image: _Image, out: Array | None = None) -> Array:
         """Decodes and augments one image: uint8 [height, width, channels], which is `out` where that is given."""
-        augment = self._augment
+        if self._augment is None:
+            return self._whole(image, out if out is not None else self._scratch)
+        part = self._part(image.part)
+        pixels = self._whole(image, self._scratch) if part is None else part
+        boxes = self._boxes.of(image.row)
+        changed, moved = apply_acting(pixels, boxes, image.changes, out, mask=self._augment.mask)
+        self._boxes.put(image.row, moved)
+        return changed
+
+    def _part(self, part: JpegPart | None) -> Part | None:
+        if part is None:
+            return None
         try:
-            pixels = self._decoded(data, turn, out if augment is None and out is not None else self._scratch)
+            pixels = jpeg(part.data, self._stored[2], self._scratch)
+        except DecodeError:  # the whole image's error says more
+            return None
+        return Part(pixels, *part[1:])
+
+    def _whole(self, image: _Image, out: Array | None) -> Array:
+        try:
+            pixels = self._decoded(image.data, image.turn, out)
         except DecodeError as error:
-            raise RowError(row, f"the image '{self._name}' cannot be decoded: {error}") from error
+            raise RowError(image.row, f"the image '{self._name}' cannot be decoded: {error}") from error
         if None not in self._stored and pixels.shape != self._stored:
             message = f"the image '{self._name}' has the shape {list(pixels.shape)}, not {list(self._stored)}"
-            raise RowError(row, message)
-        if augment is None:
-            return pixels
-        boxes, values = self._boxes.of(row), augment.parameters[row]
-        pixels, boxes = apply(pixels, boxes, augment.changes, values, out, mask=augment.mask)
-        self._boxes.put(row, boxes)
+            raise RowError(image.row, message)
         return pixels
 
     def _decoded(self, data: Data, turn: int, out: Array | None) -> Array:

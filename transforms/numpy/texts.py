@@ -137,7 +137,8 @@ def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Arra
 
 def mask(rows: Ragged, length: int) -> Array:
     """Marks the values of padded lists: bool [rows, length]."""
-    return np.arange(length) < rows.lengths()[:, np.newaxis]
+    lengths = np.minimum(rows.lengths(), length).astype(np.int32)  # half the time of int64
+    return np.arange(length, dtype=np.int32) < lengths[:, np.newaxis]
 
 
 def cut(rows: Ragged, length: int) -> Ragged:

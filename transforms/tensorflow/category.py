@@ -15,20 +15,14 @@ from recordmill.transforms.tensorflow.lists import padded
 def prepare(options: NameOptions, column: tf.Tensor | None, context: Context) -> Prepared:
     """Stores int64 ids; a `cross`, which has no column, joins the names of other features."""
     names = crossed([context.columns[name] for name in options.cross or ()]) if column is None else column
-    known = context.train & (names != "") if options.optional else context.train
-    learned = names if options.is_label else tf.boolean_mask(names, known)
 
     def store(statistics: Statistics) -> Parts:
         return {"": ids(options, names, statistics)}
 
-    return Prepared(store, tokens=tokens(options, learned))
+    def known() -> tf.Tensor:
+        return tf.boolean_mask(names, names != "") if options.optional else names
 
-
-def tokens(options: NameOptions, names: tf.Tensor) -> tf.Tensor | None:
-    """Gives the names to count for the vocabulary; None where there is no vocabulary."""
-    if options.hash_buckets is not None:
-        return None
-    return names if options.classes is None else names[:0]  # given names are not counted
+    return Prepared(store, tokens=known if options.counts_names else None)
 
 
 def ids(options: NameOptions, names: tf.Tensor, statistics: Statistics) -> tf.Tensor:

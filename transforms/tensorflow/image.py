@@ -26,9 +26,10 @@ from recordmill.transforms.contract.kinds.image import (
     ImageOptions,
     ImageSequenceDescription,
 )
+from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.exif import orientation
 from recordmill.transforms.tensorflow.image_decode import decode, is_jpeg, libjpeg
-from recordmill.transforms.tensorflow.image_encode import encode
+from recordmill.transforms.tensorflow.image_encode import as_jpeg, unencoded
 from recordmill.transforms.tensorflow.image_resize import resize
 from recordmill.transforms.tensorflow.image_sides import stored_sides
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics
@@ -45,6 +46,8 @@ def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepa
 
     def store(_: Statistics) -> Parts:
         stored = _graph(options)(column)
+        if options.is_encoded:
+            stored = {**stored, "": as_jpeg(stored[""], options), UNENCODED: stored[""]}
         return {**stored, "missing": tf.cast(column == "", tf.int64)} if options.optional else stored
 
     return Prepared(store, geometry=lambda: geometry(column))
@@ -89,9 +92,9 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     pixels = resize(decode(encoded, options, turn), options)
     jpeg = is_jpeg(encoded)
     if options.store not in ("auto", "jpeg"):
-        return {"": encode(pixels, jpeg, options)}
+        return {"": unencoded(pixels, jpeg, options)}
     fits = tf.cond(jpeg & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
-    return {"": tf.cond(fits, lambda: _after(pixels, encoded), lambda: encode(pixels, jpeg, options))}
+    return {"": tf.cond(fits, lambda: _after(pixels, encoded), lambda: unencoded(pixels, jpeg, options))}
 
 
 def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:

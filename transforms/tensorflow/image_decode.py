@@ -196,6 +196,7 @@ def _decode_bmp(encoded: tf.Tensor) -> tf.Tensor:
     return tf.io.decode_bmp(_only(encoded, is_plain), channels=3)
 
 
+@tf.function(autograph=False)  # traced once for all places
 def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     """Lays an image, uint8 [h, w, 4], by its alpha, uint8 [h, w], on a colour: uint8 [h, w, 3].
 
@@ -216,7 +217,7 @@ def _on_background(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, in
     return tf.cond(tf.size(alpha) > LARGE_ALPHA, bands, lambda: _mixed(image, alpha, background))
 
 
-@tf.function(autograph=False)  # traced once for all places
+@tf.function(autograph=False)
 def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     """Mixes as `_on_background` says, in 16 bits, which hold every value."""
     weight = tf.cast(alpha, tf.uint16)

@@ -1,7 +1,8 @@
-"""The graph half of a kind: raw to stored in two steps around the analysis, stored to model-ready in one.
+"""The graph half of a kind: raw to stored, with what must be learned of the data first, and stored to model-ready.
 
-`prepare` gives the values for the analysis and a function that makes the stored tensors, by part, from its results;
-`features` makes them model-ready. Options and descriptions are those of `transforms.contract.kinds`.
+`prepare` gives a function for what is to be learned, which a look at the rows calls, and one that makes the stored
+tensors, by part, of the results; `features` makes them model-ready. Options and descriptions are those of
+`transforms.contract.kinds`.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ DTYPES = {"bytes": tf.string, "int64": tf.int64, "float32": tf.float32}
 
 @dataclass(frozen=True)
 class Statistics:
-    """The analysis' results for one feature: a vocabulary's look-up, or statistics of numbers."""
+    """The facts learned for one feature: a vocabulary's look-up, or statistics of numbers."""
 
     lookup: Callable[[tf.Tensor, int], tf.Tensor] | None = None
     """Gives the int64 indices (0, 1, …) of strings in the vocabulary, and the given integer for unknown strings."""
@@ -41,7 +42,7 @@ class Statistics:
 
 @dataclass(frozen=True)
 class RequestedStatistics:
-    """The statistics of a feature's values that the analysis must find beside mean and variance."""
+    """The statistics of a feature's values that are wanted beside mean and variance."""
 
     extremes: bool = False
     """Minimum and maximum."""
@@ -52,15 +53,13 @@ class RequestedStatistics:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A raw column on its way: the values to analyze, and the function that then makes the stored tensors."""
+    """A raw column on its way: what to learn from it, and the function that then makes the stored tensors."""
 
     store: Callable[[Statistics], Parts]
-    tokens: tf.Tensor | None = None
-    """Strings to count for the vocabulary, any number of them, from the rows that the feature may learn from."""
-    values: tf.Tensor | None = None
-    """float32 values for statistics, any number of them, from the train split alone."""
-    wanted: RequestedStatistics = RequestedStatistics()
-    """The statistics of the values that the analysis must find."""
+    tokens: Callable[[], tf.Tensor] | None = None
+    """Gives the strings to count for the vocabulary, any number of them; the rows are those to learn from."""
+    values: Callable[[], tf.Tensor] | None = None
+    """Gives the float32 values to take statistics of, any number of them; the rows are those to learn from."""
     geometry: Callable[[], tf.Tensor] | None = None
     """Gives images' sizes before they were scaled, for boxes, which move with them (`contract.geometry`)."""
 
@@ -69,8 +68,6 @@ class Prepared:
 class Context:
     """The data that a kind may use beside its own column."""
 
-    train: tf.Tensor
-    """True for rows of the train split: bool, shape [rows]."""
     columns: Mapping[str, Stored] = field(default_factory=dict)
     """The raw columns of all features, by feature: shape [rows], or ragged [rows, None]."""
     prepared: Mapping[str, Prepared] = field(default_factory=dict)

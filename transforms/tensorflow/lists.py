@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from recordmill.transforms.contract.kinds.base import ListDescription
 from recordmill.transforms.contract.kinds.raw import RawDescription
+from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 
 
@@ -20,11 +21,11 @@ def each(prepare: Callable[[Any, Any, Context], Prepared]) -> Callable[[Any, Any
 
     def prepare_lists(options: Any, column: tf.RaggedTensor, context: Context) -> Prepared:
         kept = cut(options.max_length, column)
-        of_values = replace(context, train=tf.gather(context.train, kept.value_rowids()))
-        values = prepare(replace(options, optional=False), kept.flat_values, of_values)
+        values = prepare(replace(options, optional=False), kept.flat_values, context)
 
         def store(statistics: Statistics) -> Parts:
-            return {"": kept.with_flat_values(values.store(statistics)[""])}
+            parts = values.store(statistics)
+            return {part: kept.with_flat_values(parts[part]) for part in ("", UNENCODED) if part in parts}
 
         return replace(values, store=store, geometry=None)
 

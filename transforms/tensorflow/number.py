@@ -29,13 +29,27 @@ def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prep
 
     if not options.is_learned:
         return Prepared(store)
-    learned = context.train if known is None else context.train & known
-    wanted = RequestedStatistics(
+    return Prepared(store, values=lambda: values if known is None else tf.boolean_mask(values, known))
+
+
+def requested(options: NumberOptions) -> RequestedStatistics:
+    """Gives the statistics that the graph needs of a number that is learned from."""
+    return RequestedStatistics(
         extremes=options.normalize == "min_max",
         median=options.optional and options.impute == "median",
         buckets=options.quantiles or 1,
     )
-    return Prepared(store, values=tf.boolean_mask(values, learned), wanted=wanted)
+
+
+def used_statistics(options: NumberOptions) -> tuple[str, ...]:
+    """Names the learned statistics that the stored values follow from, as `dataset.json` has them."""
+    imputed = (str(options.impute),) if options.optional and options.impute in ("mean", "median") else ()
+    if options.boundaries is not None:
+        return imputed
+    if options.quantiles is not None:
+        return ("boundaries", *imputed)
+    scaled = {"none": (), "z_score": ("mean", "variance"), "min_max": ("minimum", "maximum")}
+    return tuple(dict.fromkeys([*scaled[options.normalize], *imputed]))
 
 
 def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:

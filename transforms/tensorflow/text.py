@@ -12,7 +12,7 @@ from recordmill.transforms.tensorflow.tokenizers import tokenize
 
 
 def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
-    """Counts the tokens of the train split (other rows come empty); stores int64 ids, ragged, cut at `max_length`.
+    """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
     The part `length` is the number of ids before the cut. A missing text is `""`. With `pack` each row is one document,
     and the part `lengths` gives its length: building a shard joins documents (`worker.text_packing`).
@@ -25,8 +25,7 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
         assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
         return _stored(tokens, options, partial(_vocabulary_ids, options, statistics.lookup))
 
-    counted = tokens.flat_values if options.counts_words else tokens.flat_values[:0]
-    return Prepared(store, tokens=counted)
+    return Prepared(store, tokens=(lambda: tokens.flat_values) if options.counts_words else None)
 
 
 def _vocabulary_ids(

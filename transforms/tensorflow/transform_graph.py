@@ -7,6 +7,7 @@ in a SavedModel takes twice as long as saving the graph.
 import os
 from collections.abc import Mapping
 from functools import lru_cache
+from threading import Lock
 
 import tensorflow as tf
 import tensorflow_transform as tft
@@ -30,7 +31,16 @@ class TransformGraph(tf.Module):
         return stored
 
 
-@lru_cache(maxsize=1)
+_LOADING = Lock()
+"""Held while a graph is loaded: `lru_cache` lets threads that ask at once each load one."""
+
+
 def transform_graph(export: str) -> TransformGraph:
     """Loads the graph once in a process that builds shards and then saves the serving model."""
+    with _LOADING:
+        return _loaded(export)
+
+
+@lru_cache(maxsize=1)
+def _loaded(export: str) -> TransformGraph:
     return TransformGraph(export)

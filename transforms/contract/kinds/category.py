@@ -32,6 +32,16 @@ class NameOptions(FeatureOptions):
     cross: tuple[str, ...] | None = None
     """The features whose names are joined, in place of a column."""
 
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether the ids are positions in a list of names."""
+        return self.hash_buckets is None
+
+    @property
+    def counts_names(self) -> bool:
+        """Whether the names are those of the data."""
+        return self.has_vocabulary and self.classes is None
+
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryOptions(NameOptions):

@@ -50,9 +50,14 @@ class ImageOptions(PixelOptions, FeatureOptions):
     """The number of images of a sequence that are kept; None: all."""
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether images may be encoded as JPEG."""
+        return self.store in ("auto", "jpeg")
+
+    @property
     def strips(self) -> bool:
         """Whether stored bytes may hold a file's metadata, which is left out."""
-        return self.metadata == "strip" and self.store in ("auto", "jpeg", "original")
+        return self.metadata == "strip" and (self.is_encoded or self.store == "original")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,10 +107,22 @@ class Window(NamedTuple):
     width: int
 
 
+class Part(NamedTuple):
+    """Some pixels of an image, uint8 [h, w, c]: all that its first crop needs."""
+
+    pixels: Pixels
+    y: int
+    """The place of their first row in the image."""
+    x: int
+    """The place of their first column."""
+    height: int
+    """The image's height in pixels."""
+    width: int
+
+
 def overlap(start: int, length: int, side: int) -> tuple[int, int, int]:
     """Gives where a window meets one side of an image: the first pixel, the end, and how many zeros come before."""
-    first, end = (min(max(edge, 0), side) for edge in (start, start + length))
-    return first, end, min(max(-start, 0), length)
+    return min(max(start, 0), side), min(max(start + length, 0), side), min(max(-start, 0), length)
 
 
 def window_around(center: Values, sides: tuple[int, int], height: int, width: int) -> Window:

@@ -14,10 +14,13 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Shape, Values, copied
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Part, Pixels, Shape, Values, Window, copied
+from recordmill.transforms.numpy.augment.crops import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
+Acting: TypeAlias = tuple[Augmentation, Values]
+"""A change that acts on an image, and its parameters."""
 LEAST_SIDE = 2.0**-20
 """The least side of a box, as a share of the image: a box that only touches a window may be a billionth wide."""
 
@@ -124,6 +127,17 @@ def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
     return shape
 
 
+def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
+    """Gives the changes that act on an image, by its row of `parameters`, each with its own part of it."""
+    return [(change, values) for change, values in by_change(augmentations, row) if change.acts(values)]
+
+
+def first_window(changes: Sequence[Acting], height: int, width: int) -> Window | None:
+    """Gives the only pixels that acting changes need of an image of some size; None where they need all."""
+    first, values = changes[0] if changes else (None, ())
+    return first.inside(values, height, width) if isinstance(first, Crop) else None
+
+
 def apply(
     pixels: Pixels,
     boxes: Boxes | None,
@@ -152,17 +166,32 @@ def apply(
         ValueError: `out` has another shape than the result, or a user's function gave something else than pixels.
     """
     row = np.asarray(parameters).tolist()  # single numbers of Python's are several times faster
-    active = [(change, values) for change, values in by_change(augmentations, row) if change.acts(values)]
+    return apply_acting(pixels, boxes, acting(augmentations, row), out, mask=mask)
+
+
+def apply_acting(
+    pixels: Pixels | Part, boxes: Boxes | None, changes: Sequence[Acting], out: Pixels | None = None, *, mask: bool
+) -> tuple[Pixels, Boxes | None]:
+    """Changes one image, as `apply`, or the part of an image that holds all pixels of `first_window`."""
     moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
-    sized = max((number for number, (change, _) in enumerate(active) if change.resizes), default=0)
-    for number, (change, values) in enumerate(active):
+    sized = max((number for number, (change, _) in enumerate(changes) if change.resizes), default=0)
+    for number, (change, values) in enumerate(changes):
+        memory = out if number >= sized else None
         if moved is not None:
-            moved = change.move_boxes(moved, values, pixels.shape[0], pixels.shape[1])
-        change_pixels = change.apply_to_mask if mask else change.apply
-        pixels = change_pixels(pixels, values, out if number >= sized else None)
+            moved = change.move_boxes(moved, values, *_sides(pixels))
+        if isinstance(pixels, Part):
+            pixels = change.apply_to_part(pixels, values, memory, mask=mask)  # type: ignore[attr-defined] # a Crop
+        else:
+            change_pixels = change.apply_to_mask if mask else change.apply
+            pixels = change_pixels(pixels, values, memory)
+    assert not isinstance(pixels, Part)  # noqa: S101 - its first change is a crop
     if out is not None and pixels is not out:
         pixels = copied(pixels, out)
     return pixels, None if moved is None else _without_slivers(moved)
+
+
+def _sides(pixels: Pixels | Part) -> tuple[int, int]:
+    return (pixels.height, pixels.width) if isinstance(pixels, Part) else pixels.shape[:2]
 
 
 def by_change(augmentations: Sequence[Augmentation], row: Values) -> Iterator[tuple[Augmentation, Values]]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from recordmill.transforms.numpy.augment.base import (
     Floats,
     Movement,
+    Part,
     Pixels,
     Shape,
     Values,
@@ -74,23 +75,33 @@ class Crop(Movement):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Crops; gives a view where nothing is scaled and nothing lies beyond the image."""
-        return self._cropped(pixels, values, out, resize)
+        return self._cropped(Part(pixels, 0, 0, *pixels.shape[:2]), values, out, resize)
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Crops; scales by the nearest pixel."""
-        return self._cropped(pixels, values, out, nearest)
+        return self._cropped(Part(pixels, 0, 0, *pixels.shape[:2]), values, out, nearest)
 
-    def _cropped(self, pixels: Pixels, values: Values, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
-        height, width, channels = pixels.shape
+    def apply_to_part(self, part: Part, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
+        """Crops an image of which only a part is there, with all pixels of `inside`."""
+        return self._cropped(part, values, out, nearest if mask else resize)
+
+    def inside(self, values: Values, height: int, width: int) -> Window:
+        """Gives what of the window lies inside of an image; it may be empty."""
         y, x, high, wide = self.window(values, height, width)
+        top, bottom, _ = overlap(y, high, height)
+        left, right, _ = overlap(x, wide, width)
+        return Window(top, left, bottom - top, right - left)
+
+    def _cropped(self, part: Part, values: Values, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
+        y, x, high, wide = self.window(values, part.height, part.width)
+        top, bottom, above = overlap(y, high, part.height)
+        left, right, before = overlap(x, wide, part.width)
+        inside = part.pixels[top - part.y : bottom - part.y, left - part.x : right - part.x]
         if self.scales:
-            return scaled(pixels[y : y + high, x : x + wide], self.sides, out)
-        top, bottom, above = overlap(y, high, height)
-        left, right, before = overlap(x, wide, width)
-        inside = pixels[top:bottom, left:right]
+            return scaled(inside, self.sides, out)
         if inside.shape[:2] == (high, wide):
             return inside
-        out = copied(np.zeros((high, wide, channels), np.uint8), out)
+        out = copied(np.zeros((high, wide, inside.shape[2]), np.uint8), out)
         out[above : above + bottom - top, before : before + right - left] = inside
         return out
 

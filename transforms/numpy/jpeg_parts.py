@@ -1,0 +1,195 @@
+"""Parts of JPEGs, cut out of the files without decoding the rest; their pixels are those of the whole, bit by bit.
+
+A JPEG may hold a restart marker every few blocks. Between two markers nothing depends on what came before (ITU-T T.81,
+B.2.1 and E.1.4), so the segments that a part does not touch can be left out: what is left, with a smaller height and
+width in the header and the markers numbered anew, is a smaller JPEG that any decoder reads. The build writes such JPEGs
+(`pipeline.build.images.encode_jpeg`).
+
+>>> layout = read_layout(data)                  # doctest: +SKIP
+>>> layout.part(data, Window(64, 32, 100, 90))  # doctest: +SKIP
+JpegPart(data=<memory>, y=48, x=32, height=256, width=256)
+"""
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.transforms.numpy.augment.base import Window
+
+Offsets = npt.NDArray[np.int64]
+BASELINE, HUFFMAN, SCAN, QUANTIZATION, INTERVAL = 0xC0, 0xC4, 0xDA, 0xDB, 0xDD
+SKIPPED = {HUFFMAN, QUANTIZATION, 0xFE, *range(0xE0, 0xF0)}  # tables, comments, applications' data
+FIRST_RESTART = 0xD0  # eight markers, one after another
+END = b"\xff\xd9"
+WHOLE_SCAN = b"\x00\x3f\x00"  # all coefficients, all bits: what a sequential scan states
+LONGEST_FRAME = 19  # bytes of the header of three components
+BLOCK = 8
+MARGIN = 2  # pixels around a part whose colours decide those of its border, where chroma is coarser
+LEAST_WIDTH = 16  # libjpeg makes chroma of narrower images finer in another way
+
+
+class JpegPart(NamedTuple):
+    """A JPEG of some of an image's segments."""
+
+    data: memoryview
+    y: int
+    """The place of its first row in the image, in pixels."""
+    x: int
+    """The place of its first column."""
+    height: int
+    """The image's height in pixels."""
+    width: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The header of a baseline JPEG of one scan whose restart markers divide each row of MCUs into segments.
+
+    An MCU is what the scan codes at a time: blocks of all components. Images that a build brought to one size have the
+    same header.
+    """
+
+    header: bytes
+    """All bytes before the first segment."""
+    height: int
+    width: int
+    unit: tuple[int, int]
+    """Height and width in pixels of an MCU."""
+    interval: int
+    """MCUs between two restart markers."""
+    frame: int
+    """The offset of the frame header."""
+
+    @cached_property
+    def grid(self) -> tuple[int, int]:
+        """Counts the lines of segments, and the segments of a line."""
+        return -(-self.height // self.unit[0]), -(-self.width // (self.unit[1] * self.interval))
+
+    def part(self, data: bytes | memoryview, window: Window) -> JpegPart | None:
+        """Cuts out the segments that a window touches.
+
+        Args:
+            data: a JPEG that begins with the header.
+            window: lies inside of the image, and is not empty.
+
+        Returns:
+            None where the markers do not fit the header, or nothing could be left out.
+        """
+        high, step = self.unit[0], self.unit[1] * self.interval
+        lines, columns = self.grid
+        margin = 0 if self.unit == (BLOCK, BLOCK) else MARGIN
+        top, bottom = _touched(window.y, window.height, margin, high, lines)
+        left, right = _touched(window.x, window.width, margin, step, columns)
+        left -= left > 0 and min(right * step, self.width) - left * step < LEAST_WIDTH
+        if (bottom - top) * (right - left) == lines * columns:
+            return None
+        bounds = _bounds(data, len(self.header), lines * columns)
+        if bounds is None:
+            return None
+        starts = bounds[:-1].reshape(lines, columns)[top:bottom, left]
+        joined = _joined(self.header, data, starts, bounds[1:].reshape(lines, columns)[top:bottom, left:right])
+        height, width = min(bottom * high, self.height) - top * high, min(right * step, self.width) - left * step
+        struct.pack_into(">HH", joined, self.frame + 5, height, width)
+        return JpegPart(memoryview(joined), top * high, left * step, self.height, self.width)
+
+
+def _bounds(data: bytes | memoryview, start: int, count: int) -> Offsets | None:
+    """Gives the offset of each segment, and one more behind the last; None where markers are not in order."""
+    scan = np.frombuffer(data, np.uint8)[start:]
+    marks = (scan[:-2] == 0xFF).nonzero()[0]
+    codes = scan[1:][marks]
+    is_restart = codes != 0  # a byte of 255 that is no marker has a zero behind it
+    restarts = codes[is_restart]
+    if len(restarts) != count - 1 or data[-2:] != END or restarts.tobytes() != _restarts(count)[:-1].tobytes():
+        return None
+    bounds = np.empty(count + 1, np.int64)
+    bounds[0], bounds[-1] = start, len(data)
+    np.add(marks[is_restart], start + 2, out=bounds[1:-1])
+    return bounds
+
+
+def _joined(header: bytes, data: bytes | memoryview, starts: Offsets, ends: Offsets) -> bytearray:
+    """Joins lines of segments behind a header, by each line's start and the segments' ends.
+
+    Each segment ends in a marker, which is numbered anew.
+    """
+    stops = ends[:, -1]
+    sizes = stops - starts
+    shifts = sizes.cumsum()
+    shifts -= sizes + starts - (len(header) - 1)
+    lines = zip(starts.tolist(), stops.tolist(), strict=True)
+    joined = bytearray().join([header, *[data[start:stop] for start, stop in lines]])
+    numbered = np.frombuffer(joined, np.uint8)
+    numbered[ends + shifts[:, np.newaxis]] = _restarts(ends.size).reshape(ends.shape)
+    numbered[-1] = END[1]
+    return joined
+
+
+@lru_cache(maxsize=64)
+def _restarts(count: int) -> npt.NDArray[np.uint8]:
+    """Gives the second bytes of so many restart markers, in their order."""
+    return (FIRST_RESTART + np.arange(count) % 8).astype(np.uint8)
+
+
+def _touched(start: int, length: int, margin: int, step: int, count: int) -> tuple[int, int]:
+    """Gives the first and the end of the steps that a line of pixels touches."""
+    return max(start - margin, 0) // step, min(-(-(start + length + margin) // step), count)
+
+
+def read_layout(data: bytes | memoryview, latest: Layout | None = None) -> Layout | None:
+    """Reads a JPEG's header; None where it is no JPEG, or has no restart markers that it can be cut at.
+
+    Args:
+        data: the file.
+        latest: another file's, which is given again where this file has the same header.
+    """
+    if latest is not None and bytes(data[: len(latest.header)]) == latest.header:
+        return latest
+    offset, most = 2, len(data) - 4
+    frame, unit, interval = None, None, 0
+    while offset < most and data[offset] == 0xFF:
+        marker, length = data[offset + 1], int.from_bytes(data[offset + 2 : offset + 4], "big")
+        if marker == SCAN:
+            return _of_scan(data, offset, length, frame, unit, interval)
+        if marker == BASELINE and frame is None and offset + LONGEST_FRAME < most:
+            frame, unit = offset, _unit(data, offset)
+        elif marker == INTERVAL and length == 4:
+            interval = int.from_bytes(data[offset + 4 : offset + 6], "big")
+        elif marker not in SKIPPED:
+            return None
+        offset += 2 + length
+    return None
+
+
+def _unit(data: bytes | memoryview, offset: int) -> tuple[int, int] | None:
+    """Gives the height and width in pixels of an MCU, of a frame header; None for one that is rare."""
+    bits, components = data[offset + 4], data[offset + 9]
+    if bits != 8 or components not in (1, 3) or data[offset + 3] != 8 + 3 * components or data[offset + 2]:
+        return None
+    if components == 1:  # the scan has one block at a time, whatever the factors
+        return BLOCK, BLOCK
+    factors = [data[offset + 11 + 3 * component] for component in range(3)]
+    wide, high = factors[0] >> 4, factors[0] & 15
+    return (BLOCK * high, BLOCK * wide) if wide in (1, 2) and high in (1, 2) and factors[1:] == [0x11] * 2 else None
+
+
+def _of_scan(
+    data: bytes | memoryview,
+    offset: int,
+    length: int,
+    frame: int | None,
+    unit: tuple[int, int] | None,
+    interval: int,
+) -> Layout | None:
+    if frame is None or unit is None or not interval:
+        return None
+    height, width, components = struct.unpack_from(">HHB", data, frame + 5)
+    scan = offset + 2 + length
+    is_whole = length == 6 + 2 * components and data[offset + 4] == components and data[scan - 3 : scan] == WHOLE_SCAN
+    if not is_whole or not height or not width or -(-width // unit[1]) % interval:
+        return None
+    return Layout(bytes(data[:scan]), height, width, unit, interval, frame)
