@@ -8,7 +8,9 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,21 +31,24 @@ class Usage:
     """Seconds."""
     peak: int = 0
     """Bytes of memory; 0 where it was not sampled."""
+    anonymous: int = 0
+    """Bytes of memory without mapped files: TensorFlow's libraries count in `peak`, by how many processes map them."""
 
 
 class PeakMemory(threading.Thread):
-    """Samples the memory of a process tree, shared pages counted once (PSS), every 50 ms."""
+    """Samples the memory of a process tree, shared pages counted once, every 50 ms: all of it, and the anonymous."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
-        self.peak = 0
+        self.peak = self.anonymous = 0
         self._pid = pid
         self._done = threading.Event()
 
     def run(self) -> None:
         """Samples until it is stopped."""
         while not self._done.wait(SAMPLE_SECONDS):
-            self.peak = max(self.peak, tree_bytes(self._pid))
+            all_, anonymous = tree_bytes(self._pid)
+            self.peak, self.anonymous = max(self.peak, all_), max(self.anonymous, anonymous)
 
     def stop(self) -> int:
         """Ends the sampling and gives the peak in bytes."""
@@ -52,20 +57,33 @@ class PeakMemory(threading.Thread):
         return self.peak
 
 
-def tree_bytes(pid: int) -> int:
-    """Sums the PSS of a process and its descendants, in bytes; those that just ended count 0."""
+def tree_bytes(pid: int) -> tuple[int, int]:
+    """Sums the bytes (PSS) of a process and its descendants, and the anonymous ones; those that just ended count 0."""
     try:
         root = psutil.Process(pid)
         processes = [root, *root.children(recursive=True)]
     except psutil.NoSuchProcess:
-        return 0
-    total = 0
+        return 0, 0
+    sums: Counter[str] = Counter()
     for process in processes:
-        try:
-            total += process.memory_full_info().pss
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return total
+        with suppress(OSError):  # it ended
+            for line in Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]:
+                name, kibibytes, _ = line.split()
+                sums[name] += int(kibibytes) << 10
+    return sums["Pss:"], sums["Pss_Anon:"]
+
+
+def table(title: str, header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Prints a Markdown table."""
+    lines = [list(header), *map(list, rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    print(f"\n### {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines), flush=True)
+
+
+def output_of(command: Sequence[str | Path]) -> str:
+    """Runs a command in the project's folder; gives what it prints. Raises: CalledProcessError: it failed."""
+    run = subprocess.run(list(map(str, command)), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return run.stdout
 
 
 def measure(command: Sequence[str | Path], memory: bool = False) -> Usage:
@@ -85,9 +103,11 @@ def measure(command: Sequence[str | Path], memory: bool = False) -> Usage:
         _, status, used = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(status)
-        peak = sampler.stop() if sampler else 0
+        if sampler:
+            sampler.stop()
         if process.returncode:
             log.seek(max(0, log.tell() - LOG_BYTES))
             tail = log.read().decode(errors="replace")
             raise RuntimeError(f"{' '.join(map(str, command))} ended with {process.returncode}:\n{tail}")
-    return Usage(used.ru_utime + used.ru_stime, wall, peak)
+    memory_used = (sampler.peak, sampler.anonymous) if sampler else (0, 0)
+    return Usage(used.ru_utime + used.ru_stime, wall, *memory_used)

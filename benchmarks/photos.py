@@ -16,24 +16,24 @@ SCALES = {4: 90.0, 16: 40.0, 64: 30.0, 250: 32.0}
 """How many cells a photo is wide at each scale, and how strong that scale is, in grey levels."""
 
 
-def photo(index: int) -> bytes:
-    """Makes the JPEG bytes of one photo from its number alone."""
+def photo(index: int, width: int = WIDTH, height: int = HEIGHT) -> bytes:
+    """Makes the JPEG bytes of one photo from its number and size alone."""
     random = np.random.default_rng(index)
-    pixels = np.full((HEIGHT, WIDTH, 3), 128, np.float32)
+    pixels = np.full((height, width, 3), 128, np.float32)
     for cells, strength in SCALES.items():
-        noise = random.standard_normal((max(2, cells * HEIGHT // WIDTH), cells, 3), np.float32)
+        noise = random.standard_normal((max(2, cells * height // width), cells, 3), np.float32)
         # uint8 for Pillow's resize: ±4 standard deviations
         small = Image.fromarray(np.clip(noise * 32 + 128, 0, 255).astype(np.uint8))
-        large = np.asarray(small.resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC), np.float32)
+        large = np.asarray(small.resize((width, height), Image.Resampling.BICUBIC), np.float32)
         pixels += (large - 128) * (strength / 32)
     buffer = io.BytesIO()
     Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
 
 
-def write_photos(folder: Path, count: int) -> None:
+def write_photos(folder: Path, count: int, width: int = WIDTH, height: int = HEIGHT) -> None:
     """Writes `count` photos as `<class>/<number>.jpg` under a new folder."""
     for label in range(CLASSES):
         (folder / f"class{label}").mkdir(parents=True)
     for index in range(count):
-        (folder / f"class{index % CLASSES}" / f"{index:06d}.jpg").write_bytes(photo(index))
+        (folder / f"class{index % CLASSES}" / f"{index:06d}.jpg").write_bytes(photo(index, width, height))

@@ -6,6 +6,8 @@
     python benchmarks/run.py memory-images memory-text
     python benchmarks/run.py images text --against ../recordmill-before
     python benchmarks/run.py small --against ../recordmill-before
+    python benchmarks/run.py rebuild --runs 3      a night of 1 % more rows, thirty in space, a check, a diff
+    python benchmarks/run.py scale                 the driver and the reader at n, 2n and 4n of synthetic inputs
 
 A cost for each image or document is marginal: many minus few, over the difference of their counts, which leaves out
 imports and other fixed costs; those are measured on their own. Subjects take turns within a run. Every figure is the
@@ -24,17 +26,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import rebuild as rebuilding
+import scale as scaling
 from inputs import Inputs
-from measure import ROOT, Usage, measure
+from measure import ROOT, Usage, measure, table
 
 ANCHORS = Path(__file__).parent / "anchors"
 PACKAGES = ("apache-beam", "tensorflow", "tensorflow-transform", "pyarrow", "numpy", "pillow")
 IMPORTS = "import apache_beam, numpy, pyarrow, pydantic, rich, tensorflow, tensorflow_transform.beam, tfx_bsl.tfxio"
 
+THREE_IMPORTS = "import tensorflow, apache_beam, tensorflow_transform"
+
 IMAGES = (200, 2000)
 DOCUMENTS = (40_000, 200_000)
 STOCK_DOCUMENTS = (20_000, 80_000)
-SMALL = 20  # images
+SMALL = 100  # images
 MEMORY_IMAGES = (500, 4000)
 MEMORY_TEXT = (200_000_000, 1_000_000_000)  # bytes
 
@@ -94,13 +100,6 @@ def marginals(
             few, many = (measure_fresh(command, inputs) for command in pair)
             found[name].append(Usage((many.cpu - few.cpu) / units, (many.wall - few.wall) / units))
     return found
-
-
-def table(title: str, header: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Prints a Markdown table."""
-    lines = [list(header), *map(list, rows)]
-    lines.insert(1, ["---"] * len(lines[0]))
-    print(f"\n### {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines), flush=True)
 
 
 def compare(title: str, unit: str, scale: float, found: dict[str, list[Usage]]) -> None:
@@ -175,20 +174,20 @@ def fixed(setup: Setup) -> None:
 
 
 def small(setup: Setup) -> None:
-    """Measures whole builds of a few photos, from the command to the published version, imports included."""
+    """Measures whole builds of a few photos, from the command to the published version, beside their imports alone."""
     spec = setup.inputs.image_spec(setup.inputs.photos(SMALL))
-    usages: dict[str, list[Usage]] = {name: [] for name in setup.builders()}
+    commands: dict[str, Command] = {"imports": [sys.executable, "-c", THREE_IMPORTS]}
+    commands |= {name: build(spec) for name, build in setup.builders().items()}
+    usages: dict[str, list[Usage]] = {name: [] for name in commands}
     for _ in range(setup.runs):
-        for name, build in setup.builders().items():
-            usages[name].append(measure_fresh(build(spec), setup.inputs))
+        for name, command in commands.items():
+            usages[name].append(measure_fresh(command, setup.inputs))
     rows = []
     for name, measured in usages.items():
         cpu, wall = medians((usage.cpu, usage.wall) for usage in measured)
-        ratio = statistics.median(
-            ours.cpu / other.cpu for ours, other in zip(usages["recordmill"], measured, strict=True)
-        )
-        rows.append((name, cpu, wall, f"{ratio:.2f}×"))
-    table(f"A build of {SMALL} photos (s)", ("", "CPU", "wall", "recordmill's CPU / its CPU"), rows)
+        pairs = zip(measured, usages["imports"], strict=True)
+        rows.append((name, cpu, wall, f"{statistics.median(own.cpu / imports.cpu for own, imports in pairs):.2f}×"))
+    table(f"A build of {SMALL} photos (s)", ("", "CPU", "wall", "its CPU / the imports' CPU"), rows)
 
 
 def medians(pairs: Iterable[tuple[float, float]]) -> tuple[str, str]:
@@ -201,13 +200,12 @@ def slope(title: str, unit: str, sizes: tuple[int, int], specs: tuple[Path, Path
     """Prints two builds' peak memory and its growth for each further unit of input."""
     rows = []
     for name, build in setup.builders().items():
-        peaks = [
-            tuple(measure_fresh(build(spec), setup.inputs, memory=True).peak for spec in specs)
-            for _ in range(setup.runs)
-        ]
-        few, many = (f"{statistics.median(column) / 1e6:.0f} MB" for column in zip(*peaks, strict=True))
-        growth = statistics.median((many - few) / (sizes[1] - sizes[0]) for few, many in peaks)
-        rows.append((name, few, many, f"{growth:.3g}"))
+        runs = [[measure_fresh(build(spec), setup.inputs, memory=True) for spec in specs] for _ in range(setup.runs)]
+        for what in ("peak", "anonymous"):
+            peaks = [[getattr(usage, what) for usage in pair] for pair in runs]
+            few, many = (f"{statistics.median(column) / 1e6:.0f} MB" for column in zip(*peaks, strict=True))
+            growth = statistics.median((many - few) / (sizes[1] - sizes[0]) for few, many in peaks)
+            rows.append((f"{name}, {what}", few, many, f"{growth:.3g}"))
     table(title, ("", f"{sizes[0]:,}", f"{sizes[1]:,}", f"bytes for each further {unit}"), rows)
 
 
@@ -225,6 +223,17 @@ def memory_text(setup: Setup) -> None:
     slope("Peak memory, text", "byte", (few, many), (specs[0], specs[1]), setup)
 
 
+def scale(setup: Setup) -> None:
+    """Measures how the driver and the reader scale."""
+    rows = scaling.rows(setup.inputs.scaled)
+    table("Scale (each in its own process; memory above what was there before)", scaling.HEADER, rows)
+
+
+def rebuild(setup: Setup) -> None:
+    """Measures what a night costs."""
+    table("Rebuilds", rebuilding.HEADER, rebuilding.rows(setup.inputs.scaled, setup.inputs.folder, setup.runs))
+
+
 BENCHMARKS = {
     "images": images,
     "text": text,
@@ -233,6 +242,8 @@ BENCHMARKS = {
     "small": small,
     "memory-images": memory_images,
     "memory-text": memory_text,
+    "scale": scale,
+    "rebuild": rebuild,
 }
 DEFAULT = ("images", "text", "stock", "fixed")
 

@@ -30,7 +30,7 @@ from measure import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from recordmill.pipeline.cli.session import TENSORFLOW
+from recordmill.pipeline.build.runners.worker_environment import TENSORFLOW
 
 os.environ |= TENSORFLOW
 

@@ -1,6 +1,6 @@
 """Measures the training input beside its peers; prints Markdown.
 
-    python benchmarks/reader/run.py                    all: images, text, raw, first-batch, resume, threads
+    python benchmarks/reader/run.py                    all: images, images-480, text, raw, first-batch, resume, cores
     python benchmarks/reader/run.py images --dtype float32 --runs 5
     python benchmarks/reader/run.py text --only tutorial,grain,recordmill_padded
     python benchmarks/reader/run.py tune images        every peer with 0, 1, 2 and 4 workers
@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,14 @@ IMAGES = (
 ).split()
 TEXT = (
     "recordmill_padded recordmill_padded_workers recordmill_bucketed recordmill_bucketed_workers recordmill_packed "
-    "recordmill_packed_workers recordmill_tf_data "
+    "recordmill_packed_workers recordmill_padded_tf_data recordmill_padded_tf_data_workers recordmill_bucketed_tf_data "
     "recordmill_packed_tf_data tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
     "litdata litdata_tokens hugging_face"
 ).split()
 RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
+CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain grain_processes".split()
+"""What is measured with a thread or process a core."""
+RECORDMILL_WORKERS = ("recordmill_numpy", "recordmill_tf_data")
 BATCH_SIZES = {"images": 32, "raw": 32, "text": 64}
 PACKED_ROWS = 32
 OURS = "recordmill"
@@ -75,9 +78,14 @@ class Case:
         return self.label or self.name
 
     @property
+    def modules(self) -> str:
+        """The folder of the pipelines: tasks whose data differs in size alone share one."""
+        return self.task.partition("_")[0]
+
+    @property
     def batch_size(self) -> int:
         """Rows of a batch; of packed rows fewer, since each is long."""
-        return PACKED_ROWS if packs(self.name) else BATCH_SIZES[self.task]
+        return PACKED_ROWS if packs(self.name) else BATCH_SIZES[self.modules]
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,8 @@ class Bench:
     def run_once(self, case: Case, seed: int, seconds: float) -> Run:
         """Runs a pipeline in a process of its own and ends all that it leaves behind."""
         settings = {"batch_size": case.batch_size, "seed": seed, **case.settings}
-        worker = [sys.executable, HERE / "worker.py", case.task, case.name, self.data / case.task, json.dumps(settings)]
+        data = self.data / case.task
+        worker = [sys.executable, HERE / "worker.py", case.modules, case.name, data, json.dumps(settings)]
         command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 1.5))]
         pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(command, env=environment(), start_new_session=True, text=True, **pipe)
@@ -192,11 +201,16 @@ def compare(title: str, found: dict[str, list[Run]], anchor: str, unit: str, tex
     table(title, [*header, "first batch", "memory", *(["padding"] if text else [])], rows)
 
 
-def images(bench: Bench) -> None:
+def images(bench: Bench, task: str = "images", size: str = "256×256") -> None:
     """JPEGs to random resized crops, uint8 and float32."""
     for dtype in bench.dtypes:
-        found = bench.measure(bench.cases("images", IMAGES, dtype=dtype), bench.seconds)
-        compare(f"Images, {dtype}", found, "tfds", "image", text=False)
+        found = bench.measure(bench.cases(task, IMAGES, dtype=dtype), bench.seconds)
+        compare(f"Images of {size}, {dtype}", found, "tfds", "image", text=False)
+
+
+def large_images(bench: Bench) -> None:
+    """Larger JPEGs to crops of the same size."""
+    images(bench, "images_480", "480×480")
 
 
 def text(bench: Bench) -> None:
@@ -232,15 +246,29 @@ def resume(bench: Bench) -> None:
     table("First batch where a run goes on", ("", "median"), rows)
 
 
-def threads(bench: Bench) -> None:
-    """Our engine with more and more threads, and with worker processes."""
-    cores = os.cpu_count() or 1
-    counts = sorted({1, 2, cores})
-    cases = [Case("images", f"{OURS}_numpy", {"workers": n}, f"{OURS} threads={n}") for n in counts]
-    for n in counts:
-        cases.append(Case("images", f"{OURS}_numpy", {"workers": 1, "processes": n}, f"{OURS} workers={n}, threads=1"))
-    found = bench.measure(cases, bench.seconds)
-    compare("Threads and worker processes", found, cases[0].title, "image", text=False)
+def cores(bench: Bench) -> None:
+    """Images a second by the cores that a pipeline may use: threads, worker processes, both, and the peers."""
+    most = len(os.sched_getaffinity(0))
+    counts = sorted({1 << power for power in range(most.bit_length()) if 1 << power <= most} | {most})
+    cases = {n: bench.cases("images", CORES, cores=n, workers=n) + worker_cases(bench, n) for n in counts}
+    found = {n: bench.measure(cases[n], bench.seconds) for n in counts}
+    names = [case.title for case in cases[most]]
+    rows = []
+    for name in names:
+        speeds = [f"{median(rates(found[n][name])):,.0f}" if found[n].get(name) else "-" for n in counts]
+        rows.append([name, *speeds])
+    table("Images/s by cores", ("", *map(str, counts)), rows)
+
+
+def worker_cases(bench: Bench, count: int) -> list[Case]:
+    """Gives our reader with as many worker processes as cores, and with two threads in each of half as many."""
+    alone, both = {"workers": 1, "processes": count}, {"workers": 2, "processes": max(1, count // 2)}
+    cases = []
+    for name in RECORDMILL_WORKERS:
+        for settings, label in ((alone, "workers"), (both, "workers of two threads")):
+            some = bench.cases("images", [name], cores=count, **settings)
+            cases += [replace(case, label=f"{name}, {label}") for case in some]
+    return cases
 
 
 def tune(bench: Bench, task: str) -> None:
@@ -257,11 +285,12 @@ def tune(bench: Bench, task: str) -> None:
 
 BENCHMARKS: dict[str, tuple[str, Callable[[Bench], None]]] = {
     "images": ("images", images),
+    "images-480": ("images_480", large_images),
     "text": ("text", text),
     "raw": ("raw", raw),
     "first-batch": ("images", first_batch),
     "resume": ("images", resume),
-    "threads": ("images", threads),
+    "cores": ("images", cores),
 }
 
 

@@ -37,5 +37,7 @@ class Settings:
     """Of pictures: uint8 or float32."""
     processes: int = 0
     """Worker processes of our reader; 0: threads alone."""
+    cores: int = 0
+    """Cores that the pipeline may use; 0: all."""
     start_step: int = 0
     """Batches that were read before: our reader begins after them."""

@@ -97,7 +97,7 @@ DOCUMENTS: dict[str, Writer] = {
 
 def main(task: str, folder: Path) -> None:
     """Writes what is not there yet."""
-    if task == "images":
+    if task.startswith("images"):
         write_peers(folder, PHOTOS, read_photos(folder))
     if task == "text":
         write_peers(folder, DOCUMENTS, Documents.load(folder / "arrays"))

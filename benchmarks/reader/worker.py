@@ -122,17 +122,19 @@ def measure(pipeline: Any, data: Path, settings: Settings, warm_up: float, secon
 def main() -> None:
     """Reads the command line, runs the pipeline, and leaves without waiting for its threads and processes."""
     parser = argparse.ArgumentParser(description="Measures one pipeline; prints JSON.")
-    parser.add_argument("task", choices=("images", "raw", "text"))
-    parser.add_argument("name", help="a module of the task's folder")
+    parser.add_argument("modules", choices=("images", "raw", "text"))
+    parser.add_argument("name", help="a module of this folder")
     parser.add_argument("data", type=Path, help="the task's data")
     parser.add_argument("settings", type=json.loads, help="JSON")
     parser.add_argument("--warm-up", type=float, default=1.5, help="seconds (default: 1.5)")
     parser.add_argument("--seconds", type=float, default=5.0, help="of the window (default: 5)")
     options = parser.parse_args()
-    pipeline = importlib.import_module(f"{options.task}.{options.name}")
+    if cores := options.settings.get("cores", 0):  # before libraries are imported, which count them
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    pipeline = importlib.import_module(f"{options.modules}.{options.name}")
     workers = options.settings.pop("workers", pipeline.WORKERS)
     settings = Settings(workers=workers, **options.settings)
-    measured = measure(pipeline, options.data, settings, options.warm_up, options.seconds, options.task == "text")
+    measured = measure(pipeline, options.data, settings, options.warm_up, options.seconds, options.modules == "text")
     print(json.dumps(asdict(measured)), flush=True)
     os._exit(0)
 

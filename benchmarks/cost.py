@@ -1,0 +1,116 @@
+"""Estimates a build by its number of records: shards, bytes, requests, and cost on Dataflow; prints Markdown.
+
+    python benchmarks/cost.py                        10**6, 10**8 and 10**9 records, by deploy/prices.json
+    python benchmarks/cost.py --prices mine.json 50000000
+
+Shards and chunks come from the plan's own functions; a row's CPU and bytes are measured ones, named beside each.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import ROOT, table
+
+from recordmill.pipeline.build.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
+from recordmill.pipeline.build.run_options import CHUNK_BYTES
+from recordmill.pipeline.dataset.key_hash import shard_count
+from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GB, GET_BYTES, PART_BYTES, cost_of
+from recordmill.pipeline.spec.model import MOST_SHARDS
+
+RECORDS = (1_000_000, 100_000_000, 1_000_000_000)
+MANIFEST_BYTES = 279  # a shard; make bench ARGS=scale
+
+TB = 10**12
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of rows, with the costs of a row."""
+
+    title: str
+    source_bytes: int
+    planned_bytes: int
+    """The bytes of a record as the plan estimates them."""
+    counted_bytes: int
+    """The bytes that a row counts when chunks are cut."""
+    packed_bytes: int
+    """The bytes across a cluster's shuffle; python benchmarks/shuffle.py."""
+    cpu: float
+    """Seconds; docs/performance.md."""
+    is_file: bool
+    """True where a row is an object that is read by a request of its own."""
+
+
+KINDS = (
+    Kind("photos of 110 KB to 224×224, each a file", 110_000, 52_685, 2 << 10, 66, 2.11e-3, True),
+    Kind("documents of 550 bytes, JSON Lines", 550, 550, 550, 277, 50.7e-6, False),
+)
+
+
+def estimate(kind: Kind, records: int, prices: Mapping[str, Any]) -> Sequence[str]:
+    """Gives the column of a table."""
+    shards = min(MOST_SHARDS, shard_count(kind.planned_bytes * records, SHARD_BYTES))
+    chunk_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, shards * BATCH_BYTES))
+    chunks = -(-records * kind.counted_bytes // chunk_bytes)
+    in_batch = max(1.0, records / chunks / shards)
+    shuffled = records * (kind.packed_bytes + BATCH_OVERHEAD / in_batch)
+    hours = records * kind.cpu / 3600
+    stored = kind.planned_bytes * records
+    reads = records if kind.is_file else 2 * records * kind.source_bytes / GET_BYTES
+    writes = stored / PART_BYTES + 5 * shards + 3 * chunks + (records / 1000 if kind.is_file else 0)
+    cost = cost_of(hours * 3600, shuffled, reads, writes, stored, prices)
+    return (
+        f"{shards:,} of {size(stored / shards)}",
+        f"{chunks:,} of {records / chunks:,.0f} rows",
+        f"{in_batch:,.0f}",
+        size(shuffled),
+        size(shards * MANIFEST_BYTES),
+        size(8 * records),
+        f"{reads:,.0f} / {writes:,.0f}",
+        f"{hours:,.1f} h",
+        f"${cost.work:,.2f} + ${cost.shuffle:,.2f} + ${cost.requests:,.2f}",
+        f"${cost.month:,.2f}",
+    )
+
+
+ROWS = (
+    "shards, by the plan's estimate of a record",
+    "chunks",
+    "rows of a chunk in a shard",
+    "bytes across a cluster's shuffle",
+    "manifest",
+    "the reader's indexes, on the disk",
+    "requests: reads / writes and lists",
+    "CPU",
+    "Dataflow: work + shuffle + requests",
+    "storing it for a month",
+)
+
+
+def size(count: float) -> str:
+    """Formats bytes."""
+    for unit, name in ((TB, "TB"), (GB, "GB"), (10**6, "MB")):
+        if count >= unit:
+            return f"{count / unit:,.1f} {name}"
+    return f"{count / 1000:,.1f} KB"
+
+
+def main() -> None:
+    """Reads the command line; prints a table for each kind of rows."""
+    parser = argparse.ArgumentParser(description="Estimates builds by their number of records; prints Markdown.")
+    parser.add_argument("records", nargs="*", type=int, default=RECORDS)
+    parser.add_argument("--prices", type=Path, default=ROOT / "deploy/prices.json")
+    arguments = parser.parse_args()
+    prices = json.loads(arguments.prices.read_text())
+    for kind in KINDS:
+        columns = [ROWS, *(estimate(kind, records, prices) for records in arguments.records)]
+        header = ("records", *(f"{records:,}" for records in arguments.records))
+        table(f"{kind.title} (prices of {prices['as_of']})", header, zip(*columns, strict=True))
+
+
+if __name__ == "__main__":
+    main()
