@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.dataset.manifest import read_manifest
-from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions import leases, publishing
 from tests.every_kind import make
 
 ROWS = 1_100
@@ -45,6 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def build_every_kind(folder: Path) -> Published:
     """Builds the dataset of every kind below a folder: its inputs in `in`, the dataset in `out`."""
     return build(make(folder / "in", ROWS, more_images=True), str(folder / "out"))
+
+
+@pytest.fixture
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets a process that wants a lease wait for a moment only."""
+    monkeypatch.setattr(leases, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "POLL_SECONDS", 0.01)
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,11 @@ from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
 BUCKET = "bucket"
+EVERY_STORE = ["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gcs"))]
+"""The outputs of a test that shows what each store's client does."""
+ONE_BUCKET = ["local", pytest.param("s3", marks=pytest.mark.slow), pytest.param("gcs", marks=pytest.mark.thorough)]
+"""The outputs of a test that shows what Recordmill does with any store whose client keeps its promises."""
+BUCKETS = ONE_BUCKET[1:]
 
 
 def _free_port() -> int:
@@ -79,6 +84,7 @@ def gcs(*, conditions: bool) -> Iterator[str]:
     """Gives the URL of an empty folder, and sets the environment to the server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", _start_gcs())
+        patch.setenv("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")  # else gcsfs asks Google about the bucket, by gRPC
         _Conditions.are_known = conditions
         fsspec.get_filesystem_class("gs").clear_instance_cache()
         client = storage.Client(project="test", credentials=AnonymousCredentials())

@@ -74,6 +74,8 @@ def field(number: int, content: bytes) -> bytes:
 def feature(value: Any) -> bytes:
     if isinstance(value, bytes):
         return field(1, field(1, value))
+    if isinstance(value, np.ndarray):
+        return field(2, field(1, value.astype("<f4").tobytes()))
     if isinstance(value, float):
         return field(2, field(1, struct.pack("<f", value)))
     return field(3, field(1, b"".join(map(varint, value if isinstance(value, list) else [value]))))
@@ -112,7 +114,7 @@ def write_version(output: Path, rows: int = 200, **changes: Any) -> Path:
         (folder / f"transform_fn/assets/{name}.vocabulary.txt").write_text("".join(f"{word}\n" for word in words))
     for name in ("transform_fn", "serving"):
         (folder / name / "saved_model.pb").write_bytes(graph())
-    (folder / REJECTS).write_text('{"id": "bad/1", "reason": "missing_value"}\n{"id": null}\n')
+    (folder / REJECTS).write_text('{"id": "bad/1", "code": "missing_value"}\n{"id": null}\n')
     _write_tfds_files(folder, splits)
     rejected = [{"file": REJECTS, "records": 2, "bytes": 0, "sha256": ""}]
     counts = {"read": rows + 2, "written": rows, "rejected": 2}
@@ -162,7 +164,7 @@ def _write_split(folder: Path, split: str, rows: range) -> Split:
     keys = [b"row/%d" % number for number in rows]
     hashes, positions, _ = hash_keys(keys)
     groups = LAYOUT.group_of(LAYOUT.split_of(hashes), positions)
-    first = int(LAYOUT.first_group[LAYOUT.splits.index(split)])
+    first = LAYOUT.group(split, 0)
     of_shards = [
         sorted(np.flatnonzero(groups == first + shard).tolist(), key=lambda number: hash_key(keys[number]).position)
         for shard in range(LAYOUT.shards[split])

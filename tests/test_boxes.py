@@ -76,14 +76,14 @@ def ragged(lists: list[list[float]]) -> tf.RaggedTensor:
 
 def stored_boxes(options: Boxes, of: Image, files: list[bytes], lists: list[list[float]]) -> tf.RaggedTensor:
     column, numbers = tf.constant(files, tf.string), ragged(lists)
-    context = Context(tf.fill([len(files)], True), options={"image": of.options()})
+    context = Context(options={"image": of.options()})
     prepared = {"image": image.prepare(of.options(), column, context)}
-    context = Context(context.train, {}, prepared, context.options)
+    context = Context({}, prepared, context.options)
     return boxes.prepare(options.options(), numbers, context).store(Statistics())[""]
 
 
 def read_image(of: Image, file: bytes) -> np.ndarray:
-    stored = image.prepare(of.options(), tf.constant([file]), Context(tf.constant([True]))).store(Statistics())
+    stored = image.prepare(of.options(), tf.constant([file]), Context()).store(Statistics())
     return image.features(of.describe({}), stored)[""][0].numpy()
 
 

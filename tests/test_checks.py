@@ -6,26 +6,25 @@ import pytest
 
 from recordmill.pipeline.build.reconcile import (
     ReconcileError,
-    check_analysis,
+    check_look,
     check_shards,
     check_sources,
-    expected_rows,
+    take_groups,
 )
 
-CHUNKS = [{"groups": {"0": 3, "4": 1}}, {"groups": {}}, {"groups": {"0": 2}}]
+EXPECTED = {0: 5, 4: 1}
 
 
 def shard(records: int, rejected: int = 0) -> dict[str, Any]:
     return {"records": records, "rejected": rejected, "shard": 1, "split": "train"}
 
 
-def test_rows_of_all_chunks_add_up_by_group() -> None:
-    assert expected_rows(CHUNKS) == {0: 5, 4: 1}
-    assert expected_rows([]) == {}
+def test_a_chunk_reports_its_take_groups() -> None:
+    assert take_groups({"groups": {"0": 3, "4": 1}}) == {0: 3, 4: 1}
 
 
 def test_shards_of_all_rows_pass() -> None:
-    check_shards(CHUNKS, {0: shard(4, rejected=1), 4: shard(0, rejected=1)})
+    check_shards(EXPECTED, {0: shard(4, rejected=1), 4: shard(0, rejected=1)})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +37,7 @@ def test_shards_of_all_rows_pass() -> None:
 )
 def test_a_shard_that_lost_or_repeated_rows_is_named(shards: dict[int, Any], message: str) -> None:
     with pytest.raises(ReconcileError, match=message):
-        check_shards(CHUNKS, shards)
+        check_shards(EXPECTED, shards)
 
 
 @pytest.mark.parametrize("written", [5, 7])
@@ -50,7 +49,7 @@ def test_each_source_adds_up(written: int) -> None:
 
 
 @pytest.mark.parametrize("seen", [9, 11])
-def test_the_analysis_saw_the_train_split_once(seen: int) -> None:
-    check_analysis("moments", 10, 10)
-    with pytest.raises(ReconcileError, match=f"the analysis of moments saw {seen} rows of the train split, 10 were"):
-        check_analysis("moments", seen, 10)
+def test_the_look_saw_each_row_once(seen: int) -> None:
+    check_look({"train": 10, "test": 0}, {"train": 10})
+    with pytest.raises(ReconcileError, match=f"are of {seen} rows of the split 'train', 10 were read for its shards"):
+        check_look({"train": seen}, {"train": 10})

@@ -3,13 +3,14 @@
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.duplicates.clusters import COLOUR_DISTANCE, Clusters, Components, find_equal, find_near
+from recordmill.pipeline.build.duplicates.clusters import Clusters, Components, Numbers, find_equal
+from recordmill.pipeline.build.duplicates.near import COLOUR_DISTANCE, find_links, join_links, tasks
 
-NONE = Clusters(np.empty(0, np.int64), np.empty(0, np.int64))
 SMALL = st.integers(0, 3)
 BITS = st.lists(st.integers(0, 63), max_size=10)
 
@@ -29,16 +30,23 @@ def as_dict(clusters: Clusters) -> dict[int, int]:
     return found
 
 
-@given(st.lists(st.tuples(SMALL, SMALL), max_size=30), st.integers(1, 7), st.sampled_from([1, 200, 1 << 20]))
-def test_equal_digests_are_a_cluster_whatever_the_memory(
-    digests: list[tuple[int, int]], size: int, memory: int
-) -> None:
-    numbers = np.array(digests, np.uint64).reshape(-1, 2)
-    parts = [numbers[start : start + size] for start in range(0, len(numbers), size)]
-    found = find_equal(lambda: parts, len(numbers), memory)
+def find_near(shapes: Numbers, colours: Numbers, distance: int) -> dict[int, int]:
+    """The rows that look like another with the lowest row that each is linked to, over all tasks."""
+    looks = np.stack([shapes, colours], axis=2).reshape(len(shapes), 2 * shapes.shape[1]).astype(">u8")
+    width = 8 * looks.shape[1]
+    column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(looks), [None, pa.py_buffer(looks.tobytes())])
+    table = pa.table({"name": np.arange(len(looks)), "looks": column})
+    table = table.filter(pa.array(shapes.all(axis=1)))
+    links = [find_links([table], distance, task) for task in tasks(distance, len(looks), part_rows=2_000)]
+    joined = join_links(pa.concat_tables(links))
+    return dict(zip(joined["name"].to_pylist(), joined["root"].to_pylist(), strict=True))
+
+
+@given(st.lists(st.tuples(SMALL, SMALL), max_size=30))
+def test_equal_digests_are_a_cluster(digests: list[tuple[int, int]]) -> None:
+    found = find_equal(np.array(digests, np.uint64).reshape(-1, 2))
     links = [(a, b) for a, b in combinations(range(len(digests)), 2) if digests[a] == digests[b] != (0, 0)]
     assert as_dict(found) == by_all_pairs(links, len(digests))
-    assert found.count == len(set(found.names.tolist()))
     assert list(zip(found.names, found.rows, strict=True)) == sorted(zip(found.names, found.rows, strict=True))
 
 
@@ -63,14 +71,7 @@ def test_pictures_that_look_alike_are_a_cluster(
         return near and abs(pictures[one][2] - pictures[other][2]) <= COLOUR_DISTANCE
 
     links = [(a, b) for a, b in combinations(range(len(pictures)), 2) if alike(a, b)]
-    assert as_dict(find_near(shapes, colours, distance, NONE)) == by_all_pairs(links, len(pictures))
-
-
-def test_rows_of_equal_content_are_joined_to_what_looks_like_one_of_them() -> None:
-    shapes = np.array([[0b1111], [0b1110], [0xF0F0F0F000000000], [0]], np.uint64)
-    equal = Clusters(np.array([1, 3]), np.array([1, 1]))
-    found = find_near(shapes, np.zeros((4, 1), np.uint64), 1, equal)
-    assert as_dict(found) == {0: 0, 1: 0, 3: 0}
+    assert find_near(shapes, colours, distance) == by_all_pairs(links, len(pictures))
 
 
 @pytest.mark.parametrize("distance", [0, 1, 4, 6, 8])
@@ -80,8 +81,7 @@ def test_a_pair_is_found_wherever_its_bits_differ(distance: int) -> None:
     for place in range(1_000):
         bits = random.choice(64, distance, replace=False).tolist()
         shapes[place + 1_000] = int(shapes[place, 0]) ^ sum(1 << bit for bit in bits)
-    found = find_near(shapes, np.zeros_like(shapes), distance, NONE)
-    assert as_dict(found) == {row: row % 1_000 for row in range(2_000)}
+    assert find_near(shapes, np.zeros_like(shapes), distance) == {row: row % 1_000 for row in range(2_000)}
 
 
 def test_a_chain_is_one_component() -> None:

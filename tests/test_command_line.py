@@ -54,7 +54,7 @@ def test_build_says_what_was_published_and_show_shows_it(tmp_path: Path) -> None
     for word in ("numbers", "(live)", "train", "number", "malformed_row: 1", "3,001 rows read = 3,000 written"):
         assert word in shown.stdout
     again = _run("build", "dataset.yaml", "--output", "out", cwd=tmp_path, env=without_frameworks(tmp_path))
-    assert again.returncode == 0, again.stderr
+    assert again.returncode == 3, again.stderr
     assert "Nothing has changed" in again.stderr
 
 
@@ -101,8 +101,12 @@ def test_schema_is_json_schema(tmp_path: Path) -> None:
     assert {"name", "source", "features"} <= set(schema["required"])
 
 
-@pytest.mark.parametrize("options", [[], ["--processes", "2"]])
-def test_ctrl_c_ends_everything_and_says_how_to_go_on(tmp_path: Path, options: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "sent", "status"), [([], signal.SIGINT, 130), (["--processes", "2"], signal.SIGTERM, 143)]
+)
+def test_a_signal_ends_everything_and_says_how_to_go_on(
+    tmp_path: Path, options: list[str], sent: signal.Signals, status: int
+) -> None:
     _write(tmp_path, 300_000)
     reading, writing = os.pipe()
     command = ["-m", "recordmill", "build", "dataset.yaml", "--output", "out", *options]
@@ -113,11 +117,11 @@ def test_ctrl_c_ends_everything_and_says_how_to_go_on(tmp_path: Path, options: l
             if re.search("(reading|building).* [1-9][0-9,]* records", line):
                 break
         children = psutil.Process(build.pid).children(recursive=True)
-        os.kill(build.pid, signal.SIGINT)
-        os.kill(build.pid, signal.SIGINT)  # as people do
+        os.kill(build.pid, sent)
+        os.kill(build.pid, sent)  # as people do
         rest = printed.read()
     build.join()
-    assert build.exitcode == 130
+    assert build.exitcode == status
     (told,) = [line for line in rest.splitlines() if line.startswith("recordmill: ")]
     assert "stopped: nothing was published" in told
     assert "Run the same command to go on: the finished work is kept (`recordmill prune out` removes it)" in told

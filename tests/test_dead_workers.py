@@ -14,6 +14,7 @@ import pytest
 from recordmill.pipeline.build.context.failures import DeadWorkerError
 from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.versions.history import read_history
 from tests.forked import python, start_python, wait_until, wait_until_ended
 
 COMMAND = ["-m", "recordmill", "build", "dataset.yaml", "--output", "out", "--processes", "2"]
@@ -180,6 +181,9 @@ def test_workers_end_with_a_driver_that_is_killed_and_another_goes_on(
     wait_until_ended(both)
     done = python(*COMMAND[:-2], cwd=folder)  # the number of processes makes no other build
     assert done.returncode == 0, done.stderr
-    assert re.search(r"note: going on with an earlier build: the analysis and [1-4] of 4 shards are kept", done.stderr)
+    assert re.search(
+        r"note: going on with an earlier build: the transform graph and [1-4] of 4 shards are kept", done.stderr
+    )
     assert "Published numbers" in done.stderr
-    assert sorted(path.name for path in (folder / "out").iterdir()) == ["LATEST", "versions"]
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["LATEST", "history.jsonl", "versions"]
+    assert [entry["end"] for entry in read_history(str(folder / "out"))] == ["killed", "published"]

@@ -5,12 +5,15 @@ import itertools
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.progress import Progress
+from recordmill.pipeline.build.context.workspace import LocalWorkspace
+from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.cli.display import Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
@@ -32,9 +35,24 @@ LIFE = [
 ]  # fmt: skip
 
 
-def test_the_life_of_a_build() -> None:
+# a runner that shuffles rows reads them twice
+LOOKED = {"look_read": 90, "look_refused": 10, "look_chunks": 2}
+LIFE_WITH_LOOK = [
+    (0, {"look_read": 0}, False, ("looking at the rows", 0.0, "0 records, 0/s, 0 rejected")),
+    (1, {"look_read": 30, "look_refused": 3}, False,
+     ("looking at the rows", 0.3, "30 records, 30/s, 3 rejected, 0:09 left")),
+    (3, LOOKED, False, ("analyzing", None, "90 records, 10 rejected")),
+    (4, LOOKED, True, ("reading", 0.0, "0 records, 0/s, 0 rejected, 0:08 left")),
+    (5, {**LOOKED, "read": 50, "chunks": 1}, True, ("reading", 0.5, "50 records, 50/s, 0 rejected, 0:05 left")),
+    (9, {**LOOKED, "read": 90, "refused": 10, "chunks": 2, "written": 40}, True,
+     ("building shards", 0.5, "40 records, 0/s, 10 rejected, 0:02 left")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("life", [LIFE, LIFE_WITH_LOOK], ids=["in one reading", "with a look"])
+def test_the_life_of_a_build(life: list[tuple[int, dict[str, int], bool, tuple[str, float | None, str]]]) -> None:
     state = State(0.0, rows=100, chunks=2)
-    for now, counts, analyzed, (stage, share, details) in LIFE:
+    for now, counts, analyzed, (stage, share, details) in life:
         view = state.view(counts, analyzed, float(now))
         assert (view.stage, view.text()) == (stage, details)
         assert view.share == (share if share is None else pytest.approx(share))
@@ -64,15 +82,19 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
     assert rates == ["0/s", "1,000/s", "1,000/s", "667/s", "333/s", "0/s", "0/s"]
 
 
+def planned_in(folder: Path) -> Any:
+    return SimpleNamespace(progress=LocalWorkspace(str(folder / "progress")))
+
+
 def watch(folder: Path, console: Screen, until: threading.Event) -> None:
     """Looks every hundredth of a second, while the clock goes on by 0.3 s at each look."""
     ticks = itertools.count()
     for name in ("progress", "reports"):
         (folder / name).mkdir()
-    step = Progress(str(folder / "progress"), "chunk")
+    step = Progress(LocalWorkspace(str(folder / "progress")), "chunk")
     step.add(read=30)
     with Display(console, lambda: next(ticks) * 0.3, look_seconds=0.01) as display:
-        display.start(SimpleNamespace(rows=100, chunks=[1], notes=["2 files are [no] image"]), str(folder))
+        display.start(SimpleNamespace(rows=100, chunks=[1], notes=["2 files are [no] image"]), planned_in(folder))
         until.wait(240)
 
 
@@ -102,9 +124,8 @@ def finished(folder: Path, stage: str) -> tuple[Path, str]:
     """Writes the counters of a build that has built its 30 rows; gives its folder and the stage to show."""
     for name in ("progress", "reports"):
         (folder / name).mkdir()
-    (folder / "reports/analysis.json").write_text("{}")
-    step = Progress(str(folder / "progress"), "chunk")
-    step.add(read=30, written=30, chunks=1)
+    step = Progress(LocalWorkspace(str(folder / "progress")), "chunk")
+    step.add(read=30, written=30, chunks=1, analyzed=1)
     step.write()
     return folder, stage
 
@@ -120,7 +141,7 @@ def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> 
         return number * 0.7
 
     with Display(Screen(file=screen, width=80), clock, look_seconds=0.001) as display:
-        display.start(SimpleNamespace(rows=30, chunks=[1], notes=[]), str(folder))
+        display.start(SimpleNamespace(rows=30, chunks=[1], notes=[]), planned_in(folder))
         display.show_stage(stage)
         assert looks.wait(240)
     assert screen.getvalue().splitlines()[-1] == "publishing: saving the serving model"
@@ -172,7 +193,8 @@ def published(rejects: dict[str, int]) -> Manifest:
 def test_what_was_published_is_summed_up() -> None:
     screen = io.StringIO()
     console = Screen(file=screen, width=60)
-    print_published(console, "/out/[red]/versions/v1", published({"missing_value": 5, "wrong_type": 2}), True, 12.34)
+    manifest = published({"missing_value": 5, "wrong_type": 2})
+    print_published(console, Published("/out/[red]/versions/v1", manifest, is_new=True), 12.34)
     assert screen.getvalue().splitlines() == [
         "Published emoji v1 in 12.3 s, 4.7 MB",
         "  train             1,400 records in 2 shards",
@@ -184,7 +206,15 @@ def test_what_was_published_is_summed_up() -> None:
     ]
 
 
-def test_nothing_new_is_one_line() -> None:
+@pytest.mark.parametrize(
+    ("went_live", "line"),
+    [
+        (False, "Nothing has changed since version v1, which is live in /out/[red]/versions/v1\n"),
+        (True, "Version v1 was built of these inputs: it is live again in /out/[red]/versions/v1\n"),
+    ],
+)
+def test_nothing_new_is_one_line(went_live: bool, line: str) -> None:
     screen = io.StringIO()
-    print_published(Screen(file=screen, width=40), "/out/[red]/versions/v1", published({}), False, 1.0)
-    assert screen.getvalue() == "Nothing has changed since version v1, which is live in /out/[red]/versions/v1\n"
+    outcome = Published("/out/[red]/versions/v1", published({}), is_new=False, went_live=went_live)
+    print_published(Screen(file=screen, width=40), outcome, 1.0)
+    assert screen.getvalue() == line

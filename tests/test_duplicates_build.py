@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from recordmill.pipeline.build.duplicates.find import DuplicatesError
 from recordmill.pipeline.cli.display import print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from tests.opened import opened
 from tests.pictures import photo, saved
 
 EQUAL = {f"equal{number:02}.png": f"p{number:02}.png" for number in range(8)}
@@ -66,7 +68,8 @@ def _splits(published: Published, output: str) -> dict[str, str]:
     dataset, found = open_dataset(output), {}
     for split, of in published.manifest.splits.items():
         batches = dataset.evaluation_input(split=split, batch_size=16, with_key=True).as_numpy() if of.records else ()
-        found |= {key.decode(): split for features in batches for key in features["key"] if key}
+        rows = (batch[0] if isinstance(batch, tuple) else batch for batch in batches)  # a pair where there is a label
+        found |= {key.decode(): split for features in rows for key in features["key"] if key}
     return found
 
 
@@ -99,7 +102,7 @@ def test_keep_counts_what_straddles(kept: tuple[Published, dict[str, str]]) -> N
     assert across == _straddling(splits, EQUAL)
     assert sum(found["exact"]["within"].values()) == len(EQUAL) - across
     file = io.StringIO()
-    print_published(Screen(file=file, width=200), published.folder, published.manifest, True, 1.0)
+    print_published(Screen(file=file, width=200), replace(published, is_new=True), 1.0)
     assert f"of test are also in {next(iter(found['exact']['across']))}" in file.getvalue()
     assert "look like some of" in file.getvalue()
 
@@ -147,6 +150,23 @@ def test_the_bytes_do_not_depend_on_order_chunks_or_repeats(tmp_path: Path, acti
 
 
 @pytest.mark.slow
+def test_classes_are_cut_by_the_read_that_finds_duplicates(tmp_path: Path) -> None:
+    """Rows that are left out count for no class, and the sources are opened as often as without `stratify`."""
+    stratify = "\nsplit_by: {stratify: label}"
+    times, published = list[int](), list[Published]()
+    for action in ("drop", f"drop{stratify}"):
+        folder = tmp_path / str(len(action))
+        with opened() as paths:
+            published.append(_build_texts(folder, ROWS, action))
+        times.append(sum("/in/" in path for path in paths))
+    assert times[0] == times[1] > 0
+    left = {*_splits(published[1], str(folder / "out"))}
+    clean = _build_texts(tmp_path / "clean", [row for row in ROWS if row["id"] in left], f"keep{stratify}")
+    assert len(left) == 40
+    assert _shards(published[1]) == _shards(clean) != _shards(published[0])
+
+
+@pytest.mark.slow
 def test_fail_publishes_nothing(tmp_path: Path) -> None:
     with pytest.raises(DuplicatesError, match="^50 rows are equal to another one, in 40 groups; 7 rows of ") as error:
         _build_texts(tmp_path, ROWS, "fail")
@@ -166,7 +186,7 @@ def test_a_build_that_goes_on_counts_the_same(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the power is out"):
         build(spec, output, listener=Listener(on_publish=fail))
     found = build(spec, output, listener=Listener(on_note=notes.append)).manifest
-    assert notes == ["going on with an earlier build: the analysis and 3 of 3 shards are kept"]
+    assert notes == ["going on with an earlier build: the transform graph and 3 of 3 shards are kept"]
     assert found.duplicates["exact"]["rows"] == 50
     assert found.duplicates["exact"]["across"] == {}
     assert found.rows == {"read": 90, "written": 90, "rejected": 0, "duplicates": 0}

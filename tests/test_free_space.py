@@ -178,7 +178,7 @@ def test_a_disk_that_fills_up_rejects_no_row_and_the_build_goes_on(small: Path, 
     assert not (small / "out/LATEST").exists()
     assert not list((small / "out").rglob("scratch"))  # which makes room
     published, notes = small_build(small)
-    assert notes == ["going on with an earlier build: the analysis and 2 of 4 shards are kept"]
+    assert notes == ["going on with an earlier build: the transform graph and 2 of 4 shards are kept"]
     assert published.manifest.rows == {**published.manifest.rows, "read": 80, "written": 80, "rejected": 0}
 
 

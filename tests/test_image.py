@@ -14,13 +14,13 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import SpecError, parse_spec
 from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.contract.stored import part_name
+from recordmill.transforms.contract.stored import UNENCODED, part_name
 from recordmill.transforms.tensorflow import features as finish
 from recordmill.transforms.tensorflow import image
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.pictures import BACKGROUND, PIXELS, opened, options, saved, turned
 
-CONTEXT = Context(tf.constant([True]))
+CONTEXT = Context()
 
 
 def described(statistics=None, **keys):
@@ -269,7 +269,8 @@ def test_a_stored_image_is_a_string_and_its_parts(keys, parts):
     }
     assert {"", *feature.parts()} == parts.keys()
     assert feature.read_parts() == ()
-    stored = stored_parts(FILES, **keys)
+    stored = dict(stored_parts(FILES, **keys))
+    assert (stored.pop(UNENCODED, None) is not None) == ("store" not in keys)  # workers encode these themselves
     assert {part: tensor.dtype for part, tensor in stored.items()} == parts
 
 

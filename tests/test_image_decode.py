@@ -93,6 +93,17 @@ PALETTE = RANDOM.integers(0, 256, (256, 3))
 PALETTE_ALPHA = RANDOM.integers(0, 256, 256)
 
 
+def png_of_type(colour, depth, transparent):
+    """Gives random samples and a PNG of them."""
+    samples = RANDOM.integers(0, 2**depth, (5, 11, SAMPLES[colour]))
+    chunks = [(b"PLTE", PALETTE[: 2**depth].astype(np.uint8).tobytes())] if colour == 3 else []
+    if transparent and colour < 4:
+        clear = struct.pack(f">{SAMPLES[colour]}H", *samples[0, 0])
+        alphas = PALETTE_ALPHA[: 2**depth].astype(np.uint8).tobytes()
+        chunks.append((b"tRNS", alphas if colour == 3 else clear))
+    return samples, png(samples, depth, colour, *chunks)
+
+
 def rgba_of(samples, depth, colour, transparent):
     """What the PNG specification says of the samples, in 8 bits: colours [h, w, 3] and alpha [h, w]."""
     to_8 = samples * (255 // (2**depth - 1)) if depth < 8 else samples >> (depth - 8)
@@ -108,13 +119,7 @@ def rgba_of(samples, depth, colour, transparent):
 @pytest.mark.parametrize("transparent", [False, True])
 @pytest.mark.parametrize(("colour", "depth"), TYPES)
 def test_every_type_of_png_lies_on_the_background(colour, depth, transparent):
-    samples = RANDOM.integers(0, 2**depth, (5, 11, SAMPLES[colour]))
-    chunks = [(b"PLTE", PALETTE[: 2**depth].astype(np.uint8).tobytes())] if colour == 3 else []
-    if transparent and colour < 4:
-        clear = struct.pack(f">{SAMPLES[colour]}H", *samples[0, 0])
-        alphas = PALETTE_ALPHA[: 2**depth].astype(np.uint8).tobytes()
-        chunks.append((b"tRNS", alphas if colour == 3 else clear))
-    data = png(samples, depth, colour, *chunks)
+    samples, data = png_of_type(colour, depth, transparent)
     expected = composited(*rgba_of(samples, depth, colour, transparent))
     np.testing.assert_array_equal(decoded(data), expected)
     np.testing.assert_array_equal(decoded(data, channels=1), luma(expected))
@@ -161,7 +166,7 @@ def test_a_chunks_name_inside_text_changes_nothing(colour, depth, text):
 
 @cache
 def graph(channels: int) -> Callable[[tf.Tensor], tf.Tensor]:
-    keys, context = options(channels=channels), Context(tf.constant([True, True]))
+    keys, context = options(channels=channels), Context()
     return tf.function(lambda column: prepare(keys, column, context).store(Statistics())[""])
 
 

@@ -110,7 +110,7 @@ def test_the_plan_of_class_folders(tmp_path: Path) -> None:
     assert (made.rows, made.bytes, [file.path for file in made.inputs]) == (2, 10, ["cat/a.jpg", "dog/b.png"])
     assert made.notes == ["other files, left out: 4 (a.npy, b.npy, c.npy and 1 more)"]
     assert [(chunk.file, chunk.bytes, chunk.work.names) for chunk in made.chunks] == [
-        ("", 10, ("cat/a.jpg", "dog/b.png"))
+        ("", 10, ["cat/a.jpg", "dog/b.png"])
     ]
 
 

@@ -1,4 +1,4 @@
-"""What an image's header says, and what is refused by it before anything is decoded."""
+"""Headers of images: the facts that they state, and refusals by them before anything is decoded."""
 
 import struct
 

@@ -43,14 +43,14 @@ def ragged(lists: list[list[bytes]]) -> tf.RaggedTensor:
 
 
 def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
-    context = Context(tf.fill([len(lists)], True))
+    context = Context()
     return SEQUENCE.prepare(options.options(), ragged(lists), context).store(Statistics())[""]
 
 
 def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
-    """What kind image stores of the images, and what it reads."""
+    """Gives the images as kind image stores them, and as it reads them."""
     options = Image(kind="image", **{"size": (6, 8), **keys})
-    stored = image.prepare(options.options(), tf.constant(files), Context(tf.fill([len(files)], True)))
+    stored = image.prepare(options.options(), tf.constant(files), Context())
     parts = stored.store(Statistics())
     return parts[""].numpy().tolist(), image.features(options.describe(statistics), parts)[""].numpy()
 

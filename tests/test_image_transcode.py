@@ -1,4 +1,4 @@
-"""What Pillow makes of images that the graph does not take: their pixels as the rules say, or a reason."""
+"""Images that the graph does not take and Pillow decodes: their pixels follow the rules, or there is a reason."""
 
 import base64
 import io

@@ -39,8 +39,9 @@ features:
   number: {kind: number}
   pieces: {kind: text, column: text, tokenizer: sentencepiece, vocabulary: 40}
 """
-NO_STABLE_BYTES = ("dataset.json", "saved_model.pb", "fingerprint.pb")
-"""TensorFlow's own files differ from one build to the next; the manifest holds the time."""
+NO_STABLE_BYTES = ("dataset.json", "inputs.arrow", "report.html", "saved_model.pb", "fingerprint.pb")
+"""TensorFlow's own files differ from one build to the next; the manifest and the table of inputs hold times, and the
+report shows the build key, which follows from them."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,15 @@ class Step:
 LOCAL = "recordmill.pipeline.versions.stores.local"
 STEPS = {
     "reading": Step("recordmill.pipeline.build.worker.read_chunk", "write_report"),
-    "first pass": Step("recordmill.pipeline.build.worker.pre_passes", "train"),
-    "analysis": Step("recordmill.pipeline.build.analysis.inputs", "sync_tree"),
-    "analysis reported": Step("recordmill.pipeline.build.analysis.inputs", "write_report", when="after"),
+    "look: a chunk is done": Step("recordmill.pipeline.build.summaries.look", "Look.write_sums", 2, "after"),
+    "look: a bucket is done": Step("recordmill.pipeline.build.summaries.look", "Look.merge", when="after"),
+    "look: done": Step("recordmill.pipeline.build.summaries.look", "Look.finish", when="after"),
+    "training": Step("recordmill.pipeline.build.summaries.words", "train"),
+    "analysis": Step("recordmill.pipeline.build.analysis.export", "pack_graph"),
+    "analysis reported": Step("recordmill.pipeline.build.analysis.export", "write_report", when="after"),
     "shard: opened": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter.__enter__", 2, "after"),
     "shard: half written": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter.write", 2, "half"),
-    "shard: index renamed": Step("recordmill.pipeline.dataset.tfrecord", "write_atomically", 2, "after"),
+    "shard: index renamed": Step("recordmill.pipeline.dataset.tfrecord", "ShardWriter._write_index", 2, "after"),
     "shard: renamed": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2),
     "shard: reported": Step("recordmill.pipeline.build.worker.build_shard", "write_report", 2, "after"),
     "publishing: serving": Step("recordmill.pipeline.build.driver", "export_serving", when="after"),
@@ -74,7 +78,7 @@ STEPS = {
     "publishing: version renamed": Step(LOCAL, "os.rename", when="after", argument="/versions/"),
     "publishing: before LATEST": Step(LOCAL, "write_atomically", argument="LATEST"),
     "publishing: after LATEST": Step(LOCAL, "write_atomically", when="after", argument="LATEST"),
-    "publishing: before the sweep": Step("recordmill.pipeline.build.driver", "remove_run"),
+    "publishing: before the sweep": Step("recordmill.pipeline.build.attempt_places", "Run.remove"),
 }
 JOB = "a job begins"
 RANDOM = [f"random moment {number}" for number in range(10)]
@@ -91,7 +95,6 @@ AFTER_RENAMING = ["publishing: version renamed", "publishing: before LATEST", "p
 PUBLISHED = [*AFTER_RENAMING, "publishing: before the sweep"]
 """Steps after which the new version is there, and nothing has to be built."""
 KEPT = {
-    "analysis reported": 0,
     "shard: opened": 1,
     "shard: half written": 1,
     "shard: index renamed": 1,
@@ -103,24 +106,24 @@ KEPT = {
 
 @dataclass(frozen=True)
 class Run:
-    """What a process did that built, maybe until it was killed."""
+    """The outcome of a process that built, maybe until it was killed."""
 
     exit_code: int | None
     looks: int
-    """How often the live version was opened and a batch of it read meanwhile."""
+    """The number of times that the live version was opened and a batch of it read meanwhile."""
     notes: list[str]
     jobs: int
-    """How many jobs it began."""
+    """The number of jobs that it began."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What lies in the output."""
+    """The files and the description of a published version."""
 
     files: dict[str, str]
     """The files of the version that was built, with digests of those that are stable."""
     description: dict[str, Any]
-    """What the manifest says of the dataset, and not of its publishing and the folder of its inputs."""
+    """The manifest's entries on the dataset alone, without its publishing and the folder of its inputs."""
     entries: list[str]
 
 
@@ -271,7 +274,7 @@ def test_a_build_that_was_killed_goes_on(name: str, in_turn: InTurn) -> None:
     assert following.looks
     if name in KEPT:
         assert following.notes == [
-            f"going on with an earlier build: the analysis and {KEPT[name]} of {SHARDS} shards are kept"
+            f"going on with an earlier build: the transform graph and {KEPT[name]} of {SHARDS} shards are kept"
         ]
         assert following.jobs == (0 if KEPT[name] == SHARDS else 1)
     if name in PUBLISHED:

@@ -35,6 +35,29 @@ def test_many_keys_go_where_each_would_alone(layout: Layout, hashes: list[int]) 
     assert [layout.shard_of_group(group) for group in groups] == shards
 
 
+@given(layouts(), layouts(), HASHES)
+def test_spans_have_groups_and_shards_of_their_own(one: Layout, other: Layout, hashes: list[int]) -> None:
+    counts = {"a": one.shards, "b": {split: 1 + other.shards.get(split, 0) for split in one.splits}}
+    layout = Layout.of_spans(one.weights, counts)
+    splits, positions = layout.split_of(np.array(hashes, np.uint64)), np.array(hashes, np.uint64)
+    alone = one.group_of(splits, positions)
+    assert layout.group_of(splits, positions, "a").tolist() == alone.tolist()
+    for split, group in zip(splits, layout.group_of(splits, positions, "b").tolist(), strict=True):
+        name, shard = layout.shard_of_group(group)
+        assert (name, layout.span_of_group(group)) == (layout.splits[split], "b")
+        assert one.shards[name] <= shard < layout.shards[name]
+    assert one.span_of_group(0) is None
+
+
+@given(layouts())
+def test_a_group_has_one_shard(one: Layout) -> None:
+    spans = {"a": one.shards, "b": dict.fromkeys(one.splits, 1), "c": dict.fromkeys(one.splits, 3)}
+    layout = Layout.of_spans(one.weights, spans)
+    for group in {0, layout.groups - 1, layout.groups // 2, one.groups}:
+        assert layout.group(*layout.shard_of_group(group)) == group
+    assert layout.groups == one.groups + 4 * len(one.splits)
+
+
 @given(layouts())
 def test_a_split_of_no_share_gets_no_key(layout: Layout) -> None:
     found = layout.split_of(np.array(EDGES, np.uint64))

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill import open_dataset
+from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import (
+    MOST_MANIFEST_BYTES,
     DatasetError,
     Latest,
     Manifest,
@@ -113,6 +116,17 @@ def test_the_text_is_what_format_1_is() -> None:
 @given(manifests)
 def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
     assert Manifest.from_json(json.loads(manifest.to_text())) == manifest
+
+
+def test_a_manifest_of_100_000_shards_opens(tmp_path: Path) -> None:
+    count = 100_000
+    named = ((kind("photos", "train", shard, count) for kind in (shard_name, index_name)) for shard in range(count))
+    shards = tuple(Shard(file, 1 << 27, 1000, f"{row:064x}", index) for row, (file, index) in enumerate(named))
+    manifest = Manifest("photos", "v", "key", None, {}, {"train": Split(shards)})
+    (tmp_path / "dataset.json").write_text(manifest.to_text())
+    assert (tmp_path / "dataset.json").stat().st_size < MOST_MANIFEST_BYTES / 2
+    dataset = open_dataset(tmp_path)
+    assert (dataset.splits, dataset.manifest.splits["train"].shards) == ({"train": 100_000_000}, shards)
 
 
 def test_features_keep_the_order_of_the_spec(tmp_path: Path) -> None:

@@ -26,10 +26,8 @@ def options(**given: Any) -> dict[str, Any]:
     return Number(kind="number", **given).options(is_label=False)
 
 
-def prepared(values: Any, train: list[bool] | None = None, **given: Any) -> Prepared:
-    column = tf.convert_to_tensor(values, tf.float32)
-    context = Context(tf.ones_like(column, tf.bool) if train is None else tf.constant(train))
-    return number.prepare(options(**given), column, context)
+def prepared(values: Any, **given: Any) -> Prepared:
+    return number.prepare(options(**given), tf.convert_to_tensor(values, tf.float32), Context())
 
 
 def found(**statistics: Any) -> Statistics:
@@ -131,7 +129,7 @@ def test_a_missing_number_is_taken_for_another(given: Any, expected: Any, run: R
     assert missing == ([0, 1] if "indicator" in given else None)
 
 
-COLUMN, TRAIN = [1.0, 2.0, 3.0, NAN], [True, False, True, True]
+COLUMN = [1.0, 3.0, NAN]
 LEARNED: list[Any] = [
     ({}, [1.0, 3.0], RequestedStatistics()),
     ({"normalize": "min_max"}, [1.0, 3.0], RequestedStatistics(extremes=True)),
@@ -145,12 +143,12 @@ LEARNED: list[Any] = [
 
 
 @pytest.mark.parametrize(("given", "values", "wanted"), LEARNED)
-def test_what_is_learned_is_of_the_train_split_and_never_of_a_missing_number(
+def test_nothing_is_learned_of_a_missing_number(
     given: Any, values: list[float] | None, wanted: RequestedStatistics
 ) -> None:
-    ready = prepared(COLUMN, TRAIN, optional=True, **given)
-    assert (None if ready.values is None else ready.values.numpy().tolist()) == values
-    assert ready.wanted == wanted
+    ready = prepared(COLUMN, optional=True, **given)
+    assert (None if ready.values is None else ready.values().numpy().tolist()) == values
+    assert number.requested(options(optional=True, **given)) == wanted
     assert Number(kind="number", optional=True, **given).analyzed == (values is not None)
 
 

@@ -11,6 +11,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.number import Numbers
 from recordmill.transforms.tensorflow.kind import Context, Prepared, RequestedStatistics, Statistics
 from recordmill.transforms.tensorflow.kinds import KINDS
+from recordmill.transforms.tensorflow.number import requested
 from tests.running import BOTH_WAYS, Run
 
 ROWS = tf.RaggedTensor.from_row_lengths(
@@ -25,7 +26,7 @@ FOUND = Statistics(
 
 def prepared(rows: tf.RaggedTensor, **given: Any) -> Prepared:
     options = Numbers(kind="numbers", **given).options(is_label=False)
-    return KINDS["numbers"].prepare(options, rows, Context(tf.constant([True, True, False, True])[: rows.nrows()]))
+    return KINDS["numbers"].prepare(options, rows, Context())
 
 
 def ready(rows: tf.RaggedTensor, **given: Any) -> dict[str, tf.Tensor]:
@@ -62,18 +63,16 @@ def test_every_option(given: dict[str, Any], expected: Any, run: Run) -> None:
 @pytest.mark.parametrize(
     ("given", "values", "wanted"),
     [
-        ({}, [1, 2, 3, 6, 8], RequestedStatistics()),
-        ({"max_length": 1, "quantiles": 4}, [1, 6], RequestedStatistics(buckets=4)),
-        ({"normalize": "min_max", "optional": True}, [1, 2, 3, 6, 8], RequestedStatistics(extremes=True)),
+        ({}, [1, 2, 3, 4, 6, 8], RequestedStatistics()),
+        ({"max_length": 1, "quantiles": 4}, [1, 4, 6], RequestedStatistics(buckets=4)),
+        ({"normalize": "min_max", "optional": True}, [1, 2, 3, 4, 6, 8], RequestedStatistics(extremes=True)),
         ({"normalize": "none"}, None, RequestedStatistics()),
     ],
 )
-def test_what_is_stored_of_the_train_split_is_learned_from(
-    given: Any, values: Any, wanted: RequestedStatistics
-) -> None:
+def test_what_is_stored_is_learned_from(given: Any, values: Any, wanted: RequestedStatistics) -> None:
     one = prepared(ROWS, **given)
-    assert (None if one.values is None else one.values.numpy().tolist()) == values
-    assert one.wanted == wanted
+    assert (None if one.values is None else one.values().numpy().tolist()) == values
+    assert requested(Numbers(kind="numbers", **given).options()) == wanted
     assert Numbers(kind="numbers", **given).analyzed == (values is not None)
 
 

@@ -2,19 +2,32 @@
 
 import json
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from apache_beam.internal.gcp import auth
 
 from recordmill import open_dataset
+from recordmill.pipeline.build.beam.probe import UnreachableError, probe_workers
+from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.driver import Published, RunOptions, build
-from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.build.preparation import prepare_locally
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.spec.model import load_spec, parse_spec
+from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.every_kind import write_pictures
+from tests.forked import wait_until
 from tests.test_reader_input import assert_equal
 
 pytestmark = pytest.mark.slow
@@ -49,12 +62,15 @@ def local(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.mark.parametrize(
     ("start", "option"),
-    [(emulators.s3, "--s3_endpoint_url={}"), (lambda: emulators.gcs(conditions=True), "--no_auth")],
-    ids=["s3", "gcs"],
+    [
+        pytest.param(emulators.s3, None, id="s3"),
+        pytest.param(emulators.s3, "--s3_endpoint_url={}", id="s3 by Beam's options", marks=pytest.mark.thorough),
+        pytest.param(lambda: emulators.gcs(conditions=True), "--no_auth", id="gcs", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_source_and_an_output(
     start: Callable[[], AbstractContextManager[str]],
-    option: str,
+    option: str | None,
     files: dict[str, bytes],
     local: Published,
     tmp_path: Path,
@@ -69,14 +85,128 @@ def test_a_source_and_an_output(
         for name, data in files.items():
             store.write_if(name, data, None)
         spec = parse_spec(SPEC.format(path=source))
-        beam_options = (option.format(os.environ.get("AWS_ENDPOINT_URL")),)
+        beam_options = () if option is None else (option.format(os.environ.get("AWS_ENDPOINT_URL")),)
         options = RunOptions(work=str(tmp_path / "work"), beam_options=beam_options)
         there, again = build(spec, output, options), build(spec, output, options)
         assert there.manifest.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}
         assert (there.is_new, again.is_new, again.folder) == (True, False, there.folder)
+        without_beam = prepare_locally(spec, output, options, print)
+        assert (without_beam is not None) == (option is None)
         assert there.manifest.splits == local.manifest.splits
         assert there.folder == f"{output}/versions/{there.manifest.version}"
         assert open_store(output).children("") == ["LATEST", "versions"]
         mine, other = (open_dataset(one).evaluation_input("train", batch_size=4) for one in (local.folder, output))
         assert_equal(tuple(other), tuple(mine))
         assert not list((tmp_path / "work").rglob("run-*"))
+
+
+BY_COMMAND = """
+name: rows
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 80, test: 20}
+shards: {train: 32, test: 8}
+features: {number: {kind: number}, text: {kind: text}}
+"""
+STORES = pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(emulators.s3, id="s3", marks=pytest.mark.thorough),
+        pytest.param(lambda: emulators.gcs(conditions=True), id="gcs"),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def spec(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("rows")
+    rows = [json.dumps({"id": number, "number": number / 7, "text": f"word {number}"}) + "\n" for number in range(900)]
+    (folder / "rows.jsonl").write_text("".join(rows))
+    (folder / "rows.yaml").write_text(BY_COMMAND)
+    return folder / "rows.yaml"
+
+
+@pytest.fixture(scope="module")
+def in_a_folder(spec: Path) -> Published:
+    return build(load_spec(spec), str(spec.parent / "out"))
+
+
+def begin_build(spec: Path, output: str, work: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "recordmill", "build", str(spec), "-o", output, "--work", str(work)]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def end(process: subprocess.Popen[str]) -> str:
+    """Waits for a build; gives what it printed, which must be a success."""
+    printed, _ = process.communicate(timeout=240)
+    assert process.returncode in (0, ExitCode.UP_TO_DATE), printed
+    return printed
+
+
+def reported_shards(output: str) -> int:
+    return sum("/reports/shard-" in name for name in open_store(output).sizes(".building"))
+
+
+def assert_published(output: str, local: Published, work: Path) -> None:
+    manifest = open_dataset(output).manifest
+    assert (manifest.splits, manifest.rows) == (local.manifest.splits, local.manifest.rows)
+    assert verify(output).is_whole
+    assert open_store(output).children("") == ["LATEST", "history.jsonl", "versions"]
+    assert open_store(output).children("versions") == [manifest.version]
+    assert not list(work.rglob("run-*"))
+
+
+@STORES
+def test_a_killed_build_goes_on(
+    start: Callable[[], AbstractContextManager[str]], spec: Path, in_a_folder: Published, tmp_path: Path
+) -> None:
+    with start() as url:
+        output = f"{url}/out"
+        first = begin_build(spec, output, tmp_path / "work")
+        wait_until(lambda: reported_shards(output) > 2)
+        first.kill()
+        first.communicate()
+        with pytest.raises(DatasetError, match="nothing has been published"):
+            open_dataset(output)
+        kept = set(open_store(output).sizes("versions"))
+        printed = end(begin_build(spec, output, tmp_path / "elsewhere"))  # as on another machine
+        assert re.search(
+            r"going on with an earlier build: the transform graph and ([3-9]|[1-3]\d) of 40 shards are kept", printed
+        )
+        assert {name for name in kept if ".tfrecord-" in name} & set(open_store(output).sizes("versions"))
+        assert_published(output, in_a_folder, tmp_path / "elsewhere")
+
+
+@STORES
+def test_two_builds_at_once(
+    start: Callable[[], AbstractContextManager[str]], spec: Path, in_a_folder: Published, tmp_path: Path
+) -> None:
+    with start() as url:
+        output = f"{url}/out"
+        builds = [begin_build(spec, output, tmp_path / "work") for _ in range(2)]
+        printed = sorted(map(end, builds), key=len)
+        assert any("is at the same build" in text or "Nothing has changed" in text for text in printed)
+        assert_published(output, in_a_folder, tmp_path / "work")
+
+
+class OnTheDriverOnly(LocalWorkspace):
+    """A folder that workers do not have."""
+
+    def __reduce__(self) -> Any:
+        return LocalWorkspace, ("/nowhere",)
+
+
+@pytest.mark.parametrize("which", ["workspace", "shards"])
+def test_workers_that_do_not_reach_the_folder_are_refused_before_the_job(tmp_path: Path, which: str) -> None:
+    folders = {name: tmp_path / name for name in ("workspace", "shards")}
+    for folder in folders.values():
+        folder.mkdir()
+    planned: Any = SimpleNamespace(**{name: LocalWorkspace(str(folder)) for name, folder in folders.items()})
+    with make_runner(RunOptions()) as runner:
+        probe_workers(planned, runner)
+        setattr(planned, which, OnTheDriverOnly(str(folders[which])))
+        with pytest.raises(
+            UnreachableError, match=rf"the workers do not reach {folders[which]}, a folder of this machine: give an"
+        ):
+            probe_workers(planned, runner)
+    assert not list(tmp_path.rglob("worker"))

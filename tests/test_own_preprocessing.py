@@ -1,17 +1,27 @@
-"""A function of the user's that extends what is stored; the passes before the job; what is told of its mistakes."""
+"""A function of the user's that extends what is stored: the jobs before the writing one, messages about mistakes."""
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing
+from recordmill.pipeline.build import attempts
+from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
+from recordmill.pipeline.build.beam.learn import learn
+from recordmill.pipeline.build.beam.probe import UnreachableError
+from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.plan import make_plan, pieces, planned_build
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
 
@@ -119,3 +129,32 @@ def test_a_mistake_is_told(code: str, tmp_path: Path) -> None:
     found = UserCode.of([f"{name}:f"], str(tmp_path))
     with pytest.raises(UserError, match=MISTAKES[code]):
         OwnPreprocessing(f"{name}:f", "label", found)({}, {"label": tf.constant(["a"])})
+
+
+def remote() -> Runner:
+    return Runner(FnApiRunner(), PipelineOptions([], direct_running_mode="in_memory"), is_local=False)
+
+
+def test_analyzers_on_a_cluster_need_a_folder_that_workers_reach(tmp_path: Path) -> None:
+    (tmp_path / "own_temp.py").write_text(
+        "import tensorflow_transform as tft\n\ndef f(inputs, outputs):\n"
+        "    return outputs | {'above': inputs['n'] - tft.min(inputs['n'])}\n"
+    )
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n')
+    (tmp_path / "dataset.yaml").write_text(
+        "{name: o, source: {format: jsonl, path: rows.jsonl}, preprocessing: 'own_temp:f', "
+        "features: {n: {kind: number, normalize: none}}}"
+    )
+    plan = make_plan(load_spec(tmp_path / "dataset.yaml"), LocalFiles())
+    run = attempts.begin(str(tmp_path / "out"), str(tmp_path / "out"), plan.build_key, pieces(plan))
+    planned = planned_build(plan, run.folder, LocalFiles(), inline=True, threads=1)
+    with pytest.raises(PreprocessingError, match="own_temp:f uses tf.Transform's analyzers.* add --temp; give a gs://"):
+        learn(planned, RowDecisions(), plan.chunks, remote())
+    with pytest.raises(UnreachableError, match="--temp s3://no/where cannot be written by TensorFlow"):
+        learn(planned, RowDecisions(), plan.chunks, remote(), temp="s3://no/where")
+    context = learn(planned, RowDecisions(), plan.chunks, remote(), temp=str(tmp_path / "temp"))
+    assert context.export.startswith("analysis/")
+    assert os.listdir(tmp_path / "temp") == []
+    assert context.sees_rows()
+    again = learn(planned, RowDecisions(), plan.chunks, remote(), export=context.export)
+    assert again.analyzed == context.analyzed, "in an attempt that takes over the finished analysis"

@@ -33,15 +33,18 @@ from recordmill.transforms.contract.image_formats import FORMATS
 from tests import published
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"cli", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "dev"}
+EXTRAS = {"cli", "report", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "dev"}
 LOADED_BY_OTHERS = {"boto3", "gcsfs", "s3fs"}  # by Beam and fsspec, for URLs of their kind
 ONLY_SOME_SPECS = {"sentencepiece", "tensorflow-text"}
 WITH_OTHERS = {
+    "grpcio",
+    "requests",
     "keras",
+    "markupsafe",
     "protobuf",
     "tensorflow-metadata",
     "tfx-bsl",
-}  # where TensorFlow and tf.Transform are, these are
+}  # where TensorFlow, tf.Transform and Jinja are, these are
 
 
 @cache
@@ -362,11 +365,13 @@ def test_the_command_without_its_packages_is_one_line(arguments: list[str]) -> N
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     extras = 'pip install "recordmill[cli]", or "recordmill[build]" to build datasets'
-    assert done.stderr == f"recordmill: the command line needs an extra: {extras} (missing: rich, typer)\n"
+    needs = "missing: rich, textual_image, typer"
+    assert done.stderr == f"recordmill: the command line needs an extra: {extras} ({needs})\n"
 
 
-def test_the_installed_command_is_the_one_that_checks() -> None:
-    assert packaging()["entry_points"] == {"console_scripts": ["recordmill = recordmill.__main__:main"]}
+def test_the_installed_commands_are_the_one_that_checks_and_the_worker() -> None:
+    worker = "recordmill-worker = recordmill.pipeline.build.beam.worker_boot:main"
+    assert packaging()["entry_points"] == {"console_scripts": ["recordmill = recordmill.__main__:main", worker]}
 
 
 # Runs commands one after another where only some distributions are installed, as it seems; prints how each ended.
@@ -438,6 +443,14 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
 def test_what_a_build_needs_is_one_line(command: str, tmp_path: Path) -> None:
     published.write_version(tmp_path)
     missing = ", ".join(name for name in BUILD if name in absent("cli"))
-    assert missing.startswith("apache_beam, psutil")
+    assert missing.startswith("apache_beam, jinja2, psutil")
     message = f'this command needs an extra: pip install "recordmill[build]" (missing: {missing})'
     assert run_with("cli", command, cwd=tmp_path) == [f"2 {command} | recordmill: {message}"]
+
+
+def test_a_report_needs_its_extra(tmp_path: Path) -> None:
+    published.write_version(tmp_path)
+    message = 'this command needs an extra: pip install "recordmill[report]" (missing: jinja2, pyarrow)'
+    assert run_with("cli", "report .", cwd=tmp_path) == [f"2 report . | recordmill: {message}"]
+    [written] = run_with("report", "report . -o page.html", cwd=tmp_path)
+    assert written.startswith("0 report . -o page.html | page.html: small ")

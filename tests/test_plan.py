@@ -1,6 +1,7 @@
 """The plan: chunks, shards, how many images are sampled, and a key of all that decides a byte of the result."""
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from recordmill.pipeline.build import plan as module
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
-from recordmill.pipeline.sources.base import SourceError
-from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.sources.base import FileInfo, SourceError
+from recordmill.pipeline.sources.file_list import FileList
+from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
 
 FEATURES = "n: {kind: number}"
 LINES = "".join(f'{{"n": {number}, "i": "a.png"}}\n' for number in range(100))
@@ -73,6 +76,26 @@ def test_shards(rows: Path, more: str, shards: dict[str, int]) -> None:
 def test_shards_of_images_are_by_their_pixels(rows: Path, store: str, shards: int) -> None:
     images = f"i: {{kind: image, size: [5000, 2684], store: {store}}}"  # 200 images of 40 MB, 60 shards
     assert planned(rows, features=images, more="splits: {train: 1}").layout.shards == {"train": shards}
+
+
+def test_a_plan_makes_no_more_shards_than_a_spec_may_ask_for(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD_BYTES", 1)
+    images = "i: {kind: image, size: [5000, 2684]}"
+    assert planned(rows, features=images, more="splits: {train: 1}").layout.shards == {"train": MOST_SHARDS}
+
+
+def test_a_planned_file_takes_few_bytes(tmp_path: Path) -> None:
+    names = [f"n{number // 100:08d}/n{number // 100:08d}_{number}.jpg" for number in range(20_000)]
+
+    class Listed(LocalFiles):
+        def match(self, pattern: str) -> FileList:
+            return FileList(FileInfo(f"{tmp_path}/{name}", 7, 0.0) for name in names)
+
+    features = "features: {image: {kind: image, size: [8, 8]}}"
+    folder = f"name: d\nsource: {{format: image_folder, path: {tmp_path}}}\n{features}"
+    plan = make_plan(parse_spec(folder), Listed())
+    assert [name for chunk in plan.chunks for name in chunk.work.names] == names
+    assert len(pickle.dumps(plan.chunks)) < 12 * len(names)
 
 
 def test_rows_are_packed_when_a_batch_of_each_shard_is_worth_it(rows: Path) -> None:

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.analysis import quantiles
-from recordmill.pipeline.build.analysis.quantiles import Histogram
+from recordmill.pipeline.dataset.histogram import LIMIT as MOST_VALUES
+from recordmill.pipeline.dataset.histogram import Histogram
 
 FLOAT = st.floats(width=32, allow_nan=False, allow_infinity=False)
 FLOATS = st.lists(FLOAT | st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.5]), min_size=1, max_size=60)
@@ -13,10 +13,12 @@ LIMIT = 16  # a histogram of so many values is coarse
 
 
 def histogram(values: list[float], size: int = 60, limit: int = 1 << 17) -> Histogram:
-    seen = Histogram(limit=limit)
-    for start in range(0, len(values), size):
-        seen.add(np.array(values[start : start + size], np.float32))
-    return seen
+    parts = [Histogram.of(np.float32(values[start : start + size])) for start in range(0, len(values), size)]
+    return Histogram.merged(parts, limit)
+
+
+def content(seen: Histogram) -> tuple[int, list[int], list[int]]:
+    return seen.lost, seen.keys.tolist(), seen.counts.tolist()
 
 
 @given(FLOATS, st.integers(2, 12))
@@ -41,12 +43,10 @@ def test_buckets_of_different_values_differ_by_one_value_at_most(values: set[flo
 def test_coarse_quantiles_keep_the_bound_and_do_not_depend_on_order_batches_or_workers(
     values: list[float], buckets: int, random, size: int
 ) -> None:
-    seen, parts = histogram(values, limit=LIMIT), [Histogram(limit=LIMIT), Histogram(limit=LIMIT)]
-    shuffled = random.sample(values, len(values))
-    for place, start in enumerate(range(0, len(values), size)):
-        parts[place % 2].merge(histogram(shuffled[start : start + size], 3, LIMIT))
-    parts[0].merge(parts[1])
-    assert parts[0] == seen
+    seen, shuffled = histogram(values, limit=LIMIT), random.sample(values, len(values))
+    parts = [histogram(shuffled[start : start + size], 3, LIMIT) for start in range(0, len(values), size)]
+    workers = [Histogram.merged(parts[0::2], LIMIT), Histogram.merged(parts[1::2], LIMIT)]
+    assert content(Histogram.merged(workers[::-1], LIMIT)) == content(seen)
     assert len(seen.counts) <= LIMIT
     exact = np.sort(np.float32(values).astype(np.float64))
     found = np.array(seen.at(range(len(values))))
@@ -63,14 +63,14 @@ def test_a_histogram_loses_no_more_than_it_must() -> None:
 
 
 def test_all_floats_there_are_fit() -> None:
-    seen = Histogram(lost=15)
-    magnitudes = np.arange(0, 0x7F80_0000, 1 << 15, dtype=np.int64)
-    seen.add(np.concatenate([magnitudes, magnitudes | 1 << 31]).astype(np.uint32).view(np.float32))
-    assert len(seen.counts) < quantiles.LIMIT
-    assert seen.lost == 15
+    magnitudes = np.arange(0x7F80_0000 >> 15, dtype=np.int64)
+    keys = np.unique([-magnitudes, magnitudes])
+    seen = Histogram.merged([Histogram(15, keys, np.ones_like(keys))])
+    assert (len(seen.keys), seen.lost) == (len(keys), 15)
+    assert len(keys) < MOST_VALUES
 
 
 def test_equal_values_and_none() -> None:
-    assert (Histogram().median(), Histogram().boundaries(4)) == (0.0, [])
+    assert (histogram([]).median(), histogram([]).boundaries(4)) == (0.0, [])
     assert (histogram([-0.0, 0.0]).boundaries(2), histogram([3.0] * 9).boundaries(4)) == ([], [])
     assert histogram([0.0] * 90 + [1.0, 2.0] * 5).boundaries(20) == [1.0, 2.0]

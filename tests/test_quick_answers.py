@@ -85,7 +85,8 @@ def test_too_little_space_is_reported(folder: Path) -> None:
 
 def test_who_is_at_the_same_build_is_named(folder: Path) -> None:
     keys = "from recordmill.pipeline.build import preparation as p\nplan = p.make_plan\n"
-    key = f"{keys}p.make_plan = lambda *all: __import__('dataclasses').replace(plan(*all), source_key='ab' * 32)\n"
+    made = "__import__('dataclasses').replace(plan(*all, **more), source_key='ab' * 32)"
+    key = f"{keys}p.make_plan = lambda *all, **more: {made}\n"
     with hold(open_store(str(folder / "out")), "ab" * 8):
         status, printed = build(folder, before=key)
     assert f"note: waiting for process {os.getpid()} on " in printed

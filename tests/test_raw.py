@@ -23,7 +23,7 @@ VALUES: list[Any] = [
 
 def read(column: Any, **given: Any) -> dict[str, tf.Tensor]:
     feature = Raw(kind="raw", **given)
-    stored = raw.prepare(feature.options(), column, Context(tf.ones([3], tf.bool))).store(Statistics())
+    stored = raw.prepare(feature.options(), column, Context()).store(Statistics())
     return dict(raw.features(feature.describe({}), stored))
 
 

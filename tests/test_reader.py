@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill import Dataset, DatasetError, open_dataset
-from recordmill.pipeline.dataset.manifest import Latest
+from recordmill.pipeline.dataset.manifest import Latest, read_manifest
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.contract.kinds import read_description
@@ -287,6 +287,16 @@ def test_what_cannot_be_opened_says_why(path: str, version: str | None, message:
     hand_made.write_dataset(tmp_path, version="v1")
     with pytest.raises(DatasetError, match=message):
         open_dataset(tmp_path / path, version)
+
+
+def test_a_version_may_be_meant_by_its_place(tmp_path: Path) -> None:
+    hand_made.write_dataset(tmp_path, version="v1")
+    shutil.copytree(tmp_path / "versions/v1", tmp_path / "versions/v2")
+    manifest = read_manifest(tmp_path / "versions/v2")
+    (tmp_path / "versions/v2/dataset.json").write_text(replace(manifest, version="v2", sequence=2).to_text())
+    (tmp_path / "LATEST").write_text(Latest("v2", 2).to_text())
+    meant = {wanted: open_dataset(tmp_path, wanted).version for wanted in ("live", "-1", "#2", "1")}
+    assert meant == {"live": "v2", "-1": "v1", "#2": "v2", "1": "v1"}
 
 
 def test_a_pointer_to_a_version_that_is_gone_says_what_there_is(tmp_path: Path) -> None:

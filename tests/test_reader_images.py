@@ -26,8 +26,8 @@ from recordmill.transforms.numpy.image_resize import placed, resize
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image_decode, image_resize
 from recordmill.transforms.tensorflow.exif import orientation
-from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, png, saved, turned
-from tests.test_image_decode import EVERY_RGBA, PALETTE, PALETTE_ALPHA, SAMPLES, TYPES
+from tests.pictures import PIXELS, RANDOM, animated, bmp, chunk, options, saved, turned
+from tests.test_image_decode import EVERY_RGBA, TYPES, png_of_type
 
 SMOOTH = np.clip(np.cumsum(np.cumsum(RANDOM.normal(0, 3, (47, 66, 3)), 0), 1) / 6 + 128, 0, 255).astype(np.uint8)
 NOISE = RANDOM.integers(0, 256, (37, 53, 3)).astype(np.uint8)
@@ -134,13 +134,7 @@ def test_originals_are_turned_upright(form: str, turn: int) -> None:
 @pytest.mark.parametrize("transparent", [False, True])
 @pytest.mark.parametrize(("colour", "depth"), TYPES)
 def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
-    samples = RANDOM.integers(0, 2**depth, (5, 11, SAMPLES[colour]))
-    chunks = [(b"PLTE", PALETTE[: 2**depth].astype(np.uint8).tobytes())] if colour == 3 else []
-    if transparent and colour < 4:
-        clear = struct.pack(f">{SAMPLES[colour]}H", *samples[0, 0])
-        alphas = PALETTE_ALPHA[: 2**depth].astype(np.uint8).tobytes()
-        chunks.append((b"tRNS", alphas if colour == 3 else clear))
-    data = png(samples, depth, colour, *chunks)
+    _, data = png_of_type(colour, depth, transparent)
     if (colour, depth, transparent) == (2, 16, True):
         with pytest.raises(DecodeError, match="TensorFlow alone decodes"):
             decode_original(data, options(), 1)

@@ -1,15 +1,20 @@
 """Which positions each host reads at each step, and what each iteration gives."""
 
+import re
+import shutil
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import Passes, Steps
 from recordmill.pipeline.reader.state import make_state, step_of
+from tests.hand_made import FEATURES, write_dataset
 
 
 @given(st.integers(0, 60), st.integers(1, 7), st.integers(1, 5), st.booleans())
@@ -123,8 +128,8 @@ FACTS = {"dataset": "a", "version": "v1", "global_batch_size": 8}
 
 
 def test_a_state_knows_its_step() -> None:
-    state = make_state(FACTS, 12, 96)
-    assert state == {"format": 1, **FACTS, "step": 12, "records": 96}
+    state = make_state(FACTS, 12, 5, 96)
+    assert state == {"format": 1, **FACTS, "step": 12, "epoch": 2, "records": 96}
     assert step_of(state, FACTS) == 12
 
 
@@ -140,7 +145,21 @@ def test_a_state_knows_its_step() -> None:
 )
 def test_another_state_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(DatasetError, match=message):
-        step_of({**make_state(FACTS, 12, 96), **change}, FACTS)
+        step_of({**make_state(FACTS, 12, 5, 96), **change}, FACTS)
+
+
+def test_a_state_of_another_version_says_whether_that_is_still_there(tmp_path: Path) -> None:
+    folders = [write_dataset(tmp_path / "out", {"count": FEATURES["count"]}, None, name) for name in ("v1", "v2")]
+    old, new = (open_dataset(tmp_path / "out", name).training_input(batch_size=2, seed=1) for name in ("v1", "v2"))
+    state = old.state(step=3)
+    with pytest.raises(DatasetError, match=re.escape(f"go on with that version: open_dataset('{tmp_path}/out', 'v1')")):
+        new.resume(state)
+    shutil.rmtree(folders[0])
+    with pytest.raises(DatasetError, match=r"out has that version no more \(`recordmill prune`\).* set_epoch\(state"):
+        new.resume(state)
+    copied = shutil.copytree(folders[1], tmp_path / "copied")
+    with pytest.raises(DatasetError, match=r"open that version: open_dataset\(PATH, VERSION\)"):
+        open_dataset(copied).training_input(batch_size=2, seed=1).resume(state)
 
 
 @pytest.mark.parametrize("state", [None, 12, {}, "12"])

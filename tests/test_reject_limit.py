@@ -1,6 +1,7 @@
 """A build with more rejects than the spec allows ends as soon as that is certain, publishes nothing, and says why."""
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,13 +9,14 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.context.rejects import write_rejects
-from recordmill.pipeline.build.context.steps import chunk_step, shard_step
-from recordmill.pipeline.build.plan import _source_key
+from recordmill.pipeline.build.context.steps import LOOK_REPORTS, chunk_step, shard_step
+from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
+from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.plan import listing_key
 from recordmill.pipeline.build.reject_limits import RejectLimits, TooManyRejectsError
-from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.spec.model import Rejects, parse_spec
+from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec
 
 SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"
 CHUNKS = [Chunk(0, 0, "a.jsonl", 1), Chunk(1, 0, "a.jsonl", 1), Chunk(2, 0, "b.jsonl", 1), Chunk(3, 0, "", 1)]
@@ -24,31 +26,57 @@ class Job:
     """A job whose steps are done one by one, in files of chunks as `CHUNKS` says."""
 
     def __init__(self, folder: Path, rows: int = 200, exact: bool = False, **limits: Any) -> None:
-        for name in ("reports", "rejects"):
-            (folder / name).mkdir()
+        for name in ("reports", "rejects", LOOK_REPORTS):
+            (folder / name).mkdir(parents=True)
         source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
-        spec = SimpleNamespace(rejects=Rejects(**limits), source=[source])
-        self.work: Any = SimpleNamespace(path=lambda name: str(folder / name))
-        plan: Any = SimpleNamespace(spec=spec, chunks=CHUNKS, rows=rows, rows_are_exact=exact)
+        spec = SimpleNamespace(rejects=Rejects(**limits))
+        self.work: Any = SimpleNamespace(workspace=LocalWorkspace(str(folder)), inline=True)
+        sources = [SimpleNamespace(source=source, index=0)]
+        plan: Any = SimpleNamespace(
+            spec=spec, sources=sources, chunks=CHUNKS, gaps=frozenset(), rows=rows, rows_are_exact=exact
+        )
         self.check = RejectLimits(plan, self.work)
 
-    def chunk(self, number: int, read: int, bad: int = 0, reason: str = "wrong_type", column: str = "price") -> None:
+    def chunk(
+        self,
+        number: int,
+        read: int,
+        bad: int = 0,
+        reason: str = "wrong_type",
+        column: str = "price",
+        folder: str = "reports",
+    ) -> None:
         """A chunk is read, the first rows of which are bad."""
         rejects = [Reject(number, row, reason, f"message {row}", column=column) for row in range(bad)]
         report = {"read": read, "positions": read + 10, "rejects": self._write(chunk_step(number), rejects)}
-        write_report(self.work.path("reports"), chunk_step(number), report)
+        write_report(self.work.workspace, f"{folder}/{chunk_step(number)}", report)
 
     def shard(self, *rejects: Reject) -> None:
         """A shard is built."""
         report = {"rejects": self._write(shard_step(0), list(rejects))}
-        write_report(self.work.path("reports"), shard_step(0), report)
+        write_report(self.work.workspace, f"reports/{shard_step(0)}", report)
 
     def _write(self, step: str, rejects: list[Reject]) -> str | None:
-        return write_rejects(self.work.path("rejects"), step, rejects)
+        return write_rejects(self.work.workspace, f"rejects/{step}", rejects)
 
     def read_all(self, bad: int) -> None:
         for number in range(4):
             self.chunk(number, 50, bad if number == 0 else 0)
+
+
+@dataclass(frozen=True)
+class TakenOver(LocalWorkspace):
+    """A workspace whose reports go after they were listed."""
+
+    def read(self, name: str) -> bytes | None:
+        return None
+
+
+def test_reports_that_another_attempt_took_over_are_passed_over(tmp_path: Path) -> None:
+    job = Job(tmp_path, max_share=0)
+    job.chunk(0, 50, 50)
+    job.work.workspace = TakenOver(str(tmp_path))
+    job.check()
 
 
 @pytest.mark.parametrize(("limit", "bad"), [(None, 50), (0.01, 2), (0, 0), (1, 50)])
@@ -97,6 +125,21 @@ def test_a_name_steers_no_terminal_and_begins_no_line(tmp_path: Path) -> None:
     job.read_all(0)
     job.shard(Reject(0, 0, "wrong_type", "no", column="a\x1b[2J\nrecordmill: all is well"))
     with pytest.raises(TooManyRejectsError, match=r"column 'a\\x1b\[2J\\nrecordmill: all is well': no\n"):
+        job.check()
+
+
+def test_a_look_ends_a_build_and_a_chunk_that_is_read_again_counts_once(tmp_path: Path) -> None:
+    job = Job(tmp_path, max_share=0.25)
+    for number in range(4):
+        job.chunk(number, 50, 12, folder=LOOK_REPORTS)
+        job.check()
+        job.chunk(number, 50, 12)
+        job.check()
+    (tmp_path / "again").mkdir()
+    job = Job(tmp_path / "again", max_share=0.2)
+    for number in range(4):
+        job.chunk(number, 50, 12, folder=LOOK_REPORTS)
+    with pytest.raises(TooManyRejectsError, match="48 of 200 rows were rejected, 24.0%"):
         job.check()
 
 
@@ -158,7 +201,7 @@ def test_a_file_has_a_limit_of_its_own(tmp_path: Path, bad: tuple[int, ...], rea
 def test_a_limit_is_no_part_of_a_builds_key(tmp_path: Path) -> None:
     files: Any = None
     keys = [
-        _source_key(parse_spec(f"{SPEC}rejects: {rejects}\n"), "inputs", None, files)
+        listing_key(parse_spec(f"{SPEC}rejects: {rejects}\n"), [], files)
         for rejects in ("{}", "{max_share: 0.5}", "{max_share: null, max_share_per_file: 0.2}")
     ]
     assert keys[0] == keys[1] == keys[2]
@@ -172,3 +215,13 @@ def test_exactly_the_share_that_is_allowed_is_taken(tmp_path: Path, bad: int, ou
         job.chunk(number, 25, (25, bad, 0, 0)[number])
     with outcome:
         job.check()
+
+
+def test_rows_that_were_rejected_are_why_nothing_was_learned(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"note": 1}\n' * 3)
+    (tmp_path / "dataset.yaml").write_text(
+        "{name: a, source: {format: jsonl, path: rows.jsonl}, "
+        "features: {note: {kind: text, tokenizer: sentencepiece, vocabulary: 9}}}"
+    )
+    with pytest.raises(TooManyRejectsError, match="3 of 3 rows were rejected"):
+        build(load_spec(tmp_path / "dataset.yaml"), str(tmp_path / "out"))

@@ -171,7 +171,7 @@ def test_what_fails_alone_too_is_believed(
 )
 def test_statistics_leave_out_only_what_is_damaged_twice(errors: tuple[Exception, ...], is_measured: bool) -> None:
     graph = Failing(*errors, function=pixel_graph(OPTIONS))
-    pixels, _, _ = PixelMeter(ImageReader(BeamFiles(), [""], ""), OPTIONS, 1, graph).measure([0], [inline(PNG)])
+    pixels, _, _ = PixelMeter(ImageReader(BeamFiles(), [""], ""), OPTIONS, graph).measure([0], [inline(PNG)])
     assert (pixels[0] > 0) == is_measured
 
 
@@ -281,7 +281,11 @@ def test_rows_rejected_after_the_analysis_are_counted() -> None:
         2: {"split": "train", "rejected": 1},
     }
     for sees_rows, expected in ((True, 4), (False, 0)):
-        results: Any = SimpleNamespace(shards=shards, context=SimpleNamespace(sees_rows=lambda sees=sees_rows: sees))
+        results: Any = SimpleNamespace(
+            plan=SimpleNamespace(frozen=None),
+            shards=shards,
+            context=SimpleNamespace(sees_rows=lambda sees=sees_rows: sees),
+        )
         assert Results.rejected_in_statistics.fget(results) == expected  # type: ignore[attr-defined]
 
 

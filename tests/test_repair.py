@@ -116,6 +116,7 @@ def test_damaged_and_missing_shards_come_back_byte_for_byte(folder: Path, once: 
 @pytest.mark.slow
 def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], tmp_path: Path) -> None:
     write_rows(tmp_path / "in")
+    Image.new("RGB", (11, 9)).save(tmp_path / "in" / "0.png")
     spec = parse_spec(SPEC.format(folder=tmp_path / "in"))
     shutil.copytree(once[1], tmp_path / "out")
     (folder,) = (tmp_path / "out" / "versions").iterdir()

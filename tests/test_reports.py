@@ -1,5 +1,6 @@
 """Reports and rejects in the build's folder: whole or not there, and the same when a step is repeated."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,12 @@ import pytest
 from recordmill.pipeline.build.context.failures import WorkerError, leaving_error, left_error, raising_left_error
 from recordmill.pipeline.build.context.rejects import read_rejects, write_rejects
 from recordmill.pipeline.build.context.steps import chunk_step, shard_step
-from recordmill.pipeline.dataset.atomic_files import attempt_name, read_report, write_atomically, write_report
+from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report, write_report
+from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.versions.stores.base import OutputError
 
 REPORT = {"records": 3, "reasons": {"ü": 1}, "mean": 0.1, "none": None}
 REJECTS = [
@@ -24,16 +28,16 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_report_comes_back(tmp_path: Path) -> None:
-    write_report(str(tmp_path), "chunk-000001", REPORT)
-    assert read_report(str(tmp_path), "chunk-000001") == REPORT
-    assert read_report(str(tmp_path), "chunk-000002") is None
+    write_report(LocalWorkspace(str(tmp_path)), "chunk-000001", REPORT)
+    assert read_report(LocalWorkspace(str(tmp_path)), "chunk-000001") == REPORT
+    assert read_report(LocalWorkspace(str(tmp_path)), "chunk-000002") is None
 
 
 def test_a_repeated_step_leaves_one_report(tmp_path: Path) -> None:
     for records in (3, 4):
-        write_report(str(tmp_path), "shard", {"records": records})
+        write_report(LocalWorkspace(str(tmp_path)), "shard", {"records": records})
     assert names(tmp_path) == ["shard.json"]
-    assert read_report(str(tmp_path), "shard") == {"records": 4}
+    assert read_report(LocalWorkspace(str(tmp_path)), "shard") == {"records": 4}
 
 
 def test_no_attempt_has_the_name_of_another() -> None:
@@ -50,15 +54,15 @@ def test_a_failed_replacement_leaves_what_was_there(tmp_path: Path) -> None:
 
 
 def test_rejects_come_back_as_they_were(tmp_path: Path) -> None:
-    name = write_rejects(str(tmp_path), "chunk-000001", REJECTS)
+    name = write_rejects(LocalWorkspace(str(tmp_path)), "chunk-000001", REJECTS)
     assert name is not None
     assert name.startswith("chunk-000001.")
-    assert list(read_rejects(str(tmp_path), name)) == REJECTS
+    assert list(read_rejects(LocalWorkspace(str(tmp_path)), [name])) == REJECTS
     assert names(tmp_path) == [name]
 
 
 def test_no_rejects_write_no_file(tmp_path: Path) -> None:
-    assert write_rejects(str(tmp_path), "chunk-000001", []) is None
+    assert write_rejects(LocalWorkspace(str(tmp_path)), "chunk-000001", []) is None
     assert names(tmp_path) == []
 
 
@@ -67,26 +71,53 @@ def test_steps_are_named_so_that_they_sort() -> None:
 
 
 def test_a_workers_error_comes_to_the_driver(tmp_path: Path) -> None:
-    assert left_error(str(tmp_path)) is None
-    with pytest.raises(UserError, match="the source is gone"), leaving_error(str(tmp_path)):
+    assert left_error(LocalWorkspace(str(tmp_path))) is None
+    with pytest.raises(UserError, match="the source is gone"), leaving_error(LocalWorkspace(str(tmp_path))):
         raise UserError("the source is gone")
-    assert str(left_error(str(tmp_path))) == "the source is gone"
-    with pytest.raises(ValueError, match="7"), leaving_error(str(tmp_path)):
+    assert str(left_error(LocalWorkspace(str(tmp_path)))) == "the source is gone"
+    with pytest.raises(ValueError, match="7"), leaving_error(LocalWorkspace(str(tmp_path))):
         raise ValueError("7")  # its text may hold a value of a row
-    assert str(left_error(str(tmp_path))) == "the source is gone"
+    assert str(left_error(LocalWorkspace(str(tmp_path)))) == "the source is gone"
 
 
 def test_a_workers_error_is_itself_where_the_folder_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the source is gone"), leaving_error(str(tmp_path / "gone")):
+    with pytest.raises(UserError, match="the source is gone"), leaving_error(LocalWorkspace(str(tmp_path / "gone"))):
         raise UserError("the source is gone")
 
 
 def test_an_error_that_was_left_takes_the_place_of_the_runners_and_of_no_later_one(tmp_path: Path) -> None:
-    with raising_left_error(str(tmp_path)):
-        with pytest.raises(UserError), leaving_error(str(tmp_path)):
-            raise UserError("no memory")  # and the runner repeats the bundle
-    with pytest.raises(WorkerError, match="^no memory$"), raising_left_error(str(tmp_path)):
-        raise RuntimeError("no memory [while running 'BuildShards']")
-    (tmp_path / "error.json").unlink()
-    with pytest.raises(RuntimeError, match="^of its own$"), raising_left_error(str(tmp_path)):
-        raise RuntimeError("of its own")
+    workspace = LocalWorkspace(str(tmp_path))
+
+    def run(error: RuntimeError, *, leave: bool) -> None:
+        with raising_left_error(workspace):
+            if leave:
+                with suppress(UserError), leaving_error(workspace):
+                    raise UserError("no memory")
+            raise error
+
+    with pytest.raises(WorkerError, match="^no memory$"):
+        run(RuntimeError("no memory [while running 'BuildShards']"), leave=True)
+    with pytest.raises(RuntimeError, match="^of its own$"):
+        run(RuntimeError("of its own"), leave=False)
+
+
+def fail(workspace: LocalWorkspace, left: UserError, end: Exception) -> None:
+    """Ends a job, in which a worker leaves an error."""
+    with raising_left_error(workspace):
+        with suppress(UserError), leaving_error(workspace):
+            raise left
+        raise end
+
+
+def test_an_outputs_error_may_pass_and_counts_as_a_failed_job(tmp_path: Path) -> None:
+    workspace, away = LocalWorkspace(str(tmp_path)), OutputError("the store is away")
+    with pytest.raises(JobFailedError, match="^the store is away$"):
+        fail(workspace, away, RuntimeError("the store is away [while running 'BuildShards']"))
+    with pytest.raises(JobFailedError, match="^the store is away$"):
+        fail(workspace, away, JobFailedError("a worker raised OutputError from ClientError"))
+
+
+@pytest.mark.parametrize("left", [OutputError("it is away"), UserError("it is away")])
+def test_an_error_that_was_overcome_hides_no_later_one(tmp_path: Path, left: UserError) -> None:
+    with pytest.raises(UserError, match="^it is away; the job's end: a worker process died: exit code 137$"):
+        fail(LocalWorkspace(str(tmp_path)), left, JobFailedError("a worker process died: exit code 137"))

@@ -3,19 +3,20 @@
 import errno
 import json
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 from PIL import Image
 
-from recordmill.pipeline.build import attempts
+from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.attempts import begin
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.steps import FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
 from recordmill.pipeline.build.disk_failures import DiskError
 from recordmill.pipeline.build.driver import Published, build
-from recordmill.pipeline.dataset.atomic_files import write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
@@ -32,19 +33,29 @@ def work_done(folder: str, finished: tuple[int, ...] = (0, 1, 3), *, analyzed: b
     run = Path(folder)
     for number in range(read):
         groups = {str(group): rows for group, rows in GROUPS[number].items()}
-        write_report(str(run / "reports"), chunk_step(number), {"groups": groups, "rejects": None})
+        write_report(
+            LocalWorkspace(str(run)),
+            f"reports/{chunk_step(number)}",
+            {
+                "groups": groups,
+                "rejects": None,
+                "read": sum(groups.values()),
+                "rejected": 0,
+                "duplicates": 0,
+                "forgotten": 0,
+            },
+        )
     if analyzed:
-        (run / "analysis/export.1").mkdir()
-        write_report(str(run / "reports"), "analysis", {"export": "export.1"})
+        LocalWorkspace(str(run)).write("analysis/export.1.tar", b"graph")
+        write_report(LocalWorkspace(str(run)), "reports/analysis", {"export": "analysis/export.1.tar"})
     for group in finished:
         shard(run, group)
     (run / "scratch/rows.arrow").write_bytes(b"rows")
     (run / "version/d.tfrecord-9.0123").write_bytes(b"half")
-    (run / "analysis/export.2").mkdir()
+    LocalWorkspace(str(run)).write("analysis/export.2.tar", b"half")
     for step in (chunk_step(0), chunk_step(2), shard_step(1)):
         (run / f"progress/{step}.json").write_text("{}")
-    (run / "first/words").mkdir(exist_ok=True)
-    (run / "first/words/000000.feather").write_bytes(b"words")
+    LocalWorkspace(str(run)).write("placement/words/000000.feather", b"words")
     return run
 
 
@@ -52,11 +63,12 @@ def shard(run: Path, group: int, rejects: str | None = None) -> None:
     (run / f"version/{group}.tfrecord").write_bytes(b"x" * group)
     (run / f"version/{group}.index").write_bytes(bytes(8 * 3))
     report = {"file": f"{group}.tfrecord", "index": f"{group}.index", "bytes": group, "records": 2, "rejects": rejects}
-    write_report(str(run / "reports"), shard_step(group), report)
+    report |= {"rejected": 0, "written_by_source": {"0": 2}}
+    write_report(LocalWorkspace(str(run)), f"reports/{shard_step(group)}", report)
 
 
-def again(building: Path, **changes: Any) -> attempts.Run:
-    return begin(str(building), **{"build_key": KEY, "pieces": PIECES, **changes})
+def again(building: Path, **changes: Any) -> Run:
+    return begin("out", str(building), **{"build_key": KEY, "pieces": PIECES, **changes})
 
 
 def names(folder: Path) -> list[str]:
@@ -69,7 +81,7 @@ def test_a_first_attempt_has_empty_folders(tmp_path: Path) -> None:
     assert folder.parent == tmp_path / "out/.building" / KEY[:16]
     assert folder.name.startswith("run-")
     assert len(folder.name) == len("run-") + 12
-    assert sorted(path.name for path in folder.iterdir()) == sorted(FOLDERS)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*FOLDERS, "reports"])
     assert (run.kept, names(folder)) == (None, ["reports/plan.json"])
 
 
@@ -78,14 +90,17 @@ def test_the_next_attempt_keeps_what_is_finished_under_its_own_name(tmp_path: Pa
     run = again(tmp_path)
     folder = Path(run.folder)
     assert run.kept is not None
-    assert str(run.kept) == "the analysis and 2 of 3 shards"
+    assert str(run.kept) == "the transform graph and 2 of 3 shards"
     assert (run.kept.groups, run.kept.chunks, run.kept.bytes) == ({3}, {1, 2}, 1)
-    assert run.kept.export == str(folder / "analysis/export.1")
+    assert run.kept.export == "analysis/export.1.tar"
     assert os.listdir(folder.parent) == [folder.name] != [first.name]
     assert names(folder / "version") == ["0.index", "0.tfrecord", "1.index", "1.tfrecord"]
-    assert (names(folder / "scratch"), os.listdir(folder / "analysis")) == ([], ["export.1"])
-    assert names(folder / "progress") == ["chunk-000000.json", "shard-000001.json"]  # not of what is done again
-    assert names(folder / "first") == ["words/000000.feather"]
+    assert (names(folder / "scratch"), os.listdir(folder / "analysis")) == ([], ["export.1.tar"])
+    assert names(folder / "progress") == []
+    assert run.kept.counts == {
+        "chunks": 1, "read": 5, "refused": 0, "left_out": 0, "analyzed": 1, "written": 4, "dropped": 0,
+    }  # fmt: skip
+    assert names(folder / "placement") == ["words/000000.feather"]
 
 
 def test_who_writes_for_an_earlier_attempt_finds_no_folder(tmp_path: Path) -> None:
@@ -96,15 +111,30 @@ def test_who_writes_for_an_earlier_attempt_finds_no_folder(tmp_path: Path) -> No
     with pytest.raises(FileNotFoundError):
         os.replace(first / "version/late.0123", first / "version/late")
     with pytest.raises(FileNotFoundError):
-        write_report(str(first / "reports"), shard_step(3), {})
+        write_report(LocalWorkspace(str(first)), f"reports/{shard_step(3)}", {})
     assert "late" not in " ".join(names(second))
+
+
+def test_a_file_that_a_killed_worker_wrote_is_no_result(tmp_path: Path) -> None:
+    run = again(tmp_path)
+    work_done(run.folder)
+    run.workspace.write("digests/0003.json.4f1c9a2e4f1c9a2e4f1c9a2e4f1c9a2e", b'{"half"')
+    run.workspace.write("digests/0003.json", b"{}")
+    assert run.workspace.names("digests") == list(run.workspace.sizes("digests")) == ["digests/0003.json"]
+    assert os.listdir(Path(again(tmp_path).folder, "digests")) == ["0003.json"]
+
+
+def test_an_analysis_without_its_graph_is_not_kept(tmp_path: Path) -> None:
+    first = work_done(again(tmp_path).folder)
+    (first / "analysis/export.1.tar").unlink()
+    assert again(tmp_path).kept is None
 
 
 @pytest.mark.parametrize(
     ("left", "kept"),
     [
-        ({}, "the analysis and 3 of 3 shards"),
-        ({"finished": ()}, "the analysis and 0 of 3 shards"),
+        ({}, "the transform graph and 3 of 3 shards"),
+        ({"finished": ()}, "the transform graph and 0 of 3 shards"),
         ({"finished": (), "analyzed": False}, None),
         ({"analyzed": False}, None),
         ({"read": 2}, None),
@@ -115,7 +145,7 @@ def test_what_is_kept_of_how_far_a_build_came(tmp_path: Path, left: dict[str, An
     run = again(tmp_path)
     assert (str(run.kept) if run.kept else None) == kept
     if kept is None:
-        assert names(Path(run.folder)) == ["first/words/000000.feather", "reports/plan.json"]
+        assert names(Path(run.folder)) == ["placement/words/000000.feather", "reports/plan.json"]
 
 
 @pytest.mark.parametrize(
@@ -140,11 +170,12 @@ def test_a_shard_that_is_not_whole_is_built_again(tmp_path: Path, damage: Any) -
 def test_nothing_is_kept_where_a_reject_is_doubtful(tmp_path: Path, reason: str, is_kept: bool) -> None:
     run = work_done(again(tmp_path).folder)
     reject = {"chunk": 0, "position": 0, "reason": reason, "message": "", "key": "k", "column": None}
-    (run / "rejects/some.jsonl").write_text(json.dumps(reject | {"first_chunk": None, "first_position": None}) + "\n")
+    line = json.dumps(reject | {"first_chunk": None, "first_position": None}) + "\n"
+    LocalWorkspace(str(run)).write("rejects/some.jsonl", line.encode())
     shard(run, 3, rejects="some.jsonl")
     found = again(tmp_path, is_doubtful=lambda reject: reject.reason == "unreadable")
     assert (found.kept is not None) == is_kept
-    assert bool(names(Path(found.folder) / "first")) == is_kept
+    assert bool(names(Path(found.folder) / "placement")) == is_kept
 
 
 def test_a_plan_of_other_chunks_keeps_nothing(tmp_path: Path) -> None:
@@ -161,7 +192,7 @@ def test_the_most_finished_of_several_is_kept_and_the_others_go(tmp_path: Path) 
         os.rename(parked, folder)
         work_done(str(folder), finished)
     run = again(tmp_path)
-    assert str(run.kept) == "the analysis and 3 of 3 shards"
+    assert str(run.kept) == "the transform graph and 3 of 3 shards"
     assert os.listdir(tmp_path / KEY[:16]) == [Path(run.folder).name]
 
 
@@ -231,6 +262,27 @@ SOURCES = {
 }
 
 
+def write_inputs(folder: Path, contents: Iterable[int], *, with_images: bool) -> None:
+    """Writes a text for each content, and an image beside it; equal contents are equal files."""
+    folder.mkdir()
+    for number, content in enumerate(contents):
+        (folder / f"{number}.txt").write_text(f"text {content}")
+        if with_images:
+            Image.new("RGB", (5, 4), (9 * content, 30, 90)).save(folder / f"{number}.png")
+
+
+def all_but(away: str) -> Callable[[BeamFiles, str], BinaryIO]:
+    """Gives a way to open files of which one is away."""
+    open_file = BeamFiles.open
+
+    def open_others(files: BeamFiles, path: str) -> BinaryIO:
+        if path.endswith(f"/{away}"):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+        return open_file(files, path)
+
+    return open_others
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_file_that_was_away_for_a_moment_costs_no_row(
@@ -238,17 +290,8 @@ def test_a_file_that_was_away_for_a_moment_costs_no_row(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     source, away = SOURCES[name], name.partition(" ")[0]
-    (tmp_path / "in").mkdir()
-    for number in range(8):
-        (tmp_path / f"in/{number}.txt").write_text(f"text {number}")
-        if "image" in source:
-            Image.new("RGB", (5, 4), (9 * number, 30, 90)).save(tmp_path / f"in/{number}.png")
-    open_file, write = BeamFiles.open, ShardWriter.write
-
-    def open_others(files: BeamFiles, path: str) -> BinaryIO:
-        if path.endswith(f"/{away}"):
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
-        return open_file(files, path)
+    write_inputs(tmp_path / "in", range(8), with_images="image" in source)
+    write = ShardWriter.write
 
     def stop_at_the_third_shard(writer: ShardWriter, records: list[bytes]) -> None:
         if len(list(tmp_path.glob("out/.building/*/*/reports/shard-*.json"))) == 2:
@@ -256,7 +299,7 @@ def test_a_file_that_was_away_for_a_moment_costs_no_row(
         write(writer, records)
 
     with monkeypatch.context() as patch:
-        patch.setattr(BeamFiles, "open", open_others)
+        patch.setattr(BeamFiles, "open", all_but(away))
         patch.setattr(ShardWriter, "write", stop_at_the_third_shard)
         with pytest.raises(DiskError, match="No space left on device"):
             build_of(source)
@@ -275,24 +318,13 @@ def test_a_pass_before_the_job_forgets_no_file_that_was_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    for number in range(8):
-        same = 5 if number == 2 else number
-        (tmp_path / f"in/{number}.txt").write_text(f"text {same}")
-        if away.endswith("png"):
-            Image.new("RGB", (5, 4), (9 * same, 30, 90)).save(tmp_path / f"in/{number}.png")
-    open_file = BeamFiles.open
-
-    def open_others(files: BeamFiles, path: str) -> BinaryIO:
-        if path.endswith(f"/{away}"):
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
-        return open_file(files, path)
+    write_inputs(tmp_path / "in", [0, 1, 5, 3, 4, 5, 6, 7], with_images=away.endswith("png"))
 
     def fail(*_: Any) -> None:
         raise DISK_FULL
 
     with monkeypatch.context() as patch:
-        patch.setattr(BeamFiles, "open", open_others)
+        patch.setattr(BeamFiles, "open", all_but(away))
         patch.setattr("recordmill.pipeline.build.driver.run_job", fail)
         for _ in range(2):
             with pytest.raises(DiskError, match="No space left on device"):

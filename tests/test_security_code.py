@@ -19,6 +19,7 @@ from apache_beam.options.pipeline_options import SetupOptions
 
 from recordmill.pipeline.build import driver as builds
 from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.python import installed, user_code
 from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
@@ -28,11 +29,13 @@ ROOT = Path(__file__).parents[1]
 STARTS = [b"\x80" + bytes([protocol]) for protocol in (2, 3, 4, 5)]
 EXTENSION_TYPE = b"arrow.py_extension_type"  # of Arrow: its metadata is a pickle
 MAY_PICKLE = {
+    "recordmill.pipeline.sources.packed",
     "recordmill.pipeline.reader.workers.batch_pickles",
     "recordmill.pipeline.reader.workers.worker",
     "recordmill.pipeline.reader.workers.pool",
 }
-"""What the reader's own processes say to each other, through a pipe that nobody else has."""
+"""Modules that exchange pickles between the reader's own processes, through their pipe, and pack a job's chunks, whose
+digests its graph holds."""
 
 
 def is_pickled(data: bytes) -> bool:
@@ -100,9 +103,9 @@ def test_no_module_reads_a_pickle_or_runs_text() -> None:
             assert "shell" not in options, name
 
 
-@pytest.mark.parametrize("runner", ["local", "PortableRunner", "DataflowRunner"])
+@pytest.mark.parametrize("runner", ["local", "PortableRunner"])  # Dataflow's own default differs: `test_dataflow`
 def test_the_main_session_is_not_saved(runner: str) -> None:
-    options = make_runner(runner, 1, []).options
+    options = make_runner(RunOptions(runner)).options
     assert options.view_as(SetupOptions).save_main_session is False
 
 

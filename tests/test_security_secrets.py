@@ -12,11 +12,12 @@ import pytest
 from recordmill import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runners import RunnerError, make_runner
-from recordmill.pipeline.build.results import published_path
-from recordmill.pipeline.cli.safe_tracebacks import frames_of, summary_of, without_values
+from recordmill.pipeline.build.published_spec import published_path
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.reader.records import remote_path
 from recordmill.pipeline.redaction import public_url, redacted
+from recordmill.pipeline.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.sources.python.user_code import blame
 from tests.forked import recordmill
 
@@ -89,7 +90,7 @@ def test_options_of_beam_are_told_by_their_names(
     options: list[str], message: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(RunnerError, match=message) as raised:
-        make_runner("local", 1, options)
+        make_runner(RunOptions(beam_options=tuple(options)))
     told = capfd.readouterr()
     assert CANARY not in str(raised.value) + told.out + told.err + caplog.text
 
@@ -152,7 +153,7 @@ CLASS = "c: {kind: category, classes: [a, b]}"
 BUILDS = {
     "succeeds": (SPEC.format(rows="rows", more=CLASS, share=0.5) + "label: c\n", 0, "Published canary"),
     "fails in the user's code": (SPEC.format(rows="fail", more=CLASS, share=0.5), 1, r"cannot log in with \*\*\*"),
-    "too many rejects": (SPEC.format(rows="rows", more=CLASS, share=0.001), 1, "wanted a number, found a string"),
+    "too many rejects": (SPEC.format(rows="rows", more=CLASS, share=0.001), 5, "wanted a number, found a string"),
     "fails in the graph": (
         SPEC.format(rows="rows", more="u: {kind: raw}", share=0.5) + "preprocessing: reader:preprocessing_fn\n",
         1,

@@ -28,8 +28,8 @@ WRONG = [
     ("name: emoji\n", "", "1: name: is needed and is not there"),
     ("  path: rows.jsonl\n", "", "2: source.path: is needed and is not there"),
     ("label: ", "lable: ", "12: unknown key `lable`; did you mean `label`?; "
-     "known here: duplicates, features, key, label, name, "
-     "preprocessing, rejects, shards, source, split_by, splits, together"),
+     "known here: about, analysis, duplicates, features, gate, key, label, name, "
+     "preprocessing, rejects, shards, source, split_by, splits, summaries, together"),
     ("  path:", "  path: a\n  paths:", "5: source: unknown key `paths`; did you mean `path`?; "
      "known here: columns, format, images, path, split"),
     ("vocabulary", "vocabulry", "9: features.text: unknown key `vocabulry`; did you mean `vocabulary`?; "

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import latest_file as pointer
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.leases import LeaseLostError, hold
@@ -57,7 +59,7 @@ STORES = {
 }
 
 
-@pytest.fixture(params=["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "gcs"))])
+@pytest.fixture(params=emulators.EVERY_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with STORES[request.param](tmp_path) as url:
         yield url
@@ -268,6 +270,50 @@ def test_an_upload_that_was_cut_off_is_no_version_and_goes(
         assert publishing.uploads(store) == {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["s3", "gcs"])
+@pytest.mark.parametrize("taken", ["lease", "file"])
+def test_a_build_that_is_overtaken_just_before_its_manifest_takes_it_back(
+    tmp_path: Path, name: str, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with STORES[name](tmp_path) as output, hold(open_store(output), KEY[:16]) as lease:
+        store = open_store(output)
+        reveal = type(store).reveal
+
+        def reveal_late(self: Store, *arguments: Any) -> str:
+            store.delete(f".leases/{KEY[:16]}.json" if taken == "lease" else "versions/v1/data")
+            return reveal(self, *arguments)
+
+        monkeypatch.setattr(type(store), "reveal", reveal_late)
+        with pytest.raises(UserError, match="lease of this process.* is gone|v1/data was removed meanwhile: run the"):
+            publish(output, tmp_path, "v1", lease=lease)
+        assert publishing.published(store) == []
+        assert not store.exists("LATEST")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["s3", "gcs"])
+def test_the_manifest_of_a_build_that_was_overtaken_is_replaced(tmp_path: Path, name: str) -> None:
+    with STORES[name](tmp_path) as output:
+        store = open_store(output)
+        store.write_if("versions/v1/.upload", f"{KEY[:16]}.1".encode(), None)
+        store.write_if("versions/v1/dataset.json", replace(manifest("v1"), sequence=1).to_text().encode(), None)
+        assert publish(output, tmp_path, "v1").version == "v1"
+        assert [(one.version, one.sequence) for one in publishing.published(store)] == [("v1", 2)]
+        assert store.children("versions") == ["v1"]
+
+
+def test_a_version_that_lacks_a_small_file_is_not_whole(output: str, tmp_path: Path) -> None:
+    (tmp_path / "assembled").mkdir()
+    for name, data in (("data", DATA), ("words", b"12")):
+        (tmp_path / "assembled" / name).write_bytes(data)
+    described = replace(manifest("v1"), files={"words": {"bytes": 2, "sha256": "00"}})
+    publishing.publish(output, str(tmp_path / "assembled"), described)
+    assert publishing.find_version(output, KEY) is not None
+    open_store(output).delete("versions/v1/words")
+    assert publishing.find_version(output, KEY) is None
+
+
 def test_the_newest_version_of_a_build_is_found_whole(output: str, tmp_path: Path) -> None:
     other = KEY[:8] + "f" * 56  # begins alike
     names = ["v3", "v2", "v1", "v0"]
@@ -464,4 +510,5 @@ def test_who_is_refused_after_all_was_uploaded_leaves_no_version(output: str, tm
     with pytest.raises(OutputError, match="holds the dataset 'pets', and the spec's name is 'toys'"):
         publish(output, tmp_path, "v2", name="toys")
     assert [one.version for one in publishing.published(store)] == ["v1"]
-    assert not store.sizes("versions/v2")
+    assert not store.exists("versions/v2/dataset.json")
+    assert list(publishing.uploads(store)) == ["v2"]  # for the next attempt, or `prune`

@@ -2,6 +2,7 @@
 
 import io
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from PIL import Image as Picture
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.driver import build
+from recordmill.pipeline.build.images.encode_jpeg import as_jpeg
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.tensorflow.image import stored_image
@@ -35,7 +37,8 @@ def jpeg(image: Picture.Image | None = None, **keys: Any) -> bytes:
 
 def stored(data: bytes, **keys: Any) -> bytes:
     given_options = options(**{"size": (HEIGHT, WIDTH), **keys})
-    return stored_image(tf.constant(data), given_options)[""].numpy()
+    kept = replace(given_options, metadata="keep")
+    return as_jpeg(stored_image(tf.constant(data), given_options)[""].numpy(), kept)
 
 
 def pixels(data: bytes) -> Any:

@@ -10,17 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import boto3
 import pytest
 
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
+from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 
-REMOTE = [pytest.param("s3", marks=pytest.mark.slow), pytest.param("gcs", marks=pytest.mark.slow)]
 NAME = "LATEST"
 
 
-@pytest.fixture(params=["local", *REMOTE])
+@pytest.fixture(params=emulators.EVERY_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "local":
         yield str(tmp_path / "out")
@@ -65,7 +66,7 @@ def test_what_was_deleted_is_not_replaced(store: Store) -> None:
     assert not store.exists(NAME)
 
 
-@pytest.mark.parametrize("output", REMOTE, indirect=True)
+@pytest.mark.parametrize("output", emulators.EVERY_STORE[1:], indirect=True)
 def test_a_write_whose_answer_was_lost_is_no_conflict(store: Store) -> None:
     tag = store.write_if(NAME, b"1", None)
     assert store.write_if(NAME, b"1", None) == tag  # what a library does that repeats the request
@@ -116,8 +117,8 @@ def test_a_folder_is_shown_whole(store: Store, assembled: Path) -> None:
     store.write_if(NAME, b"1", None)
     store.stage(str(assembled), "versions/v1", b"lease")
     assert not store.exists("versions/v1/dataset.json")
-    store.reveal(str(assembled), "versions/v1", "dataset.json", b"{1}")
-    store.reveal(str(assembled), "versions/v1", "dataset.json", b"{22}")  # another came between
+    tag = store.reveal(str(assembled), "versions/v1", "dataset.json", b"{1}")
+    store.reveal(str(assembled), "versions/v1", "dataset.json", b"{22}", tag)  # another came between
     sizes = {name.removeprefix("versions/v1/"): size for name, size in store.sizes("versions/v1").items()}
     assert {name: size for name, size in sizes.items() if name != ".upload"} == {
         "shard": 5,
@@ -135,6 +136,17 @@ def test_a_folder_that_came_meanwhile_stays(tmp_path: Path, assembled: Path) -> 
         store.reveal(str(assembled), "versions/v1", "dataset.json", b"mine")
     assert (tmp_path / "out/versions/v1/dataset.json").read_bytes() == b"theirs"
     assert (assembled / "shard").exists()
+
+
+@pytest.mark.slow
+def test_more_objects_than_one_request_deletes() -> None:
+    with emulators.s3() as url:
+        store = open_store(url)
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda number: store.write_if(f"many/{number}", b"1", None), range(1_003)))
+        assert isinstance(store, BucketStore)
+        store.remove_all("many", but={"many/7"})
+        assert list(store.sizes("many")) == ["many/7"]
 
 
 def test_a_removed_folder_is_gone(store: Store, assembled: Path) -> None:
@@ -275,6 +287,26 @@ def test_a_bucket_that_is_not_there_is_one_clear_line(
             store.children("")
         with pytest.raises(OutputError, match=rf"^the output {scheme}://none/out cannot be written \([^\n]*$"):
             store.write_if(NAME, b"1", None)
+
+
+@pytest.mark.slow
+def test_clients_of_s3_are_made_apart_from_boto3s_own_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That session may not make clients in several threads."""
+    with emulators.s3() as url:
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+        assert open_store(url).read(NAME) is None
+        assert boto3.DEFAULT_SESSION is None
+
+
+@pytest.mark.slow
+def test_as_many_requests_as_a_workspace_sends_at_once_keep_their_connections(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with emulators.s3() as url, ThreadPoolExecutor(CONNECTIONS) as threads:
+        store = open_store(url)
+        store.write_if(NAME, bytes(1 << 20), None)
+        assert None not in threads.map(store.read, [NAME] * (4 * CONNECTIONS))
+    assert [record.message for record in caplog.records if "Connection pool is full" in record.message] == []
 
 
 def test_a_library_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

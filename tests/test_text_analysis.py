@@ -1,5 +1,6 @@
-"""Every kind of tokenizer through tf.Transform: analyzed, exported, loaded again, and the same as the graph alone."""
+"""Every kind of tokenizer through tf.Transform: exported, loaded again, and the same as the graph alone."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,16 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.build.analysis.tokenizer_models import read_model
-from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
-from recordmill.pipeline.build.beam.vocabularies import VocabularyOptions
+from recordmill.pipeline.build.analysis.tokenizer_training import train
+from recordmill.pipeline.build.analysis.vocabularies import VocabularyOptions
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import text
+from recordmill.transforms.tensorflow.cleaning import clean
 from recordmill.transforms.tensorflow.kind import Context, Statistics
-from recordmill.transforms.tensorflow.preprocessing import Preprocessing
-from tests.test_analyzers import analyze, analyzers, asset, scalar
+from recordmill.transforms.tensorflow.tokenizers import tokenize
+from tests.looks import asset, graph_of
+from tests.test_tokenizer_training import count_words
 
 TEXTS = ["the cat sat", "The DOG sat, the cat ﬁts", "", "日本 🙂 مَرحبًا", "zebra"]
 SHARED: dict[str, Any] = {"vocabulary": {"shared_with": "words"}, "oov_buckets": 3}
@@ -44,13 +47,20 @@ def options(given: dict[str, Any]) -> TextOptions:
     return replace(plain, words=("zebra", "cat")) if given.get("vocabulary") == "words.txt" else plain
 
 
+def _tokens(plain: TextOptions, texts: list[str]) -> list[bytes]:
+    return tokenize(clean(tf.constant(texts), plain), plain).flat_values.numpy().tolist()
+
+
 @pytest.mark.slow
 def test_every_tokenizer(tmp_path: Path) -> None:
     features = {name: options(given) for name, given in (TABLES | ALONE).items()}
-    ours = analyzers(tmp_path, *(VocabularyOptions.of(name, plain) for name, plain in features.items()))
-    rows = [dict.fromkeys(features, text) | {"train": 1, "shared": "dog dog dog"} for text in TEXTS[:4]]
-    types = {name: scalar(tf.string) for name in features} | {"train": scalar(tf.int64)}
-    output = analyze(rows, types, Preprocessing(features, ours), tmp_path)
+    counts = {name: Counter(_tokens(features[name], TEXTS[:4])) for name in TABLES}
+    counts["words"].update(_tokens(features["words"], ["dog dog dog"] * 4))  # those of `shared`
+    words = {
+        name: VocabularyOptions.of(name, features[name]).words(counts[name]) for name in TABLES if name != "shared"
+    }
+    specs = {name: tf.TensorSpec([None], tf.string) for name in features}
+    output = graph_of(features, specs, words, {}, tmp_path)
     stored = output.transform_features_layer()({name: tf.constant(TEXTS) for name in features})
 
     assert asset(output, "words.vocabulary.txt") == b"dog\nthe\nsat\n"
@@ -64,5 +74,5 @@ def test_every_tokenizer(tmp_path: Path) -> None:
     assert stored["letters_length"].numpy().tolist() == [len("the cat sat"), 24, 0, 12, 5]
     for name in ALONE:
         column = tf.constant(TEXTS)
-        alone = text.prepare(features[name], column, Context(tf.ones_like(column, tf.bool))).store(Statistics())
+        alone = text.prepare(features[name], column, Context()).store(Statistics())
         assert stored[name].to_list() == alone[""].to_list(), name

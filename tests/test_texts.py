@@ -31,8 +31,7 @@ def stored(run: Run, rows: list[list[str]], **given: Any) -> Parts:
     options = Texts(kind="texts", **given).options()
 
     def prepared(column: tf.RaggedTensor) -> Parts:
-        train = tf.fill([column.nrows()], True)
-        return texts.prepare(options, column, Context(train)).store(Statistics(lookup=lookup_of("the", "cat")))
+        return texts.prepare(options, column, Context()).store(Statistics(lookup=lookup_of("the", "cat")))
 
     return run(prepared, tf.ragged.constant(rows, tf.string, ragged_rank=1))
 
@@ -60,8 +59,8 @@ def test_texts_are_stored_one_after_another_with_their_lengths(
 def test_all_texts_that_are_kept_are_counted() -> None:
     column = tf.ragged.constant([["The cat", "the"], [], ["cat sat", "sat"]], tf.string)
     options = Texts(kind="texts", max_texts=1).options()
-    tokens = texts.prepare(options, column, Context(tf.fill([3], True))).tokens
-    assert tokens.numpy().tolist() == [b"the", b"cat", b"cat", b"sat"]
+    tokens = texts.prepare(options, column, Context()).tokens
+    assert tokens().numpy().tolist() == [b"the", b"cat", b"cat", b"sat"]
 
 
 def parts_of(rows: Rows) -> dict[str, Ragged]:

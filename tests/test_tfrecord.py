@@ -23,7 +23,9 @@ def test_the_bytes_are_those_of_tensorflow(tmp_path: Path, records: list[bytes])
         ours.write(records[2:])
     data = (tmp_path / "theirs").read_bytes()
     assert (tmp_path / "ours").read_bytes() == data
+    index = hashlib.sha256((tmp_path / "index").read_bytes()).hexdigest()
     assert ours.report() == {
+        "index_sha256": index,
         "bytes": len(data),
         "records": len(records),
         "sha256": hashlib.sha256(data).hexdigest(),

@@ -2,6 +2,7 @@
 
 import io
 import random
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ import tensorflow as tf
 from sentencepiece import SentencePieceTrainer
 
 from recordmill.pipeline.build.analysis.tokenizer_models import read_model
-from recordmill.pipeline.build.analysis.tokenizer_training import count_words, train
+from recordmill.pipeline.build.analysis.tokenizer_training import train, training_words
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.text import Text, Texts
+from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 
@@ -37,6 +39,12 @@ KINDS = [
     {"tokenizer": "sentencepiece"},
     {"tokenizer": "sentencepiece", "model_type": "bpe"},
 ]
+
+
+def count_words(texts: pa.Array, options: TextOptions) -> Counter[bytes]:
+    return Counter(training_words(texts, options).numpy().tolist())
+
+
 every_kind = pytest.mark.parametrize("given", KINDS, ids=lambda given: " ".join(given.values()))
 
 
@@ -151,9 +159,7 @@ def test_a_given_model_keeps_its_ids(tokenizer: str, data: bytes, asked: dict[st
     assert files["tokenizers/x.vocabulary.txt"].count(b"\n") == len(model.pieces) == model.statistics("x")["words"]
     assert b"\r" not in files["tokenizers/x.vocabulary.txt"]
     column = tf.constant(["ab", ""])
-    stored = text.prepare(model.complete(chosen), column, Context(tf.ones_like(column, tf.bool))).store(Statistics())[
-        ""
-    ]
+    stored = text.prepare(model.complete(chosen), column, Context()).store(Statistics())[""]
     assert stored.to_list()[0][-1] == (ids["end"] if "end" in asked else stored.to_list()[0][-1])
     assert tf.reduce_max(stored.flat_values) < len(model.pieces)
 

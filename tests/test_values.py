@@ -61,7 +61,7 @@ TAKEN: list[tuple[Column, Any, pa.DataType | None, list[Any]]] = [
     (INTEGER, [Decimal(-7)], pa.decimal32(5, 0), [-7]),
     (IMAGE, ["a.png", "", None], pa.string(), [b"fx/a.png", None, None]),
     (IMAGE, ["data:,ab"], pa.large_string(), [b"iab"]),
-    (IMAGE, [b"\xff\xd8", b""], pa.large_binary(), [b"i\xff\xd8", None]),
+    (IMAGE, [b"\xff\xd8", b"", None], pa.large_binary(), [b"i\xff\xd8", b"i", None]),
     (NUMBERS, [[1, 2], [], None], pa.list_(pa.int32()), [[1, 2], [], None]),
     (NUMBERS, [[1, 2], None], pa.list_(pa.float32(), 2), [[1, 2], None]),
     (NUMBERS, [[[1], [2, 3]], [[], []], None], pa.large_list(pa.list_(pa.int8())), [[1, 2, 3], [], None]),

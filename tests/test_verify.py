@@ -184,7 +184,7 @@ DAMAGES: dict[str, tuple[Change, int | None, str]] = {
     "a label that is no class": (change_row(2, label=2), 2, "feature 'label' holds the id 2; ids are 0 to 1"),
     "a word that is none": (change_row(2, text=[9]), 2, "feature 'text' holds the id 9; ids are 0 to 4"),
     "other labels": (change_labels, None, "the label 0 is that of [0-9]+ records of 'test', expected 10"),
-    "other rows": (change_manifest(rows={"read": 9}), None, "the rows: 9 were read, 0 are written, rejected or dup"),
+    "other rows": (change_manifest(rows={"read": 9}), None, "the rows: 9 were read, 0 are written, rejected, dup"),
     "other rejects": (change_manifest(rejects={}), None, "2 rows were rejected, by reason there are 0"),
     "lost rejects": (change_file(published.REJECTS, b"{}\n"), None, f"{published.REJECTS}: 1 rejects, expected 2"),
     "a stray file": (lambda folder: (folder / "core.1").touch(), None, "core.1: the manifest lists no such file"),

@@ -74,5 +74,5 @@ def test_it_travels(planned_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     planned = planned_of("text")
     there = pickle.loads(pickle.dumps(planned))
-    assert there.path("data") == f"{tmp_path}/build/data"
+    assert (there.workspace.url, there.scratch) == (f"{tmp_path}/build", f"{tmp_path}/build/scratch")
     assert (there.features, there.layout, there.roots) == (planned.features, planned.layout, (str(tmp_path),))

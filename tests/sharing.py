@@ -1,0 +1,59 @@
+"""Versions that share shards, without a build: each keeps some splits of the one before it."""
+
+import shutil
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.inventory import inventory
+from recordmill.pipeline.versions.kept_files import KeptFiles
+from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
+from tests import published
+
+NAMES = ["20261120T000000Z-aaaa0000", "20261121T000000Z-bbbb0000", "20261122T000000Z-cccc0000"]
+
+
+def assembled(folder: Path, version: str) -> tuple[Path, Manifest]:
+    """Writes a version that is whole, beside the output; gives its folder and its manifest."""
+    made = published.write_version(folder / "made" / version)
+    manifest = replace(read_manifest(made), version=version, build_key=version[-8:] * 8)
+    (made / MANIFEST_FILE).unlink()
+    return made, manifest
+
+
+def publish(output: str, folder: Path, version: str, keep: Collection[str] = ()) -> Manifest:
+    """Publishes a version that keeps some splits of the live one, and has its other shards itself."""
+    made, manifest = assembled(folder, version)
+    splits, known = dict(manifest.splits), {}
+    if keep:
+        base = publishing.live_manifest(output)
+        assert base is not None
+        kept = KeptFiles(output, base, str(made), version)
+        for split in keep:
+            for shard in manifest.splits[split].shards:
+                (made / shard.file).unlink()
+                (made / shard.index).unlink()
+            pairs = zip(base.splits[split].shards, manifest.splits[split].shards, strict=True)
+            shards = tuple(kept.shard(old, new.file, new.index) for old, new in pairs)
+            splits[split] = replace(manifest.splits[split], shards=shards)
+        known = kept.entries
+    own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
+    manifest = replace(manifest, splits=splits, files=inventory(str(made), own, known))
+    try:
+        return publishing.publish(output, str(made), manifest)[1]
+    finally:
+        shutil.rmtree(folder / "made")
+
+
+def download(output: str, folder: Path) -> Path:
+    """Copies an output in a bucket to a local folder."""
+    assert not is_local(output)
+    store = open_bucket(output)
+    for name in store.sizes(""):
+        content = store.read(name)
+        assert content is not None
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.data)
+    return folder

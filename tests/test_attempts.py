@@ -1,0 +1,134 @@
+"""Attempts at a build on a runner whose jobs fail, and `--runner flink` up to the job server, without a cluster."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from apache_beam import Pipeline
+
+from recordmill.pipeline.build import driver
+from recordmill.pipeline.build.attempt_places import Run
+from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.build.runners.options import FlinkOptions
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.leases import Lease
+from recordmill.pipeline.versions.stores.base import OutputError
+from tests.fake_flink import fake_flink
+
+SPEC = """\
+name: tries
+source: {{format: jsonl, path: {}/rows.jsonl}}
+features: {{price: {{kind: number, normalize: none}}}}
+"""
+EMBEDDED = ("--job_endpoint=embed", "--environment_type=LOOPBACK")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"price": {price}}}\n' for price in range(40)))
+    return tmp_path
+
+
+class FailingRunner(Runner):
+    """The local runner, whose first jobs fail: before they begin, when they are done, or by an error of a worker."""
+
+    attempts = 3
+
+    def __init__(self, before: int = 0, after: int = 0, left: int = 0) -> None:
+        self.__dict__ = vars(make_runner())
+        self.before, self.after, self.left, self.keys = before, after, left, list[str]()
+
+    def begin(self, build_key: str, *rest: object) -> None:
+        self.keys.append(build_key)
+
+    @contextmanager
+    def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
+        if self.before:
+            self.before -= 1
+            raise JobFailedError("a worker process died")
+        with super().pipeline(planned) as pipeline:
+            yield pipeline
+            if self.left:
+                self.left -= 1
+                with leaving_error(planned.workspace):
+                    raise OutputError("the store answers 503")
+        if self.after:
+            self.after -= 1
+            raise JobFailedError("the cluster went away")
+
+
+def build(folder: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner) -> list[str]:
+    notes, spec = list[str](), parse_spec(SPEC.format(folder))
+    monkeypatch.setattr(driver, "make_runner", lambda options: runner)
+    published = driver.build(spec, str(folder / "out"), RunOptions(), Listener(on_note=notes.append))
+    assert published.manifest.rows["written"] == 40
+    return notes
+
+
+def test_a_failed_job_is_tried_again_with_what_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = FailingRunner(before=1, after=1)
+    notes = build(folder, monkeypatch, runner)
+    assert notes[0] == "attempt 1 of 3: a worker process died"
+    assert notes[1] == "attempt 2 of 3: the cluster went away"
+    assert notes[2].startswith("going on with an earlier build: ")
+    assert len(set(runner.keys)) == 1
+    assert len(runner.keys) == 3
+
+
+def test_a_store_that_is_away_for_a_worker_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build(folder, monkeypatch, FailingRunner(left=1))[0] == "attempt 1 of 3: the store answers 503"
+
+
+def test_a_network_that_is_down_costs_no_attempt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, answers = Lease.check, iter([OutputError("the output cannot be read: timed out")])
+
+    def look(*_: object) -> bool:
+        raise OutputError("the output cannot be read: timed out")
+
+    def check_later(lease: Lease) -> None:
+        for error in answers:
+            raise error
+        check(lease)
+
+    monkeypatch.setattr(Run, "is_there", look)
+    monkeypatch.setattr(Lease, "check", check_later)
+    assert build(folder, monkeypatch, FailingRunner(before=1))[0] == "attempt 1 of 3: a worker process died"
+    assert list(answers) == []
+
+
+def test_attempts_have_an_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = FailingRunner(before=100)
+    with pytest.raises(JobFailedError, match="a worker process died"):
+        build(folder, monkeypatch, runner)
+    assert len(runner.keys) == 3
+
+
+def flink_build(folder: Path, *beam_options: str) -> list[str]:
+    """Builds by `--runner flink` on a cluster of HTTP alone, with Beam's own runner as its job server."""
+    notes, spec, output = list[str](), parse_spec(SPEC.format(folder)), str(folder / "out")
+    with fake_flink() as flink:
+        beam = (*EMBEDDED, *beam_options)
+        options = RunOptions("flink", beam_options=beam, flink=FlinkOptions(flink.url, workers="/opt/worker"))
+        prepared = driver.prepare(spec, output, options, driver.BeamFiles())
+        old = flink.run(f"recordmill-{prepared.plan.build_key[:16]}-1")
+        driver.build(spec, output, options, Listener(on_note=notes.append), prepared)
+        assert flink.state(old) == "CANCELED"
+    return notes
+
+
+def test_a_build_on_flink_cancels_the_job_of_a_dead_driver(folder: Path) -> None:
+    notes = flink_build(folder, "--parallelism=2")
+    assert any(note.startswith("the Flink job 0000") and note.endswith("was cancelled") for note in notes)
+
+
+def test_options_that_nobody_knows_are_refused(folder: Path) -> None:
+    with pytest.raises(RunnerError, match="neither Apache Beam nor the job server has an option --paralelism; did you"):
+        flink_build(folder, "--paralelism=2")

@@ -1,0 +1,98 @@
+"""A job's graph does not grow with the names of the files that its chunks list; workers read these in the workspace."""
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from recordmill.pipeline.build.beam.list_chunks import ListChunks, read_chunk
+from recordmill.pipeline.build.context.chunk_pages import PAGE_CHUNKS, ChunkPages
+from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report
+from recordmill.pipeline.sources.base import Chunk, WholeFiles
+from recordmill.pipeline.sources.packed import pack
+from recordmill.pipeline.versions.stores.base import OutputError
+
+
+def chunks(count: int, names: int = 3) -> list[Chunk]:
+    return [
+        Chunk(number, 0, "", 1000, WholeFiles(pack([f"{number:06d}/{name:06d}.jpg" for name in range(names)])))
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("count", [0, 1, PAGE_CHUNKS, PAGE_CHUNKS + 1, 3 * PAGE_CHUNKS - 1])
+def test_a_chunk_is_read_by_its_position(tmp_path: Path, count: int) -> None:
+    listed = chunks(count)
+    pages: ChunkPages = pickle.loads(pickle.dumps(ChunkPages.write(LocalWorkspace(str(tmp_path)), listed)))
+    assert [pages.read(position) for position in range(len(pages))] == listed
+
+
+def test_large_chunks_share_no_page(tmp_path: Path) -> None:
+    large = [Chunk(number, 0, "", 1, b"%d" % number + bytes(9 << 20)) for number in range(3)]
+    pages = ChunkPages.write(LocalWorkspace(str(tmp_path)), large)
+    assert pages.bounds == (0, 1, 2, 3)
+
+
+def test_a_second_job_over_the_same_chunks_writes_nothing(tmp_path: Path) -> None:
+    workspace, listed = LocalWorkspace(str(tmp_path)), chunks(2 * PAGE_CHUNKS)
+    first = ChunkPages.write(workspace, listed)
+    before = workspace.stamps("chunks")
+    assert (ChunkPages.write(workspace, listed), workspace.stamps("chunks")) == (first, before)
+    assert ChunkPages.write(workspace, listed[7:]).read(0) == listed[7]
+
+
+def test_a_page_that_is_gone_is_named(tmp_path: Path) -> None:
+    pages = ChunkPages.write(LocalWorkspace(str(tmp_path)), chunks(2))
+    (page,) = pages.workspace.sizes("chunks")
+    pages.workspace.delete(page)
+    with pytest.raises(FileNotFoundError, match=f"{page} is gone: another attempt"):
+        pages.read(0)
+
+
+def test_a_page_that_somebody_else_wrote_is_not_unpickled(tmp_path: Path) -> None:
+    pages = ChunkPages.write(LocalWorkspace(str(tmp_path)), chunks(2))
+    (page,) = pages.workspace.sizes("chunks")
+    pages.workspace.write(page, pack(chunks(3)))
+    with pytest.raises(OutputError, match=f"{page} is not what the driver wrote"):
+        pages.read(0)
+
+
+def test_the_graph_does_not_grow_with_the_names(tmp_path: Path) -> None:
+    def graph_bytes(count: int, names: int) -> int:
+        pipeline = beam.Pipeline()
+        _ = pipeline | "ListChunks" >> ListChunks(LocalWorkspace(str(tmp_path)), chunks(count, names))
+        return len(pipeline.to_runner_api().SerializeToString())
+
+    few = graph_bytes(200, names=10)
+    assert few < 40_000
+    assert abs(graph_bytes(200, names=5_000) - few) < 100  # a million names
+    assert graph_bytes(4_000, names=10) - few < 1_000  # a few bytes for each page, none for a chunk
+
+
+def test_a_job_sees_each_chunk_once(tmp_path: Path) -> None:
+    listed = chunks(PAGE_CHUNKS + 9)
+    with beam.Pipeline(runner=FnApiRunner()) as pipeline:
+        read = pipeline | "ListChunks" >> ListChunks(LocalWorkspace(str(tmp_path)), listed)
+        assert_that(read, equal_to(listed))
+
+
+@dataclass(frozen=True)
+class Away(LocalWorkspace):
+    """A workspace whose store refuses to be read."""
+
+    def read(self, name: str) -> bytes | None:
+        raise OutputError("the store is away")
+
+
+def test_a_page_that_cannot_be_read_is_an_error_of_the_worker(tmp_path: Path) -> None:
+    ChunkPages.write(LocalWorkspace(str(tmp_path)), chunks(2))
+    pages = ChunkPages.write(Away(str(tmp_path)), chunks(2))
+    with pytest.raises(OutputError, match="the store is away"):
+        read_chunk(pages, 0)
+    left = read_report(LocalWorkspace(str(tmp_path)), "error")
+    assert left is not None
+    assert left["message"] == "the store is away"

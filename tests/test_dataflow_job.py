@@ -1,0 +1,70 @@
+"""A job's name, its page, the size of its graph, and the cause of its failure as the service's messages have it."""
+
+import pytest
+
+from recordmill.pipeline.build.runners import dataflow_job
+from recordmill.pipeline.build.runners.dataflow_options import NAME
+from recordmill.pipeline.build.runners.errors import RunnerError
+
+KEY = "4f1c9a2e" + 56 * "0"
+TRACEBACK = """Traceback (most recent call last):
+  File "/opt/recordmill/pipeline/build/worker/read_chunk.py", line 17, in read
+    raise ValueError("the row is secret")
+ValueError: the row is secret
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("emoji", "recordmill-emoji-4f1c9a2e"),
+        ("My_Emoji!", "recordmill-my-emoji-4f1c9a2e"),
+        ("語", "recordmill-4f1c9a2e"),
+        ("x" * 42 + "_" + "y" * 80, f"recordmill-{'x' * 42}-4f1c9a2e"),
+        ("x" * 80, f"recordmill-{'x' * 43}-4f1c9a2e"),
+    ],
+)
+def test_a_jobs_name(spec: str, name: str) -> None:
+    assert dataflow_job.job_name(spec, KEY) == name
+    assert NAME.fullmatch(name)
+    assert dataflow_job.is_job_of(name, KEY)
+
+
+@pytest.mark.parametrize("name", ["recordmill-emoji-4f1c9a2f", "other-emoji-4f1c9a2e", "recordmill-4f1c9a2e-2"])
+def test_a_job_of_another_build(name: str) -> None:
+    assert not dataflow_job.is_job_of(name, KEY)
+
+
+def test_a_jobs_page() -> None:
+    page = "https://console.cloud.google.com/dataflow/jobs/europe-west1/2026-1"
+    assert dataflow_job.console_url("europe-west1", "2026-1") == page
+
+
+def test_a_graph_that_the_service_refuses() -> None:
+    dataflow_job.check_graph(9_999_999)
+    with pytest.raises(RunnerError, match="the job's graph has 10,000,000 bytes, and Dataflow refuses"):
+        dataflow_job.check_graph(10_000_000)
+
+
+@pytest.mark.parametrize(
+    ("messages", "cause"),
+    [
+        ([], "the service gives no reason"),
+        (["Quota exceeded", "The work item was attempted 4 times"], "Quota exceeded"),
+        (["The work item was attempted 4 times"], "The work item was attempted 4 times"),
+        (["see https://ada:secret@host/a"], "see https://***@host/a"),
+        ([TRACEBACK, "Workflow failed"], "a worker raised ValueError in pipeline/build/worker/read_chunk.py, line 17"),
+    ],
+)
+def test_the_cause_of_a_failure(messages: list[str], cause: str) -> None:
+    assert dataflow_job.cause_of(messages) == cause
+
+
+def test_machines_see_no_local_disk() -> None:
+    dataflow_job.check_reachable("gs://bucket/a", ["gs://bucket/b", "s3://bucket/c"])
+    with pytest.raises(
+        RunnerError, match="--runner dataflow needs an --output in Cloud Storage, gs://BUCKET/FOLDER: /tmp/out is not"
+    ):
+        dataflow_job.check_reachable("/tmp/out", ["gs://bucket/b"])
+    with pytest.raises(RunnerError, match=r"Dataflow's machines cannot read /data/a.csv: copy it into Cloud Storage"):
+        dataflow_job.check_reachable("gs://bucket/a", ["gs://bucket/b", "/data/a.csv"])

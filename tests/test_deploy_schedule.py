@@ -1,0 +1,211 @@
+"""deploy/schedule and deploy/terraform/schedule.tf: valid for each scheduler, which treats each exit code right."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from recordmill.pipeline.build.journal.metrics import to_openmetrics
+from recordmill.pipeline.cli.commands import app
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.spec.model import load_spec
+from tests.deployed import DEPLOY, check, checker
+from tests.test_deploy_kubernetes import HARDENED
+
+FOLDER = DEPLOY / "schedule"
+CRONJOBS = FOLDER / "kubernetes/cronjob.yaml"
+FINAL = {ExitCode.ERROR, ExitCode.USAGE, ExitCode.GATE, ExitCode.REJECTS}
+"""Exit codes after which a repetition would come to the same."""
+AIRFLOW = """
+import sys
+from pathlib import Path
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.execution_time import macros
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+bag = DagBag(sys.argv[1])
+assert not bag.import_errors, bag.import_errors
+dag = bag.dags["recordmill_nightly"]
+task = dag.get_task("build")
+assert (dag.catchup, dag.max_active_runs, task.retries) == (True, 1, 4)
+task.render_template_fields({"ds": "2026-11-21", "macros": macros})  # the run of the 21st, at 03:00
+print("arguments", *task.arguments)
+
+program = Path(sys.argv[2])
+module = sys.modules[type(task).__module__]
+module.RECORDMILL = str(program)
+ends = {0: None, 1: AirflowFailException, 2: AirflowFailException, 3: AirflowSkipException, 4: AirflowFailException,
+        5: AirflowFailException, 75: AirflowException, 143: AirflowException}
+for status, end in ends.items():
+    program.write_text(f"#!/bin/sh\\nexit {status}\\n")
+    program.chmod(0o755)
+    try:
+        task.execute({})
+    except Exception as error:
+        assert type(error) is end, (status, error)
+    else:
+        assert end is None, status
+print("ends", *ends)
+"""
+OPENMETRICS = """
+import sys
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics
+
+for parse in (parser.text_string_to_metric_families, openmetrics.text_string_to_metric_families):
+    families = list(parse(open(sys.argv[1]).read()))
+    assert {family.type for family in families} == {"gauge"}
+    samples = [sample for family in families for sample in family.samples]
+    print(len(families), len(samples), repr(samples[-1].labels["version"]))
+"""
+
+
+def parsed(words: list[str]) -> dict[str, Any]:
+    """Parses the words after `recordmill` as the command line does; fails on an unknown option."""
+    command = get_command(app).commands[words[0]]  # type: ignore[attr-defined]
+    return dict(command.make_context(words[0], words[1:]).params)
+
+
+def cronjob(name: str) -> dict[str, Any]:
+    documents = {each["metadata"]["name"]: each for each in yaml.safe_load_all(CRONJOBS.read_text())}
+    return dict(documents[name]["spec"])
+
+
+@pytest.mark.parametrize("version", ["1.29.0", "1.37.0"])
+def test_kubernetes_knows_every_field(version: str) -> None:
+    check("kubernetes-validate", "--strict", "--kubernetes-version", version, CRONJOBS)
+
+
+def test_a_night_neither_joins_another_nor_runs_for_ever() -> None:
+    spec, job = cronjob("recordmill-nightly"), cronjob("recordmill-nightly")["jobTemplate"]["spec"]
+    assert (spec["concurrencyPolicy"], spec["timeZone"]) == ("Forbid", "Etc/UTC")
+    assert spec["startingDeadlineSeconds"] == 3600
+    assert job["activeDeadlineSeconds"] < 24 * 3600
+    assert job["podReplacementPolicy"] == "Failed"
+
+
+def test_kubernetes_repeats_what_may_succeed() -> None:
+    job = cronjob("recordmill-nightly")["jobTemplate"]["spec"]
+    disrupted, final = job["podFailurePolicy"]["rules"]
+    assert disrupted["action"] == "Ignore"
+    assert final["action"] == "FailJob"
+    assert set(final["onExitCodes"]["values"]) == FINAL
+    (container,) = job["template"]["spec"]["containers"]
+    assert final["onExitCodes"]["containerName"] == container["name"]
+    assert parsed([*container["command"][1:], *container["args"]])["up_to_date_ok"] is True
+
+
+@pytest.mark.parametrize("name", ["recordmill-nightly", "recordmill-prune"])
+def test_no_container_is_root_or_can_become_it_or_writes_outside_its_volumes(name: str) -> None:
+    pod = cronjob(name)["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == HARDENED
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    parsed([*container["command"][1:], *container["args"]])
+
+
+def test_kustomize_gives_images_spec_and_namespace() -> None:
+    assert load_spec(str(FOLDER / "kubernetes/dataset.yaml")).name == "example"
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl, which has kustomize, is not on the PATH")
+    command = ["kubectl", "kustomize", FOLDER / "kubernetes"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    jobs = [document for document in yaml.safe_load_all(ended.stdout) if document["kind"] == "CronJob"]
+    pods = [job["spec"]["jobTemplate"]["spec"]["template"]["spec"] for job in jobs]
+    assert [pod["containers"][0]["image"] for pod in pods] == ["registry.example.com/recordmill:0.1.0"] * 2
+    assert {job["metadata"]["namespace"] for job in jobs} == {"recordmill"}
+
+
+def test_airflow_imports_the_dag_and_ends_the_task_by_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path))
+    monkeypatch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    command = [checker("python"), "-c", AIRFLOW, str(FOLDER / "airflow"), str(tmp_path / "recordmill")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 0, ended.stderr
+    (arguments,) = re.findall("^arguments (.*)$", ended.stdout, re.MULTILINE)
+    assert arguments.endswith("--span 2026-11-20")
+    assert parsed(arguments.split())["output"] == "s3://example-bucket/datasets/example"
+    assert "ends 0 1 2 3 4 5 75 143" in ended.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_knows_every_line(tmp_path: Path) -> None:
+    """It looks for the programs, too, so another one stands in."""
+    for path in (FOLDER / "systemd").iterdir():
+        (tmp_path / path.name).write_text(path.read_text().replace("/opt/recordmill/bin/recordmill", "/bin/true"))
+    command = ["systemd-analyze", "verify", "--man=no", *tmp_path.iterdir()]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, ""), "a misspelt line is a warning"
+    timer = (FOLDER / "systemd/recordmill@.timer").read_text()
+    (calendar,) = re.findall("^OnCalendar=(.*)$", timer, re.MULTILINE)
+    subprocess.run(["systemd-analyze", "calendar", calendar], check=True, capture_output=True, timeout=60)
+
+
+def test_systemd_repeats_what_may_succeed() -> None:
+    unit = (FOLDER / "systemd/recordmill@.service").read_text()
+    values = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
+    assert values["SuccessExitStatus"] == str(int(ExitCode.UP_TO_DATE))
+    assert values["Restart"] == "on-failure"
+    assert {*map(int, values["RestartPreventExitStatus"].split())} == {*FINAL, ExitCode.TERMINATED}
+    for line in re.findall("^ExecStart=(.*)$", unit, re.MULTILINE):
+        parsed(shlex.split(line)[1:])
+
+
+def test_cron_knows_every_line() -> None:
+    lines = [line for line in (FOLDER / "cron/recordmill").read_text().splitlines() if not line.startswith("#")]
+    jobs = [re.split(r"\s+", line, maxsplit=6) for line in lines if not re.match(r"\w+=", line)]
+    assert len(jobs) == 2
+    for *fields, user, command in jobs:
+        assert user == "recordmill"
+        check("python", "-c", f"import croniter; croniter.croniter({' '.join(fields)!r})")
+        assert not re.search(r"(?<!\\)%", command), "cron takes it for the end of the line"
+        shell = command.replace("\\%", "%")
+        subprocess.run(["sh", "-n", "-c", shell], check=True, timeout=60)
+        parsed(shlex.split(shell.replace("$(date -u -d yesterday +%F)", "2026-11-20").removesuffix(" >/dev/null"))[1:])
+
+
+def test_prometheus_reads_the_metrics(tmp_path: Path) -> None:
+    """In its own format, which node_exporter's textfile collector reads, and as OpenMetrics."""
+    entry = {
+        "name": 'a "name"\\\n',
+        "exit_code": 4,
+        "ended_at": "2026-11-20T12:00:05Z",
+        "stages": {"plan": 0.5, "look": 12.25},
+        "rows": {"read": 3, "written": 1},
+        "rejects": {"missing": 2},
+        "bytes": 7,
+        "spans": {"built": ["b"], "kept": ["a"]},
+        "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": [{}]},
+    }
+    live = Manifest("d", 'v"1\\', "00", None, {}, {}, provenance={"built_at": "2026-11-20T12:00:00Z"})
+    (tmp_path / "d.prom").write_text(to_openmetrics(entry, live))
+    ended = subprocess.run(
+        [checker("python"), "-c", OPENMETRICS, tmp_path / "d.prom"], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "11 14 " + repr('v"1\\') + "\n" + "11 14 " + repr('v"1\\') + "\n"
+
+
+def test_cloud_scheduler_launches_the_template_with_its_parameters() -> None:
+    """The request of `flexTemplates.launch`; its parameters are those of the template, the image's bytes included."""
+    text = (DEPLOY / "terraform/schedule.tf").read_text()
+    template = json.loads((DEPLOY / "dataflow/metadata.json").read_text())
+    known = {parameter["name"] for parameter in template["parameters"]}
+    required = {parameter["name"] for parameter in template["parameters"] if not parameter.get("isOptional")}
+    (block,) = re.findall(r"parameters = \{(.*?)\}", text, re.DOTALL)
+    given = {*re.findall(r"^\s*(\w+)\s*=", block, re.MULTILINE)}
+    assert required <= given <= known
+    assert "/flexTemplates:launch" in text
+    assert "google_service_account.driver.email" in text, "the template's job runs as the driver"

@@ -1,0 +1,179 @@
+"""`recordmill plan`: what it says of a build before it runs, and what it warns of. No build runs here."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.forecast.forecast import Forecast, forecast
+from recordmill.pipeline.forecast.page import duration, lines_of
+from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.spec.model import load_spec
+from tests import published
+
+SPEC = """
+name: people
+source: {format: csv, path: data.csv}
+key: id
+features:
+  age: {kind: number, optional: true, indicator: true}
+  city: {kind: category}
+  label: {kind: category}
+label: label
+"""
+
+
+def write(folder: Path, lines: Sequence[str], spec: str = SPEC) -> Path:
+    (folder / "data.csv").write_text("\n".join(["id,age,city,label", *lines]) + "\n")
+    (folder / "dataset.yaml").write_text(spec)
+    return folder / "dataset.yaml"
+
+
+def rows(count: int, line: Callable[[int], str]) -> list[str]:
+    return [line(number) for number in range(count)]
+
+
+def forecast_of(spec: Path, output: str | None = None) -> Forecast:
+    result = forecast(load_spec(str(spec)), LocalFiles(), output)
+    assert isinstance(result, Forecast)
+    return result
+
+
+def mixed(folder: Path) -> Path:
+    """Writes rows of which two are bad and a quarter has no age."""
+    lines = rows(
+        400, lambda n: f"{n},{'' if n % 4 == 0 else n},{'bern' if n % 3 else 'oslo'},{'cat' if n % 2 else 'dog'}"
+    )
+    return write(folder, [*lines, "400,old,bern,cat", "401,7,,cat"])
+
+
+def test_rows_splits_columns_and_rejects_are_those_of_a_build(tmp_path: Path) -> None:
+    result = forecast_of(mixed(tmp_path))
+    assert result.sample_is_all
+    assert result.sampled_rows == 402
+    assert sum(split.rows for split in result.splits.values()) == 400
+    assert result.splits["train"].rows > 280
+    assert result.rejects == {"wrong_type": 1, "missing_value": 1}
+    age, city, label = result.columns
+    assert age.missing == 0.25
+    assert city.facts == ("2 names, 66.5% bern",)
+    assert dict(label.names) == {"cat": 200, "dog": 200}
+    assert result.warnings == ()
+
+
+def test_the_page_of_the_docs_is_what_is_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs/plan.md").read_text(encoding="utf-8")
+    block = page.split("$ recordmill plan dataset.yaml\n")[1].split("```")[0].splitlines()
+    printed = list(lines_of(forecast_of(mixed(tmp_path))))
+    end = next(number for number, line in enumerate(block) if line.startswith("disk:"))  # what follows is the machine's
+    assert printed[:end] == block[:end]
+    assert [line.split(":")[0] for line in printed[end:]] == [line.split(":")[0] for line in block[end:]]
+
+
+@pytest.mark.parametrize(
+    ("line", "count", "spec", "warning"),
+    [
+        (lambda n: f"{n},1,bern,{'cat' if n else 'dog'}", 200, SPEC, "99.5% of the rows are of one class, 'cat'"),
+        (lambda n: f"{n},1,bern,cat", 200, SPEC, "the label 'label' has one class alone, 'cat'"),
+        (lambda n: f"{n},,bern,{'cat' if n % 2 else 'dog'}", 200, SPEC, "'age' is missing in all rows"),
+        (
+            lambda n: f"{n % 199},1,bern,{'cat' if n % 2 else 'dog'}",
+            200,
+            SPEC,
+            "1 keys stand in several rows, such as '0'",
+        ),
+        (lambda n: f"{n},x,bern,{'cat' if n % 2 else 'dog'}", 200, SPEC, "every row of the sample is rejected"),
+        (lambda n: f"{n},{'x' if n % 9 == 0 else 1},bern,{n % 2}", 200, SPEC, "11.5% of the rows would be rejected"),
+        (lambda n: f"{n},1,bern,{n % 2}", 20, SPEC + "splits: {train: 99.9, test: 0.1}\n", "the split 'test' is empty"),
+    ],
+)
+def test_a_person_is_warned(tmp_path: Path, line: Callable[[int], str], count: int, spec: str, warning: str) -> None:
+    warnings = forecast_of(write(tmp_path, rows(count, line), spec)).warnings
+    assert [each for each in warnings if warning in each], warnings
+
+
+@pytest.mark.parametrize(
+    ("label", "warning"),
+    [
+        (
+            "{kind: category, classes: [bright, dark]}",
+            "'label': 2 names get other ids than 20261120T120000Z-4f1c9a2e has",
+        ),
+        ("{kind: category, classes: [dark]}", "'label': 1 names of 20261120T120000Z-4f1c9a2e get no id (bright)"),
+        ("{kind: category, classes: fresh}", "'label': `classes: fresh` may give names other ids"),
+    ],
+)
+def test_ids_that_move_against_the_live_version_are_named(tmp_path: Path, label: str, warning: str) -> None:
+    published.write_version(tmp_path / "out")
+    spec = SPEC.replace("name: people", "name: small").replace("label: {kind: category}", f"label: {label}")
+    file = write(tmp_path, rows(60, lambda n: f"{n},{n},bern,dark"), spec)
+    warnings = forecast_of(file, str(tmp_path / "out")).warnings
+    assert [each for each in warnings if warning in each], warnings
+
+
+def test_images_are_opened_and_bad_ones_counted(tmp_path: Path) -> None:
+    for number in range(12):
+        folder = tmp_path / "images" / ("cat" if number % 2 else "dog")
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = np.full((20 + number, 30, 3), number * 20, np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.{'png' if number % 3 else 'jpg'}")
+    (tmp_path / "images/cat/broken.jpg").write_bytes(b"no image")
+    (tmp_path / "images/notes.pdf").write_bytes(b"%PDF")
+    (tmp_path / "dataset.yaml").write_text(
+        "name: pets\nsource: {format: image_folder, path: images}\n"
+        "features:\n  image: {kind: image, size: 16}\n  label: {kind: category}\nlabel: label\n"
+    )
+    result = forecast_of(tmp_path / "dataset.yaml")
+    assert (result.rows, result.rows_are_exact, result.sample_is_all) == (13, True, True)
+    assert result.image_rejects == {"unsupported_format": 1}
+    assert any("notes.pdf" in note for note in result.notes)
+    assert result.columns[0].facts[:2] == ("8 PNG, 4 JPEG", "30x20 to 30x31 pixels")
+    assert "decoding and scaling 12 images of 'image'" in result.rate.how
+    page = "\n".join(lines_of(result))
+    assert "rejected: 1 of 13 opened images (1 unsupported_format)" in page
+
+
+def test_a_large_source_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = write(tmp_path, rows(20_000, lambda n: f"{n},{n},bern,{'cat' if n % 2 else 'dog'}"))
+    monkeypatch.setattr("recordmill.pipeline.forecast.sample.ALL_BYTES", 1 << 10)
+    result = forecast(load_spec(str(spec)), LocalFiles(), options=RunOptions(chunk_bytes=2 << 10))
+    assert isinstance(result, Forecast)
+    assert not result.sample_is_all
+    assert 1_000 < result.sampled_rows < 10_000
+    assert sum(split.rows for split in result.splits.values()) == pytest.approx(result.rows, rel=0.01)
+    assert "in a sample of" in "\n".join(lines_of(result))
+
+
+def test_the_command_prints_lines_or_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = write(tmp_path, rows(50, lambda n: f"{n},1,bern,{n % 2}"))
+    prices = Path(__file__).parents[1] / "deploy/prices.json"
+    printed: list[Any] = []
+    for more in ([], ["--json", "--prices", str(prices)]):
+        monkeypatch.setattr("sys.argv", ["recordmill", "plan", str(spec), *more])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0].startswith("people: ")
+    assert re.search(r"time: at least \d+ s \(reading 50 rows took", printed[0])
+    as_json = json.loads(printed[1])
+    assert as_json["splits"].keys() == {"train", "validation", "test"}
+    assert as_json["cost"]["work"] >= 0
+
+
+def test_a_time_is_read_at_a_glance() -> None:
+    assert [duration(seconds) for seconds in (0, 59.6, 3599, 90_061)] == [
+        "1 s",
+        "1 min 0 s",
+        "59 min 59 s",
+        "25 h 1 min",
+    ]

@@ -1,0 +1,340 @@
+"""`forget`: a version without some rows, a list that later builds honour, and the versions that still hold them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recordmill import build, open_dataset
+from recordmill.pipeline.cli.commands import app
+from recordmill.pipeline.cli.extras import MissingExtraError
+from recordmill.pipeline.dataset.key_hash import digest, hash_keys
+from recordmill.pipeline.dataset.manifest import DatasetError, read_manifest
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.forget import PackedError, forget, versions_with
+from recordmill.pipeline.gate.checks import Check
+from recordmill.pipeline.rows.copy import copy_without
+from recordmill.pipeline.rows.find import find_records, key_digest, open_records
+from recordmill.pipeline.sidecars import SIDECARS
+from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.verify.verify import verify
+from recordmill.pipeline.versions import forgotten, publishing
+from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.listing import list_versions, rollback
+from recordmill.pipeline.versions.materialize import materialize
+from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
+from recordmill.pipeline.versions.stores.open_store import open_store
+from tests import emulators
+from tests.sharing import NAMES, publish
+from tests.test_storage import STORES
+
+GONE = [b"row/3", b"row/17", b"row/101"]
+SPEC = """
+name: people
+label: kind
+splits: {{train: 3, test: 1}}
+shards: 2
+rejects: {{max_share: 1}}
+key: id
+source: {{format: jsonl, path: "{0}/rows.jsonl"}}
+features: {{kind: {{kind: category}}, age: {{kind: number}}}}
+"""
+
+
+@pytest.fixture(params=emulators.ONE_BUCKET)
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Two versions that share the train split; the second is live."""
+    with STORES[request.param](tmp_path) as url:
+        publish(url, tmp_path, NAMES[0])
+        publish(url, tmp_path, NAMES[1], keep=("train",))
+        yield url
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> str:
+    publish(str(tmp_path / "out"), tmp_path, NAMES[0])
+    return str(tmp_path / "out")
+
+
+def keys(output: str, version: str | None = None) -> list[bytes]:
+    dataset = open_dataset(output, version)
+    found = []
+    for split in dataset.manifest.splits.values():
+        for shard in split.shards:
+            with open_records(str(dataset.folder), shard) as records:
+                found += [key_digest(bytes(data)) for data in records.read(np.arange(len(records)))]
+    return sorted(found)
+
+
+def test_the_rows_are_gone_at_once_and_all_others_are_there(output: str) -> None:
+    before = publishing.live_manifest(output)
+    assert before is not None
+    done = forget(output, GONE)
+    assert (done.rows, done.rejects, done.unknown, done.is_new) == (3, 0, (), True)
+    assert keys(output) == sorted(set(keys(output, before.version)) - {*map(digest, GONE)})
+    assert verify(output).findings.problems == []
+    after = done.manifest
+    assert publishing.live_version(output) == after.version
+    assert after.rows == {"read": 202, "written": 197, "rejected": 2, "forgotten": 3}
+    assert after.sources[0]["forgotten"] == 3
+    assert sum(split.records for split in after.splits.values()) == 197
+    assert after.provenance["forgotten"]["learned_of"] == before.version
+    assert done.held_by == {NAMES[0]: 3, NAMES[1]: 3}
+
+
+def test_only_the_shards_that_held_the_rows_are_written(local: str) -> None:
+    before = {(s.file, s.sha256) for split in list_versions(local)[0].manifest.splits.values() for s in split.shards}
+    after = forget(local, GONE[:1]).manifest
+    written = {(s.file, s.sha256) for split in after.splits.values() for s in split.shards} - before
+    assert len(written) == 1
+    folders = [Path(local, "versions", version) for version in (NAMES[0], after.version)]
+    same = [file.name for file in folders[0].rglob("*") if file.is_file() and file.stat().st_nlink == 2]
+    ((file, _),) = written
+    others = {file, file.replace("tfrecord", "index"), "dataset.json", *SIDECARS}
+    assert {path.name for path in folders[1].rglob("*") if path.is_file()} - set(same) == others
+
+
+def test_what_the_gate_knows_stays_without_its_breaches(local: str) -> None:
+    assert forget(local, GONE[:1]).manifest.gate == {}
+    gate = {"live": NAMES[0], "figures": {"psi": {"age (train)": 9.0}}, "not_compared": []}
+    gate["usual"] = {"rows": {"a": 3}, "figures": {}}
+    breach = Check("psi", "age (train)", 9.0, 0.25).to_json()
+    path = Path(local, "versions", str(publishing.live_version(local)), "dataset.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "gate": {**gate, "breaches": [breach]}}))
+    assert forget(local, GONE[1:]).manifest.gate == {**gate, "breaches": []}
+
+
+def test_a_second_time_nothing_is_published(local: str) -> None:
+    first = forget(local, GONE)
+    again = forget(local, GONE)
+    assert (again.manifest.version, again.is_new) == (first.manifest.version, False)
+
+
+def test_keys_that_are_nowhere_are_named_and_on_the_list(local: str, capsys: pytest.CaptureFixture[str]) -> None:
+    app(["forget", local, "row/3", "nobody\x1b"], standalone_mode=False)
+    out = capsys.readouterr().out
+    assert "is live now, without 1 record of forgotten rows" in out
+    assert "1 key of no row in the version before: nobody\\x1b; later builds leave such rows out all the same" in out
+    assert f"{NAMES[0]} still holds 1 record of forgotten rows" in out
+    assert set(forgotten.load(open_store(local)).keys) == {digest(key).hex() for key in (b"row/3", b"nobody\x1b")}
+    assert "nobody" not in Path(local, "forgotten.json").read_text()
+
+
+def test_keys_come_from_a_file(local: str, tmp_path: Path) -> None:
+    (tmp_path / "keys.txt").write_bytes(b"row/3\nrow/17\r\n\n")
+    app(["forget", local, "--keys", str(tmp_path / "keys.txt")], standalone_mode=False)
+    assert len(keys(local)) == 198
+
+
+def test_rejects_of_forgotten_rows_are_taken_out(local: str) -> None:
+    done = forget(local, [b"bad/1"])
+    assert (done.rows, done.rejects, done.unknown) == (0, 1, ())
+    assert done.manifest.rows == {"read": 202, "written": 200, "rejected": 1, "forgotten": 1}
+    assert done.manifest.rejects["by_reason"] == {"malformed_row": 1}
+    folder = Path(local, "versions", done.manifest.version)
+    assert "bad/1" not in (folder / "rejects/rejected-00000-of-00001.jsonl").read_text()
+    assert verify(local).findings.problems == []
+    assert done.held_by == {NAMES[0]: 0}
+
+
+def test_purge_removes_the_versions_that_hold_them(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    live = forget(output, GONE).manifest.version
+    app(["prune", output, "--purge", "--dry-run"], standalone_mode=False)
+    assert "would remove versions" in capsys.readouterr().out
+    assert [version.manifest.version for version in list_versions(output)] == [*NAMES[:2], live]
+    app(["prune", output, "--purge"], standalone_mode=False)
+    assert [version.manifest.version for version in list_versions(output)] == [live]
+    assert verify(output).findings.problems == []
+    records = {name for name in open_store(output).sizes("versions") if "tfrecord" in name and live not in name}
+    manifest = publishing.live_manifest(output)
+    assert manifest is not None
+    referred = {
+        f"versions/{s.version}/{s.file}" for split in manifest.splits.values() for s in split.shards if s.version
+    }
+    assert records == referred
+
+
+@pytest.mark.parametrize("name", emulators.BUCKETS[:1])
+def test_purge_after_materialize_leaves_no_shard_that_holds_them(name: str, tmp_path: Path) -> None:
+    with STORES[name](tmp_path) as url:
+        publish(url, tmp_path, NAMES[0])
+        publish(url, tmp_path, NAMES[1], keep=("train", "test"))
+        materialize(url)
+        after = forget(url, GONE).manifest
+        app(["prune", url, "--purge"], standalone_mode=False)
+        assert open_store(url).children("versions") == [NAMES[1], after.version]  # the first one's shards are copied
+        kept = {name for name in open_store(url).sizes(f"versions/{NAMES[1]}") if "tfrecord" in name}
+        shards = [shard for split in after.splits.values() for shard in split.shards]
+        assert kept == {f"versions/{NAMES[1]}/{shard.file}" for shard in shards if shard.version}
+        assert verify(url).findings.problems == []
+
+
+def test_after_a_rollback_purge_says_that_the_live_version_holds_them(
+    local: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forget(local, GONE)
+    rollback(local, NAMES[0])
+    app(["prune", local, "--purge"], standalone_mode=False)
+    assert f"kept {NAMES[0]}: it holds forgotten rows, but it is live" in capsys.readouterr().out
+    done = forget(local)
+    assert (done.rows, done.held_by) == (3, {NAMES[0]: 3})
+    assert len(keys(local)) == 197
+
+
+def test_a_version_that_became_live_meanwhile_is_cleaned(
+    local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_, count = publishing.publish, iter(range(100))
+
+    def overtaken(*arguments: object, **named: object) -> object:
+        if next(count) == 0:
+            publish(local, tmp_path, NAMES[2])
+        return publish_(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(publishing, "publish", overtaken)
+    done = forget(local, GONE)
+    assert done.manifest.provenance["forgotten"]["learned_of"] == NAMES[2]
+    assert len(keys(local)) == 197
+
+
+def test_a_kill_leaves_the_list_and_no_half_version(local: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            forget(local, GONE)
+    assert len(forgotten.load(open_store(local)).keys) == 3
+    assert publishing.live_version(local) == NAMES[0]
+    assert forget(local).rows == 3
+
+
+def test_packed_texts_are_left_to_a_build(local: str) -> None:
+    path = Path(local, "versions", NAMES[0], "dataset.json")
+    manifest = read_manifest(path.parent)
+    splits = {name: replace(split, documents=split.records) for name, split in manifest.splits.items()}
+    path.write_text(replace(manifest, splits=splits).to_text())
+    with pytest.raises(PackedError, match="hold several rows each.* so run `recordmill build`"):
+        forget(local, GONE)
+    assert versions_with(local, forgotten.load(open_store(local))) == {NAMES[0]: -1}
+
+
+def test_a_broken_list_stops_everything(local: str) -> None:
+    Path(local, "forgotten.json").write_text('{"format": 1, "keys": {"zz": 1}}')
+    with pytest.raises(OutputError, match=r"forgotten\.json is broken"):
+        forget(local, GONE)
+
+
+def test_forgotten_keys_are_found_among_many() -> None:
+    gone = Forgotten({digest(key).hex(): "" for key in GONE})
+    many = [b"row/%d" % number for number in range(200)]
+    assert [row for row, key in enumerate(many) if gone.holds(key)] == [3, 17, 101]
+    assert gone.near(hash_keys(many)[1]).tolist() == [3, 17, 101]
+    assert not any(map(Forgotten().holds, many))
+    assert not len(Forgotten().near(hash_keys(many)[1]))
+
+
+def test_a_shard_is_copied_without_records(local: str, tmp_path: Path) -> None:
+    dataset = open_dataset(local)
+    (shard, *_) = dataset.manifest.splits["train"].shards
+    with open_records(str(dataset.folder), shard) as records:
+        data = [bytes(record) for record in records.read(np.arange(len(records)))]
+        with ShardWriter(str(tmp_path / "all"), str(tmp_path / "all.index")) as writer:
+            assert copy_without(records, writer, []) == []
+        assert writer.sha256 == shard.sha256
+        with ShardWriter(str(tmp_path / "some"), str(tmp_path / "some.index")) as writer:
+            assert copy_without(records, writer, [1, 3]) == [data[1], data[3]]
+        assert writer.records == len(data) - 2
+
+
+def test_a_record_is_found_by_its_key(output: str) -> None:
+    dataset = open_dataset(output)
+    (row,) = find_records(dataset.folder, dataset.manifest, b"row/17")
+    assert b"row/17" in row.data
+    assert find_records(dataset.folder, dataset.manifest, b"row/200") == []
+    whole = list(dataset.evaluation_input(row.split, batch_size=1).as_numpy())
+    assert whole[row.position][0]["price"].tolist() == [17 / 8]
+
+
+@pytest.mark.slow
+def test_later_builds_leave_the_rows_out_and_reconcile(tmp_path: Path) -> None:
+    rows = [{"id": f"p{number}", "kind": "ab"[number % 2], "age": number} for number in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"id": "p99", "age": 1}]))
+    (tmp_path / "dataset.yaml").write_text(SPEC.format(tmp_path))
+    spec, output = load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out")
+    first = build(spec, output).manifest
+    done = forget(output, [b"p3", b"p99"])
+    assert (done.rows, done.rejects) == (1, 1)
+    counts = done.manifest.splits
+    assert sum(sum(split.label_counts or ()) for split in counts.values()) == 39
+    again = build(spec, output)
+    assert (again.is_new, again.manifest.version) == (False, done.manifest.version)
+    with open(tmp_path / "rows.jsonl", "a") as file:
+        file.write(json.dumps({"id": "p40", "kind": "a", "age": 40}) + "\n")
+    second = build(spec, output)
+    assert second.is_new
+    assert second.manifest.rows == {"read": 42, "written": 40, "rejected": 0, "duplicates": 0, "forgotten": 2}
+    assert second.manifest.provenance["forgotten"]["keys"] == 2
+    assert "learned_of" not in second.manifest.provenance["forgotten"]
+    assert verify(output).findings.problems == []
+    assert digest(b"p3") not in keys(output)
+    assert versions_with(output, forgotten.load(open_store(output))) == {first.version: 1}
+
+
+def test_a_version_that_was_built_before_does_not_go_live_by_itself(local: str) -> None:
+    forget(local, GONE)
+    with pytest.raises(
+        UnsettledOutputError, match=f"keys were forgotten in .* since {NAMES[0]} was built: build again"
+    ):
+        publishing.make_live(local, NAMES[0])
+
+
+@pytest.mark.slow
+def test_the_next_build_reads_the_spans_that_held_the_rows_and_keeps_the_others(tmp_path: Path) -> None:
+    def write(day: str) -> None:
+        (tmp_path / day).mkdir()
+        rows = ({"id": f"{day}-{number}", "kind": "ab"[number % 2], "age": number} for number in range(30))
+        (tmp_path / day / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    for day in ("monday", "tuesday"):
+        write(day)
+    (tmp_path / "dataset.yaml").write_text(SPEC.format(tmp_path).replace("/rows.jsonl", "/{span}/rows.jsonl"))
+    spec, output = load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out")
+    build(spec, output)
+    assert forget(output, [b"monday-3"]).rows == 1
+    assert verify(output).findings.problems == []
+    write("wednesday")
+    published = build(spec, output)
+    assert (published.built_spans, published.kept_spans) == (("monday", "wednesday"), ("tuesday",))
+    assert (published.manifest.rows["written"], published.manifest.rows["forgotten"]) == (89, 1)
+    assert digest(b"monday-3") not in keys(output)
+    assert verify(output).findings.problems == []
+
+
+def test_show_says_that_sources_at_urls_need_the_extra(
+    local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dataset.yaml").write_text(SPEC.format("s3://bucket"))
+    monkeypatch.setattr("recordmill.pipeline.cli.extras.find_spec", lambda name: name != "apache_beam" or None)
+    with pytest.raises(MissingExtraError, match=r"recordmill\[build\]\" \(missing: apache_beam\)"):
+        app(["show", local, "--record", "row/17", "--spec", str(tmp_path / "dataset.yaml")], standalone_mode=False)
+
+
+def test_show_says_where_a_record_lies(local: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = find_records(open_dataset(local).folder, open_dataset(local).manifest, b"row/17")
+    app(["show", local, "--record", "row/17"], standalone_mode=False)
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == f"row/17: split {row.split}, position {row.position:,}"
+    assert second == f"  record {row.record} of {row.file}, at byte {row.offset:,}, {len(row.data):,} bytes"
+    assert third.endswith("--spec dataset.yaml reads the sources, and finds the file and line")
+    forget(local, [b"row/17"])
+    app(["show", local, "--record", "row/17"], standalone_mode=False)
+    assert "row/17: forgotten since 20" in capsys.readouterr().out
+    app(["show", local, "--record", "row/17", "--version", NAMES[0]], standalone_mode=False)
+    assert capsys.readouterr().out.splitlines()[0] == first
+    with pytest.raises(DatasetError, match="has no record of the key 'nobody'"):
+        app(["show", local, "--record", "nobody"], standalone_mode=False)

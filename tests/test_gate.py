@@ -1,0 +1,417 @@
+"""The gate's rules: each is breached once by what it is for, none by an equal version, all limits by feature."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recordmill.pipeline.dataset.histogram import Histogram
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, Span, Split
+from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, to_text
+from recordmill.pipeline.gate.checks import Check, Verdict
+from recordmill.pipeline.gate.compared import GatedVersion, SpanProfile
+from recordmill.pipeline.gate.gate import judge
+from recordmill.pipeline.spec.gate import Gate
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.spec.yaml_document import SpecError
+
+SPEC = """
+name: d
+source: {format: jsonl, path: a.jsonl}
+label: label
+features:
+  label: {kind: category}
+  age: {kind: number}
+  text: {kind: text}
+  image: {kind: image, size: [4, 4]}
+"""
+NAMES = {"stored": "int64", "vocabulary_size": 2, "unknown_id": None, "first_id": 0}
+FEATURES: dict[str, dict[str, Any]] = {
+    "label": {"kind": "category", "vocabulary": "label.txt", **NAMES},
+    "age": {"kind": "number", "stored": "float32", "normalize": "none"},
+    "text": {"kind": "text", "length": "varying", "max_length": None, "vocabulary": "text.txt", "vocabulary_size": 4}
+    | {"padding_id": 0, "unknown_id": 1, "first_id": 2},
+    "image": {"kind": "image", "stored": "bytes", "shape": [4, 4, 3], "dtype": "float32"},
+}
+PIXELS = {"mean": [10.0, 20.0, 30.0], "variance": [4.0, 4.0, 4.0], "images": 500}
+
+
+def histogram(values: Any) -> Histogram:
+    return Histogram.of(np.asarray(values, np.float32))
+
+
+def split(records: int) -> Split:
+    return Split((Shard("data", 8, records, "00", "index"),))
+
+
+PROFILE = {
+    "label": FeatureProfile(800, ids={0: 400, 1: 400}, tokens=800),
+    "age": FeatureProfile(800, 8, histogram(np.arange(792))),
+    "text": FeatureProfile(800, 0, histogram(np.arange(800) % 20), tokens=8000, unknown=80),
+    "image": FeatureProfile(800),
+}
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> GatedVersion:
+    (tmp_path / "label.txt").write_text("cat\ndog\n")
+    (tmp_path / "text.txt").write_text("a\nb\n")
+    manifest = Manifest(
+        "d",
+        "v1",
+        "k",
+        "label",
+        FEATURES,
+        {"train": split(800), "test": split(200), "rare": split(5)},
+        {"image": PIXELS},
+        {"read": 1010, "written": 1005, "rejected": 5, "duplicates": 0},
+        duplicates={"keys_across": 0, "exact": {"within": {"train": 10}, "across": {"train": {"test": 2}}}},
+        spec={
+            "features": {name: {"kind": feature["kind"]} for name, feature in FEATURES.items()},
+            "splits": {"train": 1},
+        },
+    )
+    return GatedVersion(manifest, tmp_path, {"train": PROFILE})
+
+
+def breaches(live: GatedVersion, after: GatedVersion, gate: Gate = Gate()) -> list[str]:  # noqa: B008 - frozen
+    return [f"{check.rule}: {check.name}" for check in judge(live, after, gate).breaches]
+
+
+def described(version: GatedVersion, **changes: Any) -> GatedVersion:
+    return replace(version, manifest=replace(version.manifest, **changes))
+
+
+def profiled(version: GatedVersion, **features: FeatureProfile) -> GatedVersion:
+    return replace(version, profiles={"train": PROFILE | features})
+
+
+def test_an_equal_version_moves_nothing(live: GatedVersion) -> None:
+    verdict = judge(live, live, Gate())
+    assert verdict.not_compared == ()
+    assert {check.figure for check in verdict.checks} == {0.0}
+    rules = {check.rule for check in verdict.checks}
+    assert rules == set(Gate.model_fields) - {"min_rows", "min_values", "rows_short", "features"}
+
+
+def rows(live: GatedVersion, **records: int) -> GatedVersion:
+    counts = {"train": 800, "test": 200, "rare": 5} | records
+    return described(live, splits={name: split(count) for name, count in counts.items()})
+
+
+def test_rows_lost(live: GatedVersion) -> None:
+    assert breaches(live, rows(live, train=720, test=180)) == []
+    assert breaches(live, rows(live, train=719)) == ["rows_lost: train"]
+    assert breaches(live, rows(live, train=600, test=150)) == ["rows_lost: all", "rows_lost: train", "rows_lost: test"]
+    assert breaches(live, rows(live, rare=1)) == []  # so few rows come and go
+    assert breaches(live, rows(live, rare=0)) == ["rows_lost: rare"]
+
+
+def test_rows_gained(live: GatedVersion) -> None:
+    twice = rows(live, train=1601)
+    assert breaches(live, twice) == []
+    assert breaches(live, twice, Gate(rows_gained=1)) == ["rows_gained: train"]
+
+
+def test_rejects_duplicates_and_leakage(live: GatedVersion) -> None:
+    bad = described(live, rows={"read": 1010, "rejected": 17})
+    assert breaches(live, bad) == ["rejects: all"]
+    within = {"keys_across": 0, "exact": {"within": {"train": 70}, "across": {"train": {"test": 2}}}}
+    assert breaches(live, described(live, duplicates=within)) == ["duplicates: all"]
+    across = {"keys_across": 5, "exact": {"within": {"train": 10}, "across": {"train": {"test": 9}}}}
+    assert breaches(live, described(live, duplicates=across)) == ["leakage: all"]
+
+
+def test_schema(live: GatedVersion) -> None:
+    features = FEATURES | {"age": FEATURES["age"] | {"stored": "int64"}}
+    del features["image"]
+    changed = described(live, features=features)
+    assert breaches(live, changed) == ["schema_changes: age", "schema_changes: image"]
+    assert breaches(live, changed, Gate(schema_changes=None)) == []
+    edited = {**live.manifest.spec, "features": {"age": {"kind": "number", "quantiles": 4}, "label": {}, "text": {}}}
+    edited["features"]["age"]["kind"] = "numbers"
+    asked = described(changed, spec=edited)
+    assert breaches(live, asked) == []
+    assert breaches(live, asked, Gate(schema_changes="any")) == ["schema_changes: age", "schema_changes: image"]
+
+
+def test_ids_moved(live: GatedVersion, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "label.txt").write_text("dog\ncat\n")
+    (other / "text.txt").write_text("b\na\n")
+    moved = replace(profiled(live, label=replace(PROFILE["label"], ids={0: 400, 1: 400})), folder=other)
+    assert breaches(live, moved) == ["ids_moved: label"]
+    fresh = described(moved, spec={"features": {"label": {"kind": "category", "classes": "fresh"}}})
+    assert breaches(live, fresh) == []
+    of_text = Gate.model_validate({"ids_moved": None, "features": {"text": {"ids_moved": 0.4}}})
+    assert breaches(live, moved, of_text) == ["ids_moved: text"]
+
+
+CASES: Mapping[str, tuple[str, FeatureProfile]] = {
+    "missing: age (train)": ("age", FeatureProfile(800, 60, histogram(np.arange(740)))),
+    "psi: age (train)": ("age", FeatureProfile(800, 8, histogram(np.arange(792) / 2))),
+    "psi: text (train)": ("text", replace(PROFILE["text"], histogram=histogram(np.arange(800) % 8))),
+    "out_of_vocabulary: text (train)": ("text", replace(PROFILE["text"], unknown=800)),
+    "l_infinity: label (train)": ("label", replace(PROFILE["label"], ids={0: 500, 1: 300})),
+}
+
+
+@pytest.mark.parametrize("expected", CASES)
+def test_values(live: GatedVersion, expected: str) -> None:
+    name, profile = CASES[expected]
+    after = profiled(live, **{name: profile})
+    rule = expected.partition(":")[0]
+    assert breaches(live, after) == [expected]
+    assert breaches(live, after, Gate.model_validate({rule: None})) == []
+    assert breaches(live, after, Gate.model_validate({"features": {name: {rule: 1000 if rule == "psi" else 1}}})) == []
+    assert breaches(live, after, Gate.model_validate({"features": {name: False}})) == []
+    assert breaches(live, after, Gate.model_validate({rule: None, "features": {name: {rule: 0.01}}})) == [expected]
+    assert breaches(live, after, Gate(min_rows=9000, min_values=9000)) == []
+
+
+def with_spans(version: GatedVersion, profiles: Mapping[str, Profiles], rows: int = 800) -> GatedVersion:
+    """Gives a version with new spans beside those that it has."""
+    new = {name: Span("", {"written": rows}, 1, 1, "") for name in profiles}
+    spans = {name: SpanProfile(profile) for name, profile in profiles.items()}
+    return replace(described(version, spans={**version.manifest.spans, **new}), spans=spans)
+
+
+def follow(live: GatedVersion, after: GatedVersion) -> GatedVersion:
+    """Makes a judged version the live one."""
+    gate = judge(live, after, Gate()).to_json()
+    return replace(described(after, gate=gate), spans={})
+
+
+def test_a_new_span_is_compared_with_all_rows(live: GatedVersion) -> None:
+    bad = replace(PROFILE["label"], ids={0: 500, 1: 300})
+    after = with_spans(live, {"a": {"train": PROFILE | {"label": bad}}, "b": {"train": PROFILE}})
+    assert breaches(live, after) == ["l_infinity: label (train, a)"]
+    few = with_spans(live, {"a": {"train": {"label": FeatureProfile(40, ids={0: 40}, tokens=40)}}})
+    assert breaches(live, few) == []
+    assert breaches(live, few, Gate(min_rows=40, min_values=40)) == ["l_infinity: label (train, a)"]
+
+
+def weekday(number: int) -> Profiles:
+    """Gives the profile of a day on which the label is that of the weekday alone."""
+    return {"train": PROFILE | {"label": replace(PROFILE["label"], ids={number % 2: 800})}}
+
+
+def test_what_differs_from_day_to_day_by_its_nature_is_no_breach(live: GatedVersion) -> None:
+    held = []
+    for day in range(8):
+        after = with_spans(live, {f"2026-11-{day:02}": weekday(day)})
+        held.append(breaches(live, after))
+        live = follow(live, after)
+    assert [bool(each) for each in held] == [True] * 5 + [False] * 3
+    worse = {"train": PROFILE | {"age": CASES["psi: age (train)"][1], "label": replace(PROFILE["label"], ids={0: 800})}}
+    assert breaches(live, with_spans(live, {"2026-11-08": worse})) == ["psi: age (train, 2026-11-08)"]
+    other = with_spans(live, {"elsewhere": weekday(0)})  # a span of another template
+    assert breaches(live, other) == ["l_infinity: label (train, elsewhere)"]
+    assert set(live.manifest.gate["usual"]["figures"]) == {"l_infinity"}
+
+
+def test_the_last_spans_of_the_live_version_are_usual_from_the_first_night_on(live: GatedVersion) -> None:
+    days = {f"2026-11-{day:02}": weekday(day) for day in range(6)}
+    known = with_spans(live, days)
+    assert breaches(known, with_spans(replace(known, spans={}), {"2026-11-06": weekday(0)})) == []
+    assert breaches(replace(known, spans={}), with_spans(replace(known, spans={}), {"2026-11-06": weekday(0)})) != []
+
+
+def test_a_new_span_with_few_rows(live: GatedVersion) -> None:
+    days = [f"2026-11-{day:02}" for day in range(6)]
+    known = replace(with_spans(live, dict.fromkeys(days[:4], {})), spans={})
+    half = with_spans(known, {"2026-11-09": {}}, rows=400)
+    assert breaches(known, half) == []  # four spans say little
+    known = replace(with_spans(live, dict.fromkeys(days, {})), spans={})
+    half = with_spans(known, {"2026-11-09": {}}, rows=400)
+    (check,) = judge(known, half, Gate()).breaches
+    assert str(check) == (
+        "rows_short of rows (2026-11-09) is 0.5, more than 0.4: 400 rows, where 6 spans like it have 800 (median)"
+    )
+    assert breaches(known, half, Gate(rows_short=None)) == []
+    weeks = {
+        f"2026-{month:02}-{day:02}": 300 if date(2026, month, day).weekday() > 4 else 800
+        for month in (1, 2)
+        for day in range(1, 29)
+    }
+    busy = with_spans(live, dict.fromkeys(weeks, {}))
+    spans = {name: replace(span, rows={"written": weeks[name]}) for name, span in busy.manifest.spans.items()}
+    busy = replace(described(busy, spans=spans), spans={})
+    assert breaches(busy, with_spans(busy, {"2026-03-01": {}}, rows=300)) == []  # a Sunday
+    assert breaches(busy, with_spans(busy, {"2026-03-02": {}}, rows=400)) == ["rows_short: rows (2026-03-02)"]
+    sunday = replace(with_spans(known, {"2026-11-08": {}}, rows=380), spans={})
+    assert breaches(sunday, with_spans(sunday, {"2026-11-15": {}}, rows=380)) == []
+    assert breaches(sunday, with_spans(sunday, {"2026-11-15": {}}, rows=200)) == ["rows_short: rows (2026-11-15)"]
+
+
+def test_after_a_span_that_was_nearly_empty_another_one_is_still_too_short(live: GatedVersion) -> None:
+    days = dict.fromkeys([f"2026-11-{day:02}" for day in range(1, 7)], {})
+    known = replace(with_spans(replace(with_spans(live, days), spans={}), {"2026-11-07": {}}, rows=80), spans={})
+    assert breaches(known, with_spans(known, {"2026-11-08": {}}, rows=80)) == []
+    assert breaches(known, with_spans(known, {"2026-11-08": {}}, rows=60)) == ["rows_short: rows (2026-11-08)"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "usual", "figure", "is_breach"),
+    [
+        ("missing", 0.0, 0.06, True),
+        ("missing", 0.2, 0.25, False),
+        ("missing", 0.2, 0.26, True),
+        ("l_infinity", 0.9, 0.919, False),
+        ("l_infinity", 0.9, 0.921, True),
+        ("l_infinity", 1.0, 1.0, False),
+        ("psi", 0.9, 1.12, False),
+        ("psi", 0.9, 1.13, True),
+        ("pixels", 4.0, 5.0, False),
+        ("pixels", 4.0, 5.1, True),
+    ],
+)
+def test_a_figure_beyond_what_is_usual(rule: str, usual: float, figure: float, is_breach: bool) -> None:
+    assert Check(rule, "age", figure, 0.05, usual=usual).is_breach == is_breach
+
+
+def test_jensen_shannon_is_limited_where_it_is_asked_for(live: GatedVersion) -> None:
+    rare_gone = profiled(live, label=replace(PROFILE["label"], ids={0: 440, 1: 360}))
+    assert breaches(live, rare_gone) == []
+    assert breaches(live, rare_gone, Gate(jensen_shannon=0.001)) == ["jensen_shannon: label (train)"]
+
+
+def test_names_are_compared_by_name(live: GatedVersion, tmp_path: Path) -> None:
+    """Ids that moved with their counts are another distribution of ids, and the same of names."""
+    skewed = profiled(live, label=replace(PROFILE["label"], ids={0: 600, 1: 200}))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "label.txt").write_text("dog\ncat\n")
+    (other / "text.txt").write_text("a\nb\n")
+    swapped = replace(profiled(live, label=replace(PROFILE["label"], ids={0: 200, 1: 600})), folder=other)
+    assert breaches(skewed, swapped, Gate(ids_moved=None)) == []
+
+
+def test_pixels(live: GatedVersion) -> None:
+    brighter = described(live, statistics={"image": PIXELS | {"mean": [10.0, 20.0, 31.0]}})
+    assert breaches(live, brighter) == ["pixels: image"]
+    flatter = described(live, statistics={"image": PIXELS | {"variance": [4.0, 1.0, 4.0]}})
+    assert breaches(live, flatter) == ["pixels: image"]
+    drift = {"features": {"image": {"images": 200, "mean_shift": [0.1, -0.5, 0.0]}}}
+    assert breaches(live, described(live, drift=drift)) == ["pixels: image"]
+    few = described(live, statistics={"image": PIXELS | {"mean": [0.0, 0.0, 0.0], "images": 3}})
+    assert breaches(live, few) == []
+    day = with_spans(live, {"a": {}})
+    dark = replace(day, spans={"a": SpanProfile({}, {"image": PIXELS | {"mean": [0.0, 0.0, 0.0]}})})
+    assert breaches(live, dark) == ["pixels: image (a)"]
+
+
+def test_what_is_not_compared_is_said(live: GatedVersion) -> None:
+    old = replace(live, profiles=None)
+    assert judge(old, live, Gate()).not_compared == (
+        "values of features: the live version has no profile, as an earlier Recordmill built it",
+    )
+    spec = {**live.manifest.spec, "splits": {"train": 2}}
+    spec["features"] = {**spec["features"], "age": {"kind": "numbers"}}
+    verdict = judge(live, profiled(described(live, spec=spec), age=CASES["psi: age (train)"][1]), Gate())
+    assert verdict.not_compared == (
+        "splits: the spec's `splits` or `split_by` were edited",
+        "age: the spec's options were edited",
+    )
+    assert verdict.breaches == ()
+    (live.folder / "label.txt").write_text("cat\n")  # type: ignore[operator]
+    again = replace(live)  # which has read nothing yet
+    (breach,) = judge(again, again, Gate()).breaches
+    assert (breach.rule, breach.figure) == ("not_compared", 1)
+    assert breach.detail.startswith("label: v1 is damaged: ")
+    assert "label.txt and its special ids are 1 words, expected 2" in breach.detail
+
+
+def test_a_damaged_profile_holds_the_version_back(live: GatedVersion, tmp_path: Path) -> None:
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile/features.json").write_text(to_text({"train": PROFILE}))
+    digest = hashlib.sha256((tmp_path / "profile/features.json").read_bytes()).hexdigest()
+    listed = replace(live.manifest, files={"profile/features.json": {"bytes": 1, "sha256": digest}})
+    assert judge(GatedVersion.read(tmp_path, listed), live, Gate()).breaches == ()
+    new = replace(listed, version="v2")
+    for damage in ("{", "{}", None):  # broken; another file; no file
+        (tmp_path / "profile/features.json").unlink()
+        if damage is not None:
+            (tmp_path / "profile/features.json").write_text(damage)
+        verdict = judge(GatedVersion.read(tmp_path, listed), rows(live, train=400), Gate())
+        assert [check.rule for check in verdict.breaches] == ["rows_lost", "rows_lost", "not_compared"]
+        assert "v1 is damaged: " in str(verdict.breaches[-1])
+        assert "features.json" in str(verdict.breaches[-1])
+        (breach,) = judge(live, GatedVersion.read(tmp_path, new), Gate()).breaches
+        assert breach.detail.startswith(f"v2 is damaged: {tmp_path}/profile/features.json ")
+
+
+def test_a_damaged_vocabulary_is_said_to_be_of_its_version(live: GatedVersion, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "text.txt").write_text("a\nb\n")
+    after = replace(live, manifest=replace(live.manifest, version="v2"), folder=other)
+    (breach,) = judge(live, after, Gate()).breaches
+    assert breach.detail.startswith(f"label: v2 is damaged: {other}")
+
+
+def test_figures_that_are_not_known_are_not_kept(live: GatedVersion) -> None:
+    days = {f"2026-11-{day:02}": weekday(day) for day in range(6)}
+    known = with_spans(live, days)
+    unread = replace(known, spans={})
+    assert set(judge(known, unread, Gate()).usual["rows"]) == set(days)  # a build without a new span
+    assert judge(unread, unread, Gate()).usual == {}  # the next build reads the live version's last spans again
+    assert judge(unread, with_spans(unread, {"2026-11-06": weekday(0)}), Gate()).usual == {}
+    (live.folder / "label.txt").write_text("cat\n")  # type: ignore[operator]
+    damaged = replace(known)  # which has read nothing yet
+    assert judge(damaged, unread, Gate()).usual == {}
+
+
+def test_the_manifest_holds_every_figure_and_each_breach(live: GatedVersion) -> None:
+    held = judge(live, rows(live, train=400), Gate()).to_json()
+    assert held["live"] == "v1"
+    assert held["figures"]["rows_lost"] == {"all": pytest.approx(400 / 1005), "train": 0.5, "test": 0.0}
+    assert held["figures"]["psi"]["age (train)"] == 0.0
+    assert [Check.from_json(each).subject for each in held["breaches"]] == ["all", "train"]
+    assert str(Check.from_json(held["breaches"][1])) == "rows_lost of train is 0.5, more than 0.1: 800 → 400 rows"
+    assert Verdict("v1").to_json() == {"live": "v1", "figures": {}, "breaches": [], "not_compared": []}
+
+
+def test_a_gate_in_the_spec() -> None:
+    assert parse_spec(SPEC).gate == Gate()
+    assert parse_spec(SPEC + "gate: false\n").gate is False
+    own = parse_spec(SPEC + "gate: {psi: null, features: {age: {missing: 0}, image: false}}\n").gate
+    assert own
+    assert (own.limit("psi", "age"), own.limit("missing", "age"), own.limit("missing", "text")) == (None, 0.0, 0.05)
+    assert own.limit("missing", "image") is None
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        ("{rows_lots: 0.1}", r"unknown key `rows_lots`; did you mean `rows_lost`\?"),
+        ("{rows_lost: 2}", "should be 1 or less, got `2`"),
+        (
+            "{features: {aeg: {psi: 1}}}",
+            r"there is no feature 'aeg' among label, age, text, image; did you mean `age`\?",
+        ),
+        ("{features: {age: {pixels: 1}}}", "is never of the kind number: its limits are missing, jensen_shannon, psi"),
+        ("{features: {age: {pis: 1}}}", r"unknown key `pis`; did you mean `psi`\?"),
+        ("{schema_changes: some}", "schema_changes: "),
+        ("true", "gate: "),
+    ],
+)
+def test_a_wrong_gate_is_one_clear_line(gate: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message) as error:
+        parse_spec(SPEC + f"gate: {gate}\n")
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_vocabularies_that_stayed_as_they_were_are_not_read(live: GatedVersion) -> None:
+    files = {"label.txt": {"sha256": "aa"}, "text.txt": {"sha256": "bb"}}
+    listed = replace(described(live, files=files), profiles=None)
+    (live.folder / "text.txt").unlink()  # type: ignore[operator]
+    (live.folder / "label.txt").unlink()  # type: ignore[operator]
+    figures = judge(listed, listed, Gate()).to_json()["figures"]["ids_moved"]
+    assert figures == {"label": 0.0, "text": 0.0}

@@ -1,0 +1,168 @@
+"""Every rule of the gate, breached by a real build; the candidate that it leaves; what the command shows."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill import GateBreachedError, build, load_spec
+from recordmill.pipeline.cli.changes import change_lines
+from recordmill.pipeline.dataset.manifest import read_latest
+from recordmill.pipeline.dataset.profile import FeatureProfile, add_up, read_profiles
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.spec.gate import Gate
+from recordmill.pipeline.versions.review import approve
+from recordmill.pipeline.versions.stores.base import OutputError
+
+pytestmark = pytest.mark.slow
+SPEC = """
+name: people
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 9, test: 1}
+label: label
+rejects: {max_share: 1}
+preprocessing: own_OWN:fn
+gate: {min_rows: 50, min_values: 50, jensen_shannon: 0.05, rows_gained: 0.5, features: {text: {ids_moved: 0.01}}}
+features:
+  image: {kind: image, size: [4, 4], normalize: dataset}
+  age: {kind: number, optional: true}
+  text: {kind: text}
+  city: {kind: category, minimum_count: 5}
+  label: {kind: category}
+"""
+OWN = """
+import tensorflow as tf
+
+def fn(inputs, outputs):
+    return outputs | {"old": tf.cast(inputs["age"] > 40, TYPE)}
+"""
+
+
+def write(folder: Path, rows: int, *, bad: bool = False) -> None:
+    """Writes rows; bad ones differ in whatever the gate looks at."""
+    random, lines = np.random.default_rng(1), []
+    for row in range(rows):
+        Image.new("RGB", (4, 4), (row % 50 + (100 if bad else 0), 9, 9)).save(folder / f"{row % 50}{'b' * bad}.png")
+        words = [f"word{row % 20}"] if bad else [f"word{row}"]
+        words += ["long"] * (7 if bad else int(random.integers(1, 5)))
+        line = {
+            "id": f"row{row}",
+            "image": f"{row % 50}{'b' * bad}.png" if not (bad and row % 10 == 0) else "0b.png",
+            "text": " ".join(words),
+            "city": f"town{row}" if bad and row % 2 else ["rome", "oslo"][row % 2],
+            "label": "cat" if bad and row % 8 else ["cat", "dog"][row % 2],
+        }
+        if not (bad and row % 3 == 0):
+            line["age"] = round(float(random.normal(40, 10)) + 40 * bad, 1)
+        if bad and row % 20 == 1:
+            line["age"] = "old"  # a reject
+        lines.append(json.dumps(line))
+    (folder / "rows.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def spec_of(folder: Path, own: str = "one", gate: str = "") -> str:
+    (folder / "own_one.py").write_text(OWN.replace("TYPE", "tf.int64"))
+    (folder / "own_two.py").write_text(OWN.replace("TYPE", "tf.float32"))
+    lines = [gate if gate and line.startswith("gate:") else line for line in SPEC.splitlines()]
+    (folder / "dataset.yaml").write_text("\n".join(lines).replace("OWN", own))
+    return str(folder / "dataset.yaml")
+
+
+def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
+    output = str(tmp_path / "out")
+    write(tmp_path, 300)
+    first = build(load_spec(spec_of(tmp_path)), output)
+    assert (first.manifest.gate, first.before, first.candidate) == ({}, None, None)
+    assert [*change_lines(output, first)] == []
+
+    write(tmp_path, 200, bad=True)
+    spec = load_spec(spec_of(tmp_path, "two"))
+    with pytest.raises(GateBreachedError, match="the gate holds .* back: it is too far from") as held_back:
+        build(spec, output)
+    candidate = held_back.value.published
+    rules = set(Gate.model_fields) - {"rows_short", "min_rows", "min_values", "features", "rows_gained"}
+    assert {check["rule"] for check in candidate.manifest.gate["breaches"]} == rules
+    assert (candidate.exit_code, candidate.went_live, candidate.before) == (
+        ExitCode.GATE,
+        False,
+        first.manifest.version,
+    )
+    assert read_latest(output).version == first.manifest.version
+    assert "rows_lost of all is" in str(held_back.value)
+    lines = [*change_lines(output, candidate)]
+    assert lines[0] == f"since {first.manifest.version}:"
+    assert any(line.startswith("  rows: 0 added, ") for line in lines)
+
+    with pytest.raises(GateBreachedError, match="it was built before, and nothing was built again") as again:
+        build(spec, output)
+    assert (again.value.published.manifest.version, again.value.published.is_new) == (candidate.manifest.version, False)
+    assert json.loads((tmp_path / "out/history.jsonl").read_text().splitlines()[-1])["exit_code"] == ExitCode.GATE
+
+    assert approve(output)[0].version == candidate.manifest.version
+    assert not build(spec, output).went_live  # it is live: nothing has changed
+    write(tmp_path, 320)
+    with pytest.raises(GateBreachedError, match="rows_gained of all is"):
+        build(load_spec(spec_of(tmp_path, "two")), output)
+    open_gate = build(load_spec(spec_of(tmp_path, "two", "gate: false")), output)  # the limits are in no build key
+    assert (open_gate.is_new, open_gate.went_live, read_latest(output).candidate) == (False, True, None)
+
+
+def test_a_normal_night_passes_and_leaves_its_figures(tmp_path: Path) -> None:
+    """By the defaults: one in a hundred rows is new. Profiles are those of the rows, whatever was learned."""
+    output, gate = str(tmp_path / "out"), "gate: {min_rows: 50, min_values: 50}"
+    write(tmp_path, 300)
+    build(load_spec(spec_of(tmp_path, gate=gate)), output)
+    profiles = read_profiles(tmp_path / "out/versions" / read_latest(output).version)
+    assert profiles is not None
+    age, city = (add_up(profiles.values())[name] for name in ("age", "city"))
+    assert age.histogram is not None
+    assert (age.rows, age.missing, age.histogram.counts.sum()) == (300, 0, 300)
+    assert 35 < age.histogram.median() < 45
+    assert city == FeatureProfile(300, 0, None, {1: 150, 2: 150}, 300, 0)
+    write(tmp_path, 303)
+    night = build(load_spec(spec_of(tmp_path, gate=gate)), output)
+    assert (night.went_live, night.manifest.gate["breaches"]) == (True, [])
+    assert night.manifest.gate["figures"]["rows_gained"]["all"] == pytest.approx(0.01)
+    assert night.manifest.gate["figures"]["psi"]["age (train)"] < 0.05
+
+
+def test_a_bad_day_among_good_ones_is_held_back(tmp_path: Path) -> None:
+    """In the whole, the version is nearly as the live one."""
+    spec, output = tmp_path / "dataset.yaml", str(tmp_path / "out")
+    spec.write_text(
+        f"name: days\nsource: {{format: jsonl, path: '{tmp_path}/data/{{span}}/rows.jsonl'}}\nkey: id\nlabel: label\n"
+        "gate: {min_rows: 50, min_values: 50}\nsplits: {train: 1}\n"
+        "features: {age: {kind: number, optional: true}, label: {kind: category}}\n"
+    )
+
+    def write_day(day: int, *, bad: bool = False) -> None:
+        (folder := tmp_path / f"data/day-{day:02}").mkdir(parents=True, exist_ok=True)
+        with (folder / "rows.jsonl").open("w") as file:
+            for row in range(100 + day):
+                age = {} if bad and row % 10 == 0 else {"age": row % 50}
+                label = "cat" if bad else ["cat", "dog"][row % 2]
+                file.write(json.dumps({"id": f"{day}/{row}", "label": label} | age) + "\n")
+
+    for day in range(20):
+        write_day(day)
+    build(load_spec(str(spec)), output)
+    write_day(20, bad=True)
+    with pytest.raises(GateBreachedError) as held_back:
+        build(load_spec(str(spec)), output)
+    breaches = held_back.value.published.manifest.gate["breaches"]
+    assert [(breach["rule"], breach["subject"]) for breach in breaches] == [
+        ("missing", "age (train, day-20)"),
+        ("l_infinity", "label (train, day-20)"),
+    ]
+    with pytest.raises(GateBreachedError, match="day-20"):  # the waiting version is judged again
+        build(load_spec(str(spec)), output)
+    shutil.rmtree(tmp_path / "data/day-20")
+    assert build(load_spec(str(spec)), output).exit_code == ExitCode.UP_TO_DATE
+    with pytest.raises(OutputError, match="no candidate waits"):
+        approve(output)
+    write_day(20)
+    assert build(load_spec(str(spec)), output).went_live

@@ -1,0 +1,103 @@
+"""The gate of a build: which files of both versions it reads, and what it does where they cannot be read."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill.pipeline.build.gating import judge_of
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Span, Split
+from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.candidates import Judgement
+
+SPEC = parse_spec(
+    "name: d\nsource: {format: jsonl, path: a.jsonl}\nlabel: label\nfeatures: {label: {kind: category}}\n"
+)
+FEATURES: dict[str, dict[str, Any]] = {
+    "label": {"kind": "category", "vocabulary": "label.txt", "stored": "int64", "vocabulary_size": 2}
+    | {"unknown_id": None, "first_id": 0}
+}
+SPLIT = Split((Shard("data", 8, 5600, "00", "index"),))
+DAYS = [f"2026-11-{day:02}" for day in range(1, 8)]
+
+
+def span(day: str) -> Span:
+    return Span(day, {"written": 800}, 1, 1, "")
+
+
+def write(folder: Path, version: str, days: list[str]) -> Manifest:
+    """Writes a version whose days have one label each, and half of the rows the other one."""
+    manifest = Manifest("d", version, "k", "label", FEATURES, {"train": SPLIT}, {}, {"read": 5600, "written": 5600})
+    whole = FeatureProfile(5600, ids={0: 2800, 1: 2800}, tokens=5600)
+    (folder / "profile").mkdir(parents=True)
+    (folder / "profile/features.json").write_text(to_text({"train": {"label": whole}}))
+    (folder / "label.txt").write_text("cat\ndog\n")
+    for number, day in enumerate(days):
+        (folder / "spans" / day).mkdir(parents=True)
+        profile = json.loads(to_text({"train": {"label": FeatureProfile(800, ids={number % 2: 800}, tokens=800)}}))
+        report = {"shards": [{"split": "train", "profile": profile["train"]}, None]}
+        (folder / "spans" / day / "report.json").write_text(json.dumps(report))
+    manifest = replace(manifest, spans={day: span(day) for day in days})
+    (folder / MANIFEST_FILE).write_text(manifest.to_text())
+    return manifest
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Path:
+    """The folder of the live version, of six days."""
+    write(tmp_path / "versions/v1", "v1", DAYS[:6])
+    return tmp_path / "versions/v1"
+
+
+def judged(live: Path, version: str, days: list[str], damage: str = "") -> Judgement:
+    """Judges a new version, one of whose files is damaged."""
+    folder = live.parent / version
+    manifest = write(folder, version, days)
+    if damage:
+        (folder / damage).write_text("{")
+    return judge_of(SPEC, str(live.parent.parent), folder, manifest)(live.name)
+
+
+def test_a_new_span_is_compared_with_what_is_usual_in_the_live_version(live: Path) -> None:
+    judgement = judged(live, "v2", DAYS)
+    assert judgement.breaches == ()
+    assert judgement.figures["figures"]["l_infinity"] == {"label (train)": 0.0, f"label (train, {DAYS[6]})": 0.5}
+    assert set(judgement.figures["usual"]["figures"]["l_infinity"]["label (train)"]) == set(DAYS)
+
+
+def test_what_is_usual_is_kept_by_a_build_without_a_new_span(live: Path) -> None:
+    judgement = judged(live, "v2", DAYS[1:6])
+    assert judgement.breaches == ()
+    assert set(judgement.figures["usual"]["figures"]["l_infinity"]["label (train)"]) == set(DAYS[:6])
+
+
+@pytest.mark.parametrize("days", [DAYS, DAYS[1:6]])
+def test_what_is_usual_is_looked_for_again_where_it_could_not_be_read(live: Path, days: list[str]) -> None:
+    report = live / "spans" / DAYS[0] / "report.json"
+    whole = report.read_text()
+    report.write_text("{")
+    judgement = judged(live, "v2", days)
+    assert "usual" not in judgement.figures
+    assert bool(judgement.breaches) == (len(days) == 7)  # the limits alone decide
+    report.write_text(whole)
+    assert "usual" in judged(live, "v3", days).figures
+
+
+@pytest.mark.parametrize("damage", ["profile/features.json", f"spans/{DAYS[6]}/report.json", "label.txt"])
+def test_a_damaged_new_version_is_held_back(live: Path, damage: str) -> None:
+    judgement = judged(live, "v2", DAYS, damage)
+    (line,) = judgement.breaches
+    assert line.startswith("not_compared of features is 1, more than 0: ")
+    assert f"v2 is damaged: {live.parent}/v2/{damage}" in line
+    assert judgement.figures["figures"]["rows_lost"] == {"all": 0.0, "train": 0.0}
+    assert judgement.figures["usual"]["rows"][DAYS[6]] == 800
+
+
+def test_a_live_version_without_a_readable_manifest_is_no_reason_to_publish_none(live: Path) -> None:
+    (live / MANIFEST_FILE).write_text("{")
+    judgement = judged(live, "v2", DAYS)
+    assert judgement.breaches == ()
+    assert "v1/dataset.json" in judgement.figures["not_compared"][0]

@@ -1,0 +1,109 @@
+"""`recordmill head` and `show --json`: records and versions as a person, and a program, reads them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.inspection.rendering import LONGEST, shown, to_json
+from recordmill.pipeline.inspection.values import Box, Bucket
+from recordmill.pipeline.inspection.words import Text
+from tests import published
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    published.write_version(folder)
+    return folder
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> tuple[list[str], str]:
+        monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
+        with pytest.raises(SystemExit):
+            main()
+        printed = capsys.readouterr()
+        return printed.out.splitlines(), printed.err
+
+    return run
+
+
+def test_head_prints_a_record_as_lines(run: Any, output: Path) -> None:
+    lines, _ = run("head", str(output), "--key", "row/7")
+    place, label, note, price, text = lines
+    assert place.startswith("row/7  (")
+    assert label == "  label  bright"
+    assert note.startswith("  note   56 bytes: ff 20 6e 6f 74 65 20 37")
+    assert (price, text) == ("  price  0.875", "  text   tree über a")
+
+
+def test_the_page_of_the_docs_is_what_is_printed(run: Any, output: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs/inspect.md").read_text(encoding="utf-8")
+    block = page.split("$ recordmill head out/small --key row/7\n")[1].split("```")[0].splitlines()
+    lines, _ = run("head", str(output), "--key", "row/7")
+    assert lines == block
+
+
+def test_head_prints_records_of_a_split_and_a_class_as_json(run: Any, output: Path) -> None:
+    lines, _ = run("head", str(output), "-n", "3", "--split", "test", "--class", "dark", "--json")
+    records = [json.loads(line) for line in lines]
+    assert [record["split"] for record in records] == ["test"] * 3
+    for record in records:
+        row = published.row(int(record["key"].removeprefix("row/")))
+        assert record["values"]["label"] == "dark"
+        assert record["values"]["price"] == row["price"]
+        assert record["values"]["text"] == " ".join(published.WORDS[id_ - 2] for id_ in row["text"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--key", "row/1000"], "has no such record"),
+        (["--class", "drak"], "did you mean `dark`"),
+        (["--version", "#7"], "has no version '#7'"),
+    ],
+)
+def test_head_names_what_is_not_there(run: Any, output: Path, arguments: list[str], message: str) -> None:
+    lines, error = run("head", str(output), *arguments)
+    assert lines == []
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_show_json_gives_the_manifest_and_the_versions(run: Any, output: Path) -> None:
+    lines, _ = run("show", str(output), "--json")
+    shown_ = json.loads("\n".join(lines))
+    assert shown_["splits"]["train"]["shards"] == published.LAYOUT.shards["train"]
+    assert shown_["features"].keys() == published.FEATURES.keys()
+    [version] = shown_["versions"]
+    assert (version["version"], version["live"], version["records"]) == (published.VERSION, True, 200)
+    _, error = run("show", str(output), "--json", "--record", "row/7")
+    assert "recordmill head" in error
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "as_json"),
+    [
+        (None, "-", None),
+        (0.1, "0.1", 0.1),
+        (float("-inf"), "-inf", "-Infinity"),
+        ([], "none", []),
+        (list(range(20)), "0, 1, 2, 3, 4, 5, 6, 7, … (20 values)", list(range(20))),
+        (Box(0.0, 0.25, 0.5, 1.0), "[0 0.25 0.5 1]", [0.0, 0.25, 0.5, 1.0]),
+        (Bucket(0, float("-inf"), 2.5), "0 [-inf, 2.5)", {"bucket": 0, "from": None, "below": 2.5}),
+        (Text((5, 7), None, None), "5 7", [5, 7]),
+        (b"a\nb", "a\\nb", "a\nb"),
+        (b"\xff\x00", "2 bytes: ff 00", {"base64": "/wA="}),
+    ],
+)
+def test_a_value_is_one_line_and_json(value: Any, text: str, as_json: Any) -> None:
+    assert shown(value) == text
+    assert to_json(value) == as_json
+
+
+def test_a_long_text_is_cut() -> None:
+    assert shown("x" * 5_000) == "x" * (LONGEST - 1) + "…"

@@ -1,0 +1,232 @@
+"""The end of a build: its line in the history, its metrics, its notification; and nothing of them fails a build."""
+
+import http.server
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill import RunOptions, build, parse_spec
+from recordmill.pipeline.build.journal import notify as notifying
+from recordmill.pipeline.build.journal.journal import Journal, public_message, within
+from recordmill.pipeline.build.journal.metrics import to_openmetrics, write_metrics
+from recordmill.pipeline.build.journal.notify import notify
+from recordmill.pipeline.build.preparation import Published
+from recordmill.pipeline.build.run_options import Listener, Stage
+from recordmill.pipeline.dataset.manifest import Span
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.versions.history import read_history
+from tests.test_storage import manifest, publish
+
+CANARY = "C4nary"
+SPEC = """
+name: d
+source: {format: jsonl, path: rows.jsonl}
+key: id
+features: {number: {kind: number}}
+rejects: {max_share: 0.1}
+"""
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> str:
+    """An output whose live version is v1."""
+    publish(str(tmp_path / "out"), tmp_path, "v1")
+    return str(tmp_path / "out")
+
+
+def journal(output: str, **options: Any) -> Journal:
+    return Journal(output, RunOptions(**options))
+
+
+def test_the_entry_of_a_version(output: str) -> None:
+    """Stages that the user waits for are named; other waits belong to the stage that they are in."""
+    stages: list[str] = []
+    followed = journal(output)
+    listener = followed.follow(Listener(on_stage=stages.append), "d")
+    for stage in (Stage.LOAD, "waiting for the Flink cluster", Stage.PUBLISH):
+        listener.on_stage(stage)
+    made = replace(manifest("v2"), rows={"read": 3, "written": 1}, rejects={"by_reason": {"missing": 2}})
+    spans = {name: Span("00", {}, 1, 1, "00") for name in "ab"}
+    published = Published("out/versions/v2", replace(made, spans=spans), True, built_spans=("b",), kept_spans=("a",))
+    assert followed.end(ExitCode.PUBLISHED, published=published) == []
+    (entry,) = read_history(output)
+    assert stages == [Stage.LOAD, "waiting for the Flink cluster", Stage.PUBLISH]
+    assert [*entry["stages"]] == ["plan", "load", "publish"]
+    assert entry["seconds"] >= entry["stages"]["plan"] >= 0
+    assert (entry["end"], entry["exit_code"], entry["message"]) == ("published", 0, None)
+    assert (entry["version"], entry["live_before"], entry["name"]) == ("v2", "v1", "d")
+    assert entry["build_key"] == made.build_key
+    assert entry["rows"] == {"read": 3, "written": 1}
+    assert entry["rejects"] == {"missing": 2}
+    assert entry["bytes"] == 7
+    assert entry["spans"] == {"built": ["b"], "kept": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "message", "end"),
+    [
+        (1, "no folder 'data'", "failed"),
+        (5, "too many rejects", "failed"),
+        (143, "stopped: …", "stopped"),
+        (0, "a graph of 3 kB", "dry_run"),
+    ],
+)
+def test_the_entry_of_a_build_without_a_version(output: str, exit_code: int, message: str, end: str) -> None:
+    followed = journal(output)
+    followed.end(ExitCode(exit_code), message)
+    followed.end(ExitCode.PUBLISHED)  # the process may end by a signal while it ends by itself: the first counts
+    (entry,) = read_history(output)
+    assert (entry["end"], entry["exit_code"], entry["message"]) == (end, exit_code, message)
+    assert entry["version"] is None
+
+
+def test_an_entry_holds_no_secret_and_no_words_of_a_users_function(output: str) -> None:
+    url = f"https://hooks.example.com/{CANARY}"
+    options = {"notify": f"false {CANARY}", "beam_options": (f"--password={CANARY}",)}
+    journal(output, **options).end(ExitCode.ERROR, f"cannot read s3://k:{CANARY}@b/a?token={CANARY}: no")
+    journal(output, **options).end(
+        ExitCode.ERROR, f"`code:words` failed in code.py, line 3: ValueError: {CANARY}\n{CANARY}"
+    )
+    journal(output, **options).end(ExitCode.ERROR, f"`code` failed: KeyError: {CANARY}")
+    assert CANARY not in json.dumps(read_history(output))
+    assert CANARY not in str(notify(url, {}))
+    assert public_message("x" * 5000) == "x" * 1000
+
+
+def test_what_cannot_be_written_is_a_warning(output: str, tmp_path: Path) -> None:
+    (Path(output) / "history.jsonl").mkdir()
+    followed = journal(output, metrics=str(tmp_path / "away/m.prom"), notify="no-such-command")
+    history, metrics, notification = followed.end(ExitCode.ERROR, "no")
+    assert history.startswith(f"the history was not written: the output {output} cannot be read: Is a directory")
+    assert metrics == f"the metrics were not written: No such file or directory: {tmp_path / 'away/m.prom'}"
+    assert notification == "the command of --notify did not start: No such file or directory"
+
+
+def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
+    forever = threading.Event()
+    assert within(0.01, "the history", forever.wait) == "the history was not written within 0 seconds"
+    forever.set()
+
+
+def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
+    live = replace(manifest('v"1\\\n'), provenance={"built_at": "2026-11-20T12:00:00Z"})
+    entry = {
+        "name": "d",
+        "exit_code": 0,
+        "ended_at": "2026-11-20T12:00:05Z",
+        "stages": {"plan": 0.5},
+        "rows": {"read": 3},
+        "rejects": {"missing": 2},
+        "bytes": 7,
+        "spans": {"built": ["2026-11-20"], "kept": ["2026-11-18", "2026-11-19"]},
+        "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": []},
+    }
+    samples = [line for line in to_openmetrics(entry, live).splitlines() if not line.startswith("#")]
+    assert samples == [
+        'recordmill_build_exit_code{dataset="d"} 0',
+        'recordmill_build_ended_timestamp_seconds{dataset="d"} 1795176005',
+        'recordmill_build_duration_seconds{dataset="d",stage="plan"} 0.5',
+        'recordmill_build_rows{dataset="d",outcome="read"} 3',
+        'recordmill_build_rejected_rows{dataset="d",reason="missing"} 2',
+        'recordmill_build_bytes{dataset="d"} 7',
+        'recordmill_build_spans{dataset="d",state="built"} 1',
+        'recordmill_build_spans{dataset="d",state="kept"} 2',
+        'recordmill_gate_figure{dataset="d",rule="psi",subject="age (train)"} 0.25',
+        'recordmill_gate_breaches{dataset="d"} 0',
+        'recordmill_live_built_timestamp_seconds{dataset="d"} 1795176000',
+        'recordmill_live_info{dataset="d",version="v\\"1\\\\\\n"} 1',
+    ]
+    path = tmp_path / "d.prom"
+    path.write_text("old")
+    assert write_metrics(str(path), {"name": "d", "exit_code": 75}, None) is None
+    assert 'recordmill_build_exit_code{dataset="d"} 75\n# EOF\n' in path.read_text()
+    assert [each.name for each in tmp_path.iterdir()] == ["d.prom"]
+
+
+def test_a_failed_build_has_metrics_too(output: str, tmp_path: Path) -> None:
+    journal(output, metrics=str(tmp_path / "d.prom")).end(ExitCode.REJECTS, "too many rejects")
+    text = (tmp_path / "d.prom").read_text()
+    assert 'recordmill_build_exit_code{dataset="d"} 5' in text
+    assert 'recordmill_live_info{dataset="d",version="v1"} 1' in text
+    assert read_history(output)[-1]["name"] == "d", "a spec that cannot be read names no dataset: the live version does"
+
+
+def test_a_command_gets_the_entry(tmp_path: Path) -> None:
+    target = tmp_path / "with space.json"
+    assert notify(f'{shutil.which("tee")} "{target}"', {"end": "published"}) is None
+    assert json.loads(target.read_bytes()) == {"end": "published"}
+    failing = f'{sys.executable} -c "import sys; print({CANARY!r}, file=sys.stderr); sys.exit(3)"'
+    assert notify(failing, {}) == "the command of --notify ended with status 3"
+    assert notify(" ", {}) == "--notify is empty: give a command or a URL"
+    assert notify("http://[x", {}) == "the URL of --notify was not notified: ValueError"
+    assert notify('echo "', {}) == "the command of --notify did not start: No closing quotation"
+
+
+def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifying, "COMMAND_SECONDS", 0.2)
+    assert notify("sleep 600", {}) == "the command of --notify took more than 0 seconds, and was ended"
+
+
+@pytest.fixture
+def hook() -> Iterator[tuple[str, list[Any]]]:
+    """A server's URL, and the bodies that it got; it refuses the path /no."""
+    bodies: list[Any] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.headers["Content-Type"] == "application/json"
+            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(403 if self.path == "/no" else 204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", bodies
+        server.shutdown()
+
+
+def test_a_url_gets_the_entry(hook: tuple[str, list[Any]]) -> None:
+    url, bodies = hook
+    assert notify(f"{url}/yes", {"end": "failed"}) is None
+    assert bodies == [{"end": "failed"}]
+    assert notify(f"{url}/no", {}) == "127.0.0.1 was not notified: it answers 403"
+
+
+def test_a_host_that_is_not_there_is_a_warning() -> None:
+    assert notify(f"http://127.0.0.1:1/{CANARY}", {}) == "127.0.0.1 was not notified: URLError"
+
+
+@pytest.mark.slow
+def test_builds_write_their_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = Path("rows.jsonl")
+    rows.write_text("".join(json.dumps({"id": str(row), "number": row}) + "\n" for row in range(300)) + "broken\n")
+    spec = parse_spec(SPEC)
+    published = build(spec, "out", RunOptions(notify="tee notified.json", metrics="d.prom"))
+    (first,) = read_history("out")
+    assert json.loads(Path("notified.json").read_bytes()) == first
+    assert [*first["stages"]] == ["plan", "load", "look", "write", "compare", "serve", "publish"]
+    assert first["version"] == published.manifest.version
+    assert first["rows"] == {"read": 301, "written": 300, "rejected": 1, "duplicates": 0}
+    assert first["rejects"] == {"malformed_row": 1}
+    assert 'recordmill_build_rows{dataset="d",outcome="written"} 300\n' in Path("d.prom").read_text()
+    build(spec, "out")
+    rows.write_text(rows.read_text() + "broken\n" * 200)
+    with pytest.raises(UserError, match="rejected"):
+        build(spec, "out")
+    ends = [(entry["end"], entry["live_before"], entry["version"]) for entry in read_history("out")]
+    name = published.manifest.version
+    assert ends == [("published", None, name), ("up_to_date", name, name), ("failed", name, None)]
+    failed = read_history("out")[-1]
+    assert failed["rows"] == {"read": 501, "written": 300, "rejected": 201}

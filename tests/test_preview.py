@@ -1,0 +1,193 @@
+"""`recordmill preview`, `dataset.preview()` and what a notebook shows."""
+
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill.augment import GaussianBlur, RandomApply, RandomFlip, RandomResizedCrop, RandomRotation
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.dataset import Dataset, open_dataset
+from recordmill.pipeline.report.augmentations import augmentations_of
+from recordmill.pipeline.report.preview import draw, reject_cards
+from recordmill.pipeline.report.raw_files import raw_image
+from tests import published, shown
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    output = tmp_path_factory.mktemp("shown")
+    shown.write_version(output)
+    return open_dataset(output)
+
+
+@pytest.mark.parametrize(
+    ("text", "augmentations"),
+    [
+        ("RandomResizedCrop(224)", [RandomResizedCrop(224)]),
+        ("RandomFlip(vertical=0.5), GaussianBlur(3)", [RandomFlip(vertical=0.5), GaussianBlur(3)]),
+        ("[RandomApply([RandomRotation((-10, 5))], p=0.25)]", [RandomApply([RandomRotation((-10, 5))], p=0.25)]),
+        ("RandomResizedCrop((32, 48), area=(0.5, 1.0))", [RandomResizedCrop((32, 48), area=(0.5, 1.0))]),
+    ],
+)
+def test_augmentations_are_read_from_text(text: str, augmentations: list[object]) -> None:
+    assert list(map(repr, augmentations_of(text))) == list(map(repr, augmentations))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("__import__('os').system('touch /tmp/x')", "there is no augmentation '__import__.'os'..system'"),
+        ("RandomFlp()", "did you mean `RandomFlip`"),
+        ("RandomFlip", "write RandomFlip()"),
+        ("RandomFlip(", "was never closed"),
+        ("RandomFlip(**{'horizontal': 1})", r"\*\* is no option"),
+        ("RandomFlip(left=1)", "unexpected keyword argument 'left'"),
+        ("RandomResizedCrop(-1)", "the size is no number of pixels"),
+        ("CutMix()", "there is no augmentation 'CutMix'"),
+        ("[]", "names no augmentation"),
+        ("3", "names no augmentation"),
+        ("", "invalid syntax"),
+        ("RandomFlip(horizontal=(lambda: 1)())", "there is no augmentation 'lambda: 1'"),
+    ],
+)
+def test_other_text_is_refused_and_not_run(text: str, message: str) -> None:
+    with pytest.raises(DatasetError, match=f"--augment .*{message}.*RandomResizedCrop"):
+        augmentations_of(text)
+
+
+def test_a_preview_is_the_same_each_time_and_shows_more_with_augmentations(dataset: Dataset) -> None:
+    plain = dataset.preview(limit=4)
+    assert plain.mode == "RGB"
+    assert plain.tobytes() == dataset.preview(limit=4).tobytes()
+    more = dataset.preview(limit=4, augment=[RandomFlip()])
+    assert more.width * more.height > 1.5 * plain.width * plain.height
+
+
+def test_boxes_move_with_augmented_pixels(dataset: Dataset) -> None:
+    with_boxes = next(record for record in dataset.records("train") if record.values["boxes"])
+    choice = {"key": with_boxes.key, "augment": [RandomFlip(horizontal=1.0)]}
+    colours = np.asarray(dataset.preview(None, **choice)).reshape(-1, 3)
+    assert len(np.unique(colours, axis=0)) > 50
+    assert (colours == (0, 0, 0)).all(1).sum() > 200, "the boxes' dark lines"
+
+
+def test_a_preview_of_nothing_says_so(dataset: Dataset) -> None:
+    with pytest.raises(DatasetError, match="no record fits"):
+        dataset.preview(key="absent")
+    with pytest.raises(DatasetError, match="there is no class 'cat'"):
+        dataset.preview(label="cat")
+
+
+def test_records_without_images_are_cards_of_text(tmp_path: Path) -> None:
+    published.write_version(tmp_path)
+    tables = open_dataset(tmp_path)
+    assert tables.preview(limit=3).height > 50
+    with pytest.raises(DatasetError, match="augmentations are for images"):
+        tables.preview(augment=[RandomFlip()])
+
+
+def test_rejects_show_their_file_where_it_can_be_decoded(dataset: Dataset, tmp_path: Path) -> None:
+    folder = shown.write_version(tmp_path / "out")
+    rejects = [{"code": "undecodable_image", "file": f"{name}.png", "line": None, "message": "x"} for name in "abc"]
+    (folder / shown.REJECTS).write_text("".join(json.dumps(reject) + "\n" for reject in rejects))
+    (tmp_path / "in").mkdir()
+    Image.new("RGB", (30, 20), "red").save(tmp_path / "in/a.png")
+    (tmp_path / "in/b.png").write_bytes(b"\x89PNG cut off")
+    cards = reject_cards(open_dataset(tmp_path / "out"), tmp_path / "in", 3)
+    assert [len(card.tiles) for card in cards] == [1, 0, 0]
+    assert draw(cards).width > 500
+    assert [len(card.tiles) for card in reject_cards(dataset, None, 3)] == [0]
+
+
+@pytest.mark.parametrize("path", ["../secret.png", "/etc/passwd", "link.png", "absent.png", ".", ""])
+def test_no_file_beyond_the_sources_is_opened(path: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    Image.new("RGB", (3, 2)).save(tmp_path / "secret.png")
+    (tmp_path / "in/link.png").symlink_to(tmp_path / "secret.png")
+    assert raw_image(tmp_path / "in", path) is None
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded(tmp_path: Path) -> None:
+    header = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + (60_000).to_bytes(4, "big") * 2
+    (tmp_path / "bomb.png").write_bytes(header + bytes(100))
+    assert raw_image(tmp_path, "bomb.png") is None
+
+
+def test_a_notebook_shows_a_dataset(dataset: Dataset) -> None:
+    page = dataset._repr_html_()
+    assert page.count("<img ") == 8
+    assert "<b>shown</b>" in page
+    assert "<script" not in page
+    assert re.search(r"<td>train</td><td>30</td>", page)
+
+
+def test_a_notebook_shows_a_dataset_without_images(tmp_path: Path) -> None:
+    published.write_version(tmp_path)
+    page = open_dataset(tmp_path)._repr_html_()
+    assert "<td>row/" in page
+    assert "<img" not in page
+
+
+@pytest.mark.parametrize("augment", [(), (RandomFlip(),)])
+def test_a_notebook_shows_an_input(dataset: Dataset, augment: tuple[RandomFlip, ...]) -> None:
+    page = dataset.training_input("train", batch_size=4, augment=augment)._repr_html_()
+    assert page.count("<img ") == 8
+    assert "<b>shown" in page
+    assert "7 batches an epoch" in page
+    assert "<td>image</td><td>[4, 24, 24, 3]</td><td>float32</td>" in page
+    assert "<td>label</td><td>[4]</td><td>int64</td>" in page
+
+
+SIXEL, NEITHER = b"\x1b[?62;4;6c", b"\x1b[?62;6c"  # answers to the question for a terminal's attributes: 4 is sixel
+
+
+def on_a_terminal(command: list[str], folder: Path, answer: bytes) -> bytes:
+    """Runs a command on a terminal of its own, which answers the question for its attributes; gives what it prints."""
+    driver, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 1200, 800))
+    process = subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder, start_new_session=True
+    )
+    os.close(terminal)
+    printed = b""
+    with suppress(OSError):  # the end of the terminal, when the command ends
+        while data := os.read(driver, 1 << 16):
+            printed += data
+            if b"\x1b[c" in data:
+                os.write(driver, answer)
+    assert process.wait(60) == 0, printed
+    os.close(driver)
+    return printed
+
+
+def test_a_terminal_that_shows_images_shows_the_preview(dataset: Dataset, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "recordmill", "preview", str(dataset.folder), "-n", "2"]
+    assert b"\x1bP" in on_a_terminal(command, tmp_path, SIXEL)
+    assert list(tmp_path.iterdir()) == []
+    printed = on_a_terminal(command, tmp_path, NEITHER)
+    assert b"shown-preview.png: " in printed
+    assert b"\x1bP" not in printed
+    assert Image.open(tmp_path / "shown-preview.png").width > 300
+
+
+def test_the_command_writes_a_file(dataset: Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "preview.png"
+    command = [sys.executable, "-m", "recordmill", "preview", str(dataset.folder), "-o", str(file)]
+    done = subprocess.run([*command, "--augment", "RandomFlip()"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(str(file))
+    assert Image.open(file).height > 100
+    done = subprocess.run([*command, "--class", "cat"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "there is no class 'cat'" in done.stderr

@@ -1,0 +1,296 @@
+"""`report.html`: what it says, what it escapes, and what a real browser makes of it."""
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from recordmill.pipeline.build.preparation import Published
+from recordmill.pipeline.dataset.histogram import Histogram
+from recordmill.pipeline.dataset.manifest import read_manifest
+from recordmill.pipeline.reader.dataset import Dataset, open_dataset
+from recordmill.pipeline.report.charts import HistogramChart, histogram, names, places, short
+from recordmill.pipeline.report.figures import read_figures
+from recordmill.pipeline.report.notebook import dataset_html
+from recordmill.pipeline.report.page import report_of
+from recordmill.pipeline.sidecars import SIDECARS
+from tests import published, shown
+from tests.chromium import Page, program
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    output = tmp_path_factory.mktemp("shown")
+    shown.write_version(output)
+    return report_of(open_dataset(output)).decode("utf-8")
+
+
+def numbers(*values: float) -> Histogram:
+    return Histogram.of(np.array(values, np.float32))
+
+
+def test_a_report_says_what_the_version_knows(page: str) -> None:
+    for words in (
+        "40 rows written",
+        "1 of 41 rows became no record",
+        "the image&#39;s header is good and its pixels are not",
+        "is also in train",
+        "is beyond its limit",
+        "price</bdi></h3>",
+        "Most frequent words",
+        "Boxes a row",
+        "Brightness",
+        "23.1% of train, 47.4% of test",
+    ):
+        assert words in page, words
+
+
+def test_the_same_version_has_the_same_report(page: str, tmp_path: Path) -> None:
+    shown.write_version(tmp_path)
+    assert report_of(open_dataset(tmp_path)).decode("utf-8") == page
+
+
+def test_the_published_page_is_that_of_the_command_without_the_gate(page: str, tmp_path: Path) -> None:
+    folder = shown.write_version(tmp_path)
+    manifest = read_manifest(folder)
+    published_page = SIDECARS["report.html"](folder, manifest).decode("utf-8")
+    dataset = Dataset(folder, replace(manifest, gate={}))
+    assert published_page == report_of(dataset).decode("utf-8")
+    assert "beyond its limit" in page
+    assert "beyond its limit" not in published_page
+
+
+def test_words_that_were_counted_with_forgotten_rows_are_left_out(page: str, tmp_path: Path) -> None:
+    shown.write_version(tmp_path, provenance={"forgotten": {"keys": 1, "learned_of": "before"}})
+    without = report_of(open_dataset(tmp_path)).decode("utf-8")
+    assert "Most frequent words" in page
+    assert "Most frequent words" not in without
+    assert "Rarest words" not in without
+    assert "left out: rows were forgotten since they were counted" in without
+
+
+def test_large_counts_of_words_are_left_to_the_command(page: str, tmp_path: Path) -> None:
+    folder = shown.write_version(tmp_path)
+    file, manifest = "summaries/vocabularies/bucket-003.arrow", read_manifest(folder)
+    entry = {**manifest.files[file], "bytes": (64 << 20) + 1}
+    published_page = SIDECARS["report.html"](folder, replace(manifest, files={**manifest.files, file: entry}))
+    assert b"Most frequent words" not in published_page
+    assert "Most frequent words" in page
+
+
+def test_words_of_several_files_are_counted_together(tmp_path: Path) -> None:
+    folder = shown.write_version(tmp_path)
+    rng = np.random.default_rng(5)
+    counts = {f"word{number:03}": int(count) for number, count in enumerate(rng.integers(1, 60, 200))}
+    for bucket, each in enumerate(np.array_split(np.array(sorted(counts)), 8)):
+        own = [str(word) for word in each]
+        columns = {"feature": ["caption"] * len(own), "word": [word.encode() for word in own]}
+        table = pa.table({**columns, "count": [counts[word] for word in own]})
+        with pa.ipc.new_stream(str(folder / f"summaries/vocabularies/bucket-{bucket:03}.arrow"), table.schema) as file:
+            file.write_table(table)
+    words = read_figures(open_dataset(tmp_path)).words["caption"]
+    assert (words.distinct, words.total) == (200, sum(counts.values()))
+    assert words.once == sum(count == 1 for count in counts.values()) > 0
+    assert words.frequent == sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:20]
+    assert words.rare == sorted(counts.items(), key=lambda each: (each[1], each[0]))[:20]
+
+
+@pytest.mark.slow
+def test_a_build_of_every_kind_writes_its_report(every_kind: tuple[Path, Published]) -> None:
+    file, manifest = Path(every_kind[1].folder) / "report.html", every_kind[1].manifest
+    assert manifest.files["report.html"]["bytes"] == file.stat().st_size < 5_000_000
+    page = file.read_text(encoding="utf-8")
+    assert [name for name in manifest.features if f"<h3><bdi>{name}</bdi></h3>" not in page] == []
+    assert page.count("data:image/") > 20
+    assert "No record is shown" not in page
+    assert len(dataset_html(open_dataset(file.parent))) > 1_000
+
+
+def test_a_page_that_cannot_be_made_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = shown.write_version(tmp_path)
+    monkeypatch.setitem(sys.modules, "recordmill.pipeline.report.page", None)
+    assert b"No report: ModuleNotFoundError. `recordmill report`" in SIDECARS["report.html"](
+        folder, read_manifest(folder)
+    )
+
+
+def test_a_damaged_shard_leaves_the_counts(tmp_path: Path) -> None:
+    folder = shown.write_version(tmp_path)
+    shard = folder / read_manifest(folder).splits["train"].shards[0].file
+    shard.write_bytes(b"x" + shard.read_bytes()[1:])
+    page = report_of(open_dataset(tmp_path)).decode("utf-8")
+    assert "No record is shown: shown-train" in page
+    assert "40 rows written" in page
+    assert 'id="examples"' not in page
+
+
+def test_images_of_rejects_are_shown_where_the_sources_are(tmp_path: Path) -> None:
+    folder = shown.write_version(tmp_path / "out")
+    (folder / shown.REJECTS).write_text(json.dumps({**shown.REJECT, "file": "a.png"}) + "\n")
+    (tmp_path / "in").mkdir()
+    Image.new("RGB", (30, 20), "red").save(tmp_path / "in/a.png")
+    dataset = open_dataset(tmp_path / "out")
+    shown_images = [report_of(dataset, sources).count(b'class="reject"') for sources in (None, tmp_path / "in")]
+    assert shown_images == [0, 1]
+
+
+def test_nothing_of_the_data_is_markup(page: str) -> None:
+    assert "<script" not in page
+    assert not re.search(r"<[^>]*\son\w+=", page)
+    assert "http:" not in re.sub(r"<bdi>.*?</bdi>", "", page, flags=re.DOTALL).replace("&#34;", '"').split("<main")[0]
+    assert page.count("<style") == 1
+    assert "nul\\x00" in page, "control characters are shown"
+    assert "\\udcff\\udcfe not utf-8" in page, "bytes beyond UTF-8 are shown"
+
+
+def test_the_page_allows_its_own_style_alone(page: str) -> None:
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy.startswith(f"default-src 'none'; img-src data:; style-src 'sha256-{digest}';")
+    assert "style=" not in page
+
+
+def test_a_version_of_an_earlier_recordmill_has_a_report(tmp_path: Path) -> None:
+    published.write_version(tmp_path)
+    page = report_of(open_dataset(tmp_path)).decode("utf-8")
+    assert "malformed_row" in page
+    assert "The first records of" in page
+    assert "Most frequent words" not in page
+
+
+def test_a_version_without_records_has_a_report(tmp_path: Path) -> None:
+    published.write_version(tmp_path, rows=0)
+    page = report_of(open_dataset(tmp_path)).decode("utf-8")
+    assert "The split train has no records." in page.replace("<bdi>", "").replace("</bdi>", "")
+
+
+def test_bins_have_nice_edges_and_hold_every_value() -> None:
+    values = np.random.default_rng(0).normal(50, 10, 1000).astype(np.float32)
+    chart = histogram("x", {"train": Histogram.of(values), "empty": numbers()}, whole=False)
+    assert chart is not None
+    assert [each.name for each in chart.series] == ["train"]
+    assert chart.series[0].total == 1000
+    assert len(chart.bars) == len(chart.bins) <= 40
+
+
+@pytest.mark.parametrize(
+    ("values", "bins"),
+    [
+        ([3, 3], ["3"]),
+        ([0, 1, 2, 5], ["0", "1", "2", "3", "4", "5"]),
+        ([-1, 0], ["-1", "0"]),
+        ([0, 100], [f"{start} to {start + 4}" for start in range(0, 101, 5)]),
+    ],
+)
+def test_bins_of_whole_numbers_cut_none(values: list[float], bins: list[str]) -> None:
+    chart = histogram("x", {"train": numbers(*values)}, whole=True)
+    assert isinstance(chart, HistogramChart)
+    assert list(chart.bins) == bins
+    assert chart.series[0].total == len(values)
+
+
+def test_missing_values_stand_beside_the_counts() -> None:
+    parts, missing = {"train": numbers(1, 2), "test": numbers(1)}, {"train": 0, "test": 3}
+    chart = histogram("x", parts, whole=True, missing=missing)
+    assert chart is not None
+    assert chart.missing == (0, 3)
+    complete = histogram("x", parts, whole=True)
+    assert complete is not None
+    assert complete.missing == ()
+
+
+def test_outliers_have_bins_of_their_own() -> None:
+    chart = histogram("x", {"train": numbers(*np.linspace(0, 1, 999).tolist(), 1e9)}, whole=False)
+    assert chart is not None
+    assert chart.bins[-1].endswith("or more")
+    assert chart.series[0].total == 1000
+
+
+def test_a_chart_of_nothing_is_none() -> None:
+    assert histogram("x", {"train": numbers()}, whole=True) is None
+    assert names("x", "class", {}, []) is None
+
+
+def test_names_stand_by_their_counts() -> None:
+    chart = names("x", "class", {"train": [1, 9], "test": [0, 0]}, ["cat", "dog"])
+    assert chart is not None
+    assert [(row.name, row.counts, row.lengths) for row in chart.rows] == [
+        ("dog", (9, 0), (100.0, 0.0)),
+        ("cat", (1, 0), (11.1, 0.0)),
+    ]
+
+
+def test_places_show_what_boxes_cover() -> None:
+    cells = np.array(places("x", np.array([[0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.01, 0.51]])).cells)
+    assert cells[0, 8] == 1
+    assert cells[7, 15] == 0.5
+    assert cells[8:].sum() == cells[:, :8].sum() == 0
+
+
+def test_labels_of_numbers_are_short() -> None:
+    assert [short(number) for number in (0, 1234, 0.1 + 0.2, 2.5e6, -7e9, 3e20)] == [
+        "0", "1,234", "0.3", "2.5M", "-7B", "3e+20",
+    ]  # fmt: skip
+
+
+needs_browser = pytest.mark.skipif(program() is None, reason="there is no Chromium: apt-get install chromium")
+
+
+@needs_browser
+def test_a_browser_shows_the_page_and_loads_nothing(page: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    with Page(tmp_path / "profile") as browser:
+        for width, dark in ((1280, False), (360, True)):
+            browser.size(width, 800, dark=dark)
+            browser.open(file.as_uri())
+            assert browser.requests() == []
+            assert browser.complaints() == []
+            assert browser.evaluate("document.images.length") > 10
+            broken = "[...document.images].filter(image => image.complete && !image.naturalWidth).length"
+            assert browser.evaluate(broken) == 0
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width, "nothing is wider than the page"
+            assert browser.evaluate("document.querySelectorAll('script, iframe, object, embed, link').length") == 0
+            assert browser.evaluate("document.querySelector('h1').innerText") == "shown"
+
+
+@needs_browser
+def test_the_page_is_for_keyboards_and_screen_readers_too(page: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page, encoding="utf-8")
+    with Page(tmp_path / "profile") as browser:
+        browser.open(file.as_uri())
+        for kind in ("keyDown", "keyUp"):
+            browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
+        assert browser.evaluate("document.activeElement.innerText") == "Skip to the content"
+        assert browser.evaluate("document.querySelectorAll('img:not([alt])').length") == 0
+        unnamed = "[...document.querySelectorAll('svg[role=img]')].filter(each => !each.querySelector('title')).length"
+        assert browser.evaluate(unnamed) == 0
+        hidden = "[...document.querySelectorAll('svg:not([role=img])')].every(each => each.ariaHidden === 'true')"
+        assert browser.evaluate(hidden) is True
+        wide = "[...document.querySelectorAll('.scroll')].every(each => each.tabIndex === 0 && each.ariaLabel)"
+        assert browser.evaluate(wide) is True
+        links = "[...document.querySelectorAll('a')].filter(each => !document.querySelector(each.getAttribute('href')))"
+        assert browser.evaluate(f"{links}.length") == 0
+        levels = "[...document.querySelectorAll('h1, h2, h3, h4')].map(each => +each.tagName[1])"
+        assert browser.evaluate(f"{levels}.every((each, at, all) => !at || each <= all[at - 1] + 1)") is True
+
+
+@needs_browser
+def test_a_browser_reports_what_a_page_must_not_do(tmp_path: Path) -> None:
+    file = tmp_path / "bad.html"
+    file.write_text("<script>alert('hello'); console.error('oh')</script><img src='http://127.0.0.1:9/x'>")
+    with Page(tmp_path / "profile") as browser:
+        browser.open(file.as_uri())
+        assert browser.requests() == ["http://127.0.0.1:9/x"]
+        assert "hello" in browser.complaints()
+        assert any("oh" in line for line in browser.complaints())

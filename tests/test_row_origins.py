@@ -1,0 +1,87 @@
+"""`recordmill show --record KEY --spec`: the file and line that a record was made of, and whether the file changed."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from recordmill.pipeline.build.entry import build
+from recordmill.pipeline.cli.commands import app
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.spec.model import load_spec
+
+pytestmark = pytest.mark.slow
+WITHOUT_TENSORFLOW = """
+import sys
+sys.modules |= dict.fromkeys(("tensorflow", "apache_beam", "tensorflow_transform"))
+from recordmill.pipeline.cli.commands import app
+app(["show", "out", "--record", "tuesday-7", "--spec", "dataset.yaml"])
+"""
+
+
+def days(folder: Path, path: str, more: str = "key: id") -> str:
+    """Builds two days of rows, with an empty line in each file; gives the output."""
+    for day in ("monday", "tuesday"):
+        (folder / "rows" / day).mkdir(parents=True)
+        lines = [f'{{"id": "{day}-{number}", "n": {number}}}' for number in range(20)]
+        (folder / "rows" / day / "a.jsonl").write_text("\n".join([*lines[:5], "", *lines[5:]]) + "\n")
+    (folder / "dataset.yaml").write_text(
+        f"name: d\nsource: {{format: jsonl, path: '{folder}/rows/{path}'}}\n{more}\ngate: false\n"
+        "features: {n: {kind: number, normalize: none}}\n"
+    )
+    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
+    return str(folder / "out")
+
+
+def shown(capsys: pytest.CaptureFixture[str], output: str, key: str) -> list[str]:
+    spec = str(Path(output).parent / "dataset.yaml")
+    app(["show", output, "--record", key, "--spec", spec], standalone_mode=False)
+    return [line.strip() for line in capsys.readouterr().out.splitlines()[2:]]
+
+
+@pytest.mark.parametrize("path", ["{span}/*.jsonl", "*/*.jsonl"])
+def test_the_file_and_line_of_a_record(tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str) -> None:
+    output, file = days(tmp_path, path), tmp_path / "rows/tuesday/a.jsonl"
+    same = f"from {file}, line 9; the file is as it was when the version was built"
+    assert shown(capsys, output, "tuesday-7") == [same]
+    os.utime(file, (1e9, 1e9))
+    assert shown(capsys, output, "tuesday-7") == [same]
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TENSORFLOW], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert same in done.stdout
+    file.write_text("\n" + file.read_text())
+    assert shown(capsys, output, "tuesday-7") == [
+        f"from {file}, line 10; the file has changed since the version was built"
+    ]
+    (file.parent / "b.jsonl").write_text(file.read_text())
+    file.write_text('{"id": "other", "n": 1}\n')
+    assert shown(capsys, output, "tuesday-7") == [
+        f"from {file.parent}/b.jsonl, line 10; the version was built without this file"
+    ]
+    (file.parent / "b.jsonl").unlink()
+    (line,) = shown(capsys, output, "tuesday-7")
+    assert re.fullmatch(r"the sources of .*/dataset.yaml hold no row of this key any more", line)
+
+
+def test_a_record_whose_row_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4), (len(name), 9, 60)).save(tmp_path / "images" / name / "1.png")
+    (tmp_path / "dataset.yaml").write_text(
+        f"name: d\nsource: {{format: image_folder, path: '{tmp_path}/images/{{span}}'}}\n"
+        "features: {image: {kind: image, size: [4, 4]}}\n"
+    )
+    output = str(tmp_path / "out")
+    build(load_spec(str(tmp_path / "dataset.yaml")), output)
+    assert shown(capsys, output, "b/1.png") == [
+        f"from {tmp_path}/images/b/1.png; the file is as it was when the version was built"
+    ]
+
+
+def test_a_spec_is_for_a_record(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--spec is for --record KEY"):
+        app(["show", str(tmp_path), "--spec", "dataset.yaml"], standalone_mode=False)

@@ -1,0 +1,279 @@
+"""Presets of runners: versions, options, the job server's jar and process."""
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from recordmill.pipeline.build.runners import worker_environment as environments
+from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
+from recordmill.pipeline.build.runners.flink_rest import FlinkRest
+from recordmill.pipeline.build.runners.jars import REPOSITORY, find_jar
+from recordmill.pipeline.build.runners.job_server import JobServer, JobServerError, find_java, java_version
+from recordmill.pipeline.build.runners.options import FlinkOptions
+from recordmill.pipeline.build.runners.presets import flink_presets, free_slots, with_presets, worker_environment
+from recordmill.pipeline.build.runners.versions import PAIRS, pair_for
+from tests.fake_flink import FakeFlink, fake_flink
+
+JAR = "org.example:job-server:1.2"
+PATH = Path("org/example/job-server/1.2/job-server-1.2.jar")
+CONTENT = b"a jar"
+
+
+@pytest.fixture
+def flink() -> Iterator[FakeFlink]:
+    with fake_flink() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("version", "coordinates"),
+    [
+        ("1.19.3", "org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0"),
+        ("1.20.0", "org.apache.beam:beam-runners-flink-1.20-job-server:2.77.0"),
+        ("2.0.1", "org.apache.beam:beam-runners-flink-2.0-job-server:2.77.0"),
+    ],
+)
+def test_the_job_server_fits_the_cluster(flink: FakeFlink, version: str, coordinates: str) -> None:
+    flink.overview["flink-version"] = version
+    assert FlinkCluster(FlinkOptions(flink.url)).jar() == coordinates
+
+
+def test_only_the_pair_that_was_run_says_so() -> None:
+    assert [(pair.flink, pair.beam) for pair in PAIRS if pair.was_run] == [("1.19", "2.62.0")]
+    assert pair_for("1.1.19") is None
+
+
+def test_a_version_without_a_job_server_is_refused(flink: FakeFlink) -> None:
+    flink.overview["flink-version"] = "1.14.6"
+    with pytest.raises(RunnerError, match=r"is Flink 1.14.6, and Beam has job servers for 1.19, 1.20, 2.0"):
+        FlinkCluster(FlinkOptions(flink.url)).jar()
+
+
+def test_a_cluster_needs_an_address() -> None:
+    with pytest.raises(RunnerError, match="--runner flink needs --flink-master HOST:PORT"):
+        FlinkCluster(FlinkOptions())
+
+
+def test_presets_are_what_the_cluster_says(flink: FakeFlink) -> None:
+    presets = flink_presets(FlinkRest(flink.url), FlinkOptions(flink.url, workers="/opt/worker"), [], "job-1", "try-1")
+    assert json.loads(presets.pop("environment_config")) == {
+        "command": "/opt/worker",
+        "env": {"RECORDMILL_ATTEMPT": "try-1"},
+    }
+    assert presets == {
+        "job_name": "job-1",
+        "flink_master": flink.url,
+        "parallelism": "3",
+        "sdk_worker_parallelism": "3",
+        "environment_cache_millis": "5000",
+        "environment_type": "PROCESS",
+    }
+
+
+def test_a_busy_cluster_is_waited_for_unless_the_user_queues(flink: FakeFlink) -> None:
+    flink.overview["slots-available"] = 0
+    rest = FlinkRest(flink.url)
+    with pytest.raises(RunnerError, match="has 4 slots on 2 TaskManagers, and none is free: .* -- --parallelism=N"):
+        free_slots(rest, timeout_seconds=0)
+    threading.Timer(0.7, flink.overview.update, [{"slots-available": 2}]).start()
+    assert free_slots(rest) == 2
+    flink.overview["slots-available"] = 0
+    assert "parallelism" not in flink_presets(rest, FlinkOptions(workers="x"), ["parallelism"], "job", "try")
+
+
+def test_a_pool_is_an_address() -> None:
+    presets = worker_environment("localhost:50000", "try-1")
+    assert presets["environment_type"] == "EXTERNAL"
+    assert json.loads(presets["environment_config"]) == {
+        "url": "localhost:50000",
+        "params": {"RECORDMILL_ATTEMPT": "try-1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ([], ["--a=1", "--environment_type=PROCESS", "--environment_config=x"]),
+        (["--a=2"], ["--environment_type=PROCESS", "--environment_config=x", "--a=2"]),
+        (["--a", "2"], ["--environment_type=PROCESS", "--environment_config=x", "--a", "2"]),
+        (["--environment_type=DOCKER"], ["--a=1", "--environment_type=DOCKER"]),
+    ],
+)
+def test_the_users_options_replace_presets(given: list[str], arguments: list[str]) -> None:
+    presets = {"a": "1", "environment_type": "PROCESS", "environment_config": "x"}
+    assert with_presets(given, presets) == arguments
+
+
+@pytest.mark.parametrize(("quota", "threads"), [("150000 100000", 2), ("max 100000", 3), ("100 100000", 1), (None, 3)])
+def test_threads_are_those_of_the_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str | None, threads: int
+) -> None:
+    if quota is not None:
+        (tmp_path / "cpu.max").write_text(quota)
+    monkeypatch.setattr(environments, "CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
+    assert environments.worker_threads() == threads
+    monkeypatch.setenv(environments.THREADS, "5")
+    assert environments.worker_threads() == 5
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A Maven repository on a socket, and a cache of its own."""
+    folder = tmp_path / "repository"
+    jar = folder / PATH
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(CONTENT)
+    jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        yield folder
+        server.shutdown()
+
+
+def test_a_jar_is_fetched_once_and_checked_each_time(repository: Path) -> None:
+    jar = find_jar(JAR)
+    assert jar.read_bytes() == CONTENT
+    (repository / PATH).unlink()
+    assert find_jar(JAR) == jar
+    jar.write_bytes(b"another jar")
+    with pytest.raises(RunnerError, match=f"{jar.name} has the SHA-256 .*: it is not started; remove it"):
+        find_jar(JAR)
+
+
+def test_a_jar_that_was_cut_is_not_kept(repository: Path) -> None:
+    (repository / PATH).write_bytes(CONTENT[:-1])
+    with pytest.raises(RunnerError, match="was not fetched whole: its SHA-1"):
+        find_jar(JAR)
+    with pytest.raises(RunnerError, match="was not fetched whole"):
+        find_jar(JAR)
+
+
+def test_a_pinned_jar_is_no_other(repository: Path, tmp_path: Path) -> None:
+    assert find_jar(JAR, hashlib.sha256(CONTENT).hexdigest()).is_file()
+    with pytest.raises(RunnerError, match=f"not {'0' * 64}: it is not started"):
+        find_jar(JAR, "0" * 64)
+    (tmp_path / "own.jar").write_bytes(CONTENT)
+    with pytest.raises(RunnerError, match=f"own.jar has the SHA-256 .*, not {'0' * 64}"):
+        find_jar(str(tmp_path / "own.jar"), "0" * 64)
+    with pytest.raises(RunnerError, match="--flink-jar-sha256 'abc' is no SHA-256"):
+        find_jar(JAR, "abc")
+
+
+def test_a_jar_that_is_nowhere_is_named(repository: Path) -> None:
+    with pytest.raises(RunnerError, match=r"job-server-1.3.jar cannot be fetched: HTTP 404; name a file"):
+        find_jar("org.example:job-server:1.3")
+    with pytest.raises(RunnerError, match="there is no jar gone.jar: --flink-jar is a file, or GROUP"):
+        find_jar("gone.jar")
+
+
+SERVER = """
+import socket, sys, time
+print("DEBUG a line")
+if "fail" in sys.argv:
+    sys.exit("java.net.BindException: Address in use")
+listener = socket.create_server(("localhost", int(sys.argv[1])))
+time.sleep(600)
+"""
+DRIVER = """
+import sys, time
+from recordmill.pipeline.build.runners.job_server import JobServer
+with JobServer([sys.executable, "-c", sys.argv[1], "{port}"], sys.argv[2]) as server:
+    print(server.endpoint, flush=True)
+    time.sleep(600)
+"""
+
+
+def listens(endpoint: str) -> bool:
+
+    host, _, port = endpoint.partition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_job_server_is_started_and_stopped(tmp_path: Path) -> None:
+    server = JobServer([sys.executable, "-c", SERVER, "{port}"], str(tmp_path))
+    with server:
+        server.start()
+        assert listens(server.endpoint)
+    assert not listens(server.endpoint)
+    server.stop()
+
+
+def test_a_job_server_that_ends_gives_its_reason(tmp_path: Path) -> None:
+    with pytest.raises(JobServerError, match="ended at once, with status 1: java.net.BindException: Address in use"):
+        JobServer([sys.executable, "-c", SERVER, "fail"], str(tmp_path)).start()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel ends it there")
+def test_a_job_server_ends_with_a_driver_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DRIVER, SERVER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout is not None
+        endpoint = driver.stdout.readline().strip()
+        assert listens(endpoint)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    limit = time.monotonic() + 30
+    while listens(endpoint) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not listens(endpoint)
+
+
+def test_java_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JobServerError, match="holds no bin/java: --runner flink needs Java 11"):
+        find_java()
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(JobServerError, match="is Java 8: Beam's job server needs 11"):
+        java_version(find_java())
+    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.15\" 2025-04-15' >&2\n")
+    assert java_version(find_java()) == 17
+
+
+HEAPS = """
+import ctypes, sys, threading
+from recordmill.pipeline.build.runners.worker_environment import limit_arenas
+limit_arenas()
+libc, barrier = ctypes.CDLL(None), threading.Barrier(8)
+libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+def allocate():
+    libc.malloc(1000)
+    barrier.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+file = libc.fopen(sys.argv[1].encode(), b"w")
+libc.malloc_info(0, ctypes.c_void_p(file))
+libc.fclose(ctypes.c_void_p(file))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no heaps to count")
+def test_a_worker_has_no_more_heaps_than_threads(tmp_path: Path) -> None:
+    environment = {**os.environ, "RECORDMILL_WORKER_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", HEAPS, str(tmp_path / "heaps.xml")], env=environment, check=True)
+    assert (tmp_path / "heaps.xml").read_text().count("<heap nr=") <= 3

@@ -1,0 +1,370 @@
+"""Versions share shards: hard links on a disk, `Shard.version` in object stores; readers, prune, materialize."""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill import open_dataset
+from recordmill.pipeline.cli.commands import app
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard, read_latest
+from recordmill.pipeline.dataset.shard_paths import shard_paths
+from recordmill.pipeline.diff.rows import compare_rows
+from recordmill.pipeline.verify.repair import repair
+from recordmill.pipeline.verify.report import Findings
+from recordmill.pipeline.verify.verify import verify
+from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.listing import held, list_versions
+from recordmill.pipeline.versions.materialize import materialize
+from recordmill.pipeline.versions.prune import prune
+from recordmill.pipeline.versions.references import needs_of
+from recordmill.pipeline.versions.space import shared_bytes
+from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+from tests import emulators
+from tests.sharing import NAMES, download, publish
+from tests.test_storage import STORES
+
+pytestmark = pytest.mark.usefixtures("short_patience")
+
+FIRST, SECOND, THIRD = NAMES
+FOLDER = "s3://bucket/out/versions/b"
+SHARD = Shard("x.tfrecord", 10, 1, "00", "x.index", version="a")
+
+
+@pytest.fixture(params=emulators.ONE_BUCKET)
+def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Three versions: the second keeps the first's train split, the third keeps all of the second's."""
+    with STORES[request.param](tmp_path) as url:
+        yield three(url, tmp_path)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Path:
+    return Path(three(str(tmp_path / "out"), tmp_path))
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[str]:
+    with STORES["s3"](tmp_path) as url:
+        yield three(url, tmp_path)
+
+
+def three(url: str, folder: Path) -> str:
+    for version, keep in zip(NAMES, ((), ("train",), ("train", "test")), strict=True):
+        publish(url, folder, version, keep)
+    return url
+
+
+def notes(output: str | Path, version: str | None = None) -> list[bytes]:
+    batches = open_dataset(str(output), version).evaluation_input("train", batch_size=16).as_numpy()
+    return [bytes(note) for features, _ in batches for note in features["note"]]
+
+
+def files(output: str, version: str) -> list[str]:
+    return sorted(name.rpartition("/")[2] for name in open_store(output).sizes(f"versions/{version}"))
+
+
+def versions_of(manifest: Manifest) -> set[str | None]:
+    return {shard.version for split in manifest.splits.values() for shard in split.shards}
+
+
+def test_every_version_is_read_as_before(output: str) -> None:
+    first, *others = [notes(output, version) for version in NAMES]
+    assert len(first) > 100
+    assert others == [first, first]
+    for version in NAMES:
+        assert verify(output, version).findings.problems == []
+        assert verify(output, version, quick=True).findings.problems == []
+
+
+def test_on_a_disk_each_version_is_whole_and_its_kept_shards_take_no_space(local: Path) -> None:
+    manifests = [version.manifest for version in list_versions(str(local))]
+    assert [versions_of(manifest) for manifest in manifests] == [{None}] * 3
+    shard = manifests[0].splits["train"].shards[0].file
+    assert len({(local / "versions" / version / shard).stat().st_ino for version in NAMES}) == 1
+    shutil.copytree(local / "versions" / THIRD, local.parent / "copy")
+    assert notes(local.parent / "copy") == notes(local)
+
+
+@pytest.mark.slow
+def test_in_a_bucket_a_shard_is_stored_once_and_its_own_version_is_named(bucket: str) -> None:
+    manifests = [version.manifest for version in list_versions(bucket)]
+    assert [versions_of(manifest) for manifest in manifests] == [{None}, {FIRST, None}, {FIRST, SECOND}]
+    assert not any("tfrecord" in name for name in files(bucket, THIRD))
+
+
+def test_bytes_that_several_versions_hold_are_counted(output: str) -> None:
+    manifests = [version.manifest for version in list_versions(output)]
+    train, test = (manifests[0].splits[split].bytes for split in ("train", "test"))
+    shared = shared_bytes(open_store(output), manifests)
+    assert shared == {FIRST: train, SECOND: train + test, THIRD: train + test}
+
+
+def test_the_list_says_what_is_shared(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    app(["versions", str(local)], standalone_mode=False)
+    train = list_versions(str(local))[0].manifest.splits["train"].bytes
+    assert f"{train:,}" in next(line for line in capsys.readouterr().out.splitlines() if FIRST in line).split()
+
+
+@pytest.mark.slow
+def test_prune_keeps_what_a_kept_version_needs_and_lets_it_go_with_the_last(bucket: str, tmp_path: Path) -> None:
+    rows = notes(bucket)
+    expected = prune(bucket, keep=1, grace_seconds=0, dry_run=True)
+    done = prune(bucket, keep=1, grace_seconds=0)
+    assert (done.removed, done.kept) == (expected.removed, expected.kept)
+    assert {name: kept.partition("bytes ")[2] for name, kept in done.kept.items()} == {
+        version: f"of its shards stay: {THIRD} needs them" for version in (FIRST, SECOND)
+    }
+    assert {name.partition(".")[2][:6] for name in files(bucket, FIRST)} == {"tfreco", "index-"}
+    assert [version.manifest.version for version in list_versions(bucket)] == [THIRD]
+    assert notes(bucket) == rows
+    assert verify(bucket).findings.problems == []
+    assert prune(bucket, keep=1, grace_seconds=0).removed == {}
+    publish(bucket, tmp_path, "20261123T000000Z-dddd0000")
+    left = prune(bucket, keep=1, grace_seconds=0)
+    assert open_store(bucket).children("versions") == ["20261123T000000Z-dddd0000"]
+    assert set(left.removed) == {f"versions/{version}" for version in NAMES}
+
+
+def test_prune_frees_what_no_other_version_holds(local: Path) -> None:
+    def used() -> int:
+        return sum({path.stat().st_ino: path.stat().st_size for path in local.rglob("*") if path.is_file()}.values())
+
+    before, latest = used(), (local / "LATEST").stat().st_size
+    expected = prune(str(local), keep=1, grace_seconds=0, dry_run=True)
+    done = prune(str(local), keep=1, grace_seconds=0)
+    assert done.removed == expected.removed
+    assert sum(done.removed.values()) == before - used() + (local / "LATEST").stat().st_size - latest
+    assert len(notes(local)) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [2, pytest.param(4, marks=pytest.mark.thorough)])
+def test_a_prune_that_is_killed_anywhere_breaks_nothing(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    rows, store = notes(bucket), type(open_store(bucket))
+    delete, count = store.delete, iter(range(1, 10_000))
+
+    def killed(self: Store, name: str, tag: str | None = None) -> None:
+        if next(count) == step:
+            raise KeyboardInterrupt
+        delete(self, name, tag)
+
+    monkeypatch.setattr(store, "delete", killed)
+    with pytest.raises(KeyboardInterrupt):
+        prune(bucket, keep=1, grace_seconds=0)
+    monkeypatch.undo()
+    assert notes(bucket) == rows
+    prune(bucket, keep=1, grace_seconds=0)
+    assert {name.partition(".")[2][:6] for name in files(bucket, FIRST)} == {"tfreco", "index-"}
+    assert notes(bucket) == rows
+
+
+@pytest.mark.slow
+def test_a_version_of_a_newer_format_keeps_all_that_it_may_need(bucket: str) -> None:
+    store, name = open_store(bucket), f"versions/{THIRD}/dataset.json"
+    content = store.read(name)
+    assert content is not None
+    store.write_if(name, json.dumps(json.loads(content.data) | {"format": 99}).encode(), content.tag)
+    publishing.make_live(bucket, SECOND)
+    prune(bucket, keep=1, grace_seconds=0)
+    assert needs_of(store).whole[FIRST] == THIRD
+    assert any("tfrecord" in name for name in files(bucket, FIRST))
+
+
+def test_what_is_held_for_a_build_stays_with_all_that_it_needs(output: str, tmp_path: Path) -> None:
+    publish(output, tmp_path, "20261123T000000Z-dddd0000")
+    with held(output, THIRD):
+        done = prune(output, keep=1, grace_seconds=0)
+        assert done.kept[THIRD] == "it is held"
+        assert len(notes(output, THIRD)) > 100
+        publish(output, tmp_path, "20261124T000000Z-eeee0000", keep=())
+
+
+@pytest.mark.slow
+def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_path: Path) -> None:
+    live = publishing.live_manifest(bucket)
+    assert live is not None
+    (shard, *_) = live.splits["train"].shards
+    open_store(bucket).delete(f"versions/{FIRST}/{shard.file}")
+    with pytest.raises(OutputError, match=rf"{FIRST}/{shard.file} was removed meanwhile: run the same command again"):
+        publish(bucket, tmp_path, "20261123T000000Z-dddd0000", keep=("train",))
+    assert read_latest(open_location(bucket)).version == THIRD
+    assert publishing.find_version(bucket, live.source_key) is None
+    (problem, *_) = verify(bucket).findings.problems
+    assert (problem.file, "is missing" in problem.message) == (f"{FIRST}/{shard.file}", True)
+
+
+@pytest.mark.parametrize("name", emulators.BUCKETS)
+def test_materialize_makes_a_version_whole(name: str, tmp_path: Path) -> None:
+    with STORES[name](tmp_path) as url:
+        three(url, tmp_path)
+        rows, before = notes(url), publishing.live_manifest(url)
+        reader = open_dataset(url)
+        done = materialize(url)
+        assert before is not None
+        assert (done.files, versions_of(done.manifest)) == (12, {None})
+        assert done.copied_bytes == sum(s.bytes + 8 * (s.records + 1) for x in before.splits.values() for s in x.shards)
+        assert [[s.sha256 for s in split.shards] for split in done.manifest.splits.values()] == [
+            [s.sha256 for s in split.shards] for split in before.splits.values()
+        ]
+        before_names = {name.partition("/")[0] for name in done.manifest.provenance["materialized"]["from"]}
+        assert before_names == {FIRST, SECOND}
+        assert materialize(url).files == 0
+        assert verify(url).findings.problems == []
+        prune(url, keep=1, grace_seconds=3600)
+        features, _ = next(iter(reader.evaluation_input("train", batch_size=4).as_numpy()))
+        assert bytes(features["note"][0]) == rows[0]
+        prune(url, keep=1, grace_seconds=0)
+        copy = download(url, tmp_path / "copy")
+        assert notes(copy / "versions" / THIRD) == rows
+
+
+@pytest.mark.slow
+def test_a_purge_after_materialize_keeps_for_the_grace_what_readers_of_it_need(bucket: str) -> None:
+    needed = {
+        f"{SECOND}/{name}"
+        for name in files(bucket, SECOND)
+        if "test" in name and ("tfrecord" in name or "index" in name)
+    }
+    reader, rows = open_dataset(bucket), notes(bucket)
+    materialize(bucket)
+    purged = prune(bucket, keep=None, grace_seconds=3600, also=[FIRST, SECOND])
+    assert {f"{SECOND}/{name}" for name in files(bucket, SECOND)} == needed
+    assert {name: kept.partition("bytes ")[2] for name, kept in purged.kept.items()} == {
+        version: f"of its shards stay: {THIRD} needs them" for version in (FIRST, SECOND)
+    }
+    features, _ = next(iter(reader.evaluation_input("train", batch_size=4).as_numpy()))
+    assert bytes(features["note"][0]) == rows[0]
+    later = prune(bucket, keep=None, grace_seconds=0)  # an hour later
+    assert set(later.removed) == {f"versions/{version}" for version in (FIRST, SECOND)}
+    assert open_store(bucket).children("versions") == [THIRD]
+    assert notes(bucket) == rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, pytest.param(12, marks=pytest.mark.thorough)])
+def test_materialize_goes_on_where_it_was_killed(bucket: str, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    store = type(open_store(bucket))
+    copy, count = store.copy, iter(range(1, 10_000))
+
+    def killed(self: Any, name: str, target: str) -> None:
+        if next(count) == step:
+            raise KeyboardInterrupt
+        copy(self, name, target)
+
+    monkeypatch.setattr(store, "copy", killed)
+    with pytest.raises(KeyboardInterrupt):
+        materialize(bucket)
+    monkeypatch.undo()
+    assert len(notes(bucket)) > 100
+    assert materialize(bucket).files == 12
+    assert verify(bucket).findings.problems == []
+
+
+def test_a_version_on_a_disk_is_whole_already(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    app(["materialize", str(local)], standalone_mode=False)
+    assert capsys.readouterr().out == f"{THIRD} is whole already: all its files lie in its own folder\n"
+
+
+@pytest.mark.slow
+def test_a_downloaded_output_is_read_pruned_and_made_whole(bucket: str, tmp_path: Path) -> None:
+    copy, rows = download(bucket, tmp_path / "copy"), notes(bucket)
+    assert notes(copy) == rows
+    assert verify(str(copy)).findings.problems == []
+    shutil.copytree(copy / "versions" / THIRD, tmp_path / "alone")
+    with pytest.raises(DatasetError, match=rf"alone is no whole version: .* lies in the version {FIRST}"):
+        notes(tmp_path / "alone")
+    prune(str(copy), keep=1, grace_seconds=0)
+    assert notes(copy) == rows
+    assert materialize(str(copy)).files == 12
+    assert notes(copy / "versions" / THIRD) == rows
+
+
+def test_shards_that_both_versions_hold_are_not_compared(output: str) -> None:
+    changes = compare_rows(open_dataset(output, FIRST), open_dataset(output, THIRD))
+    assert (changes.added, changes.removed, changes.changed, changes.unchanged) == (0, 0, 0, 200)
+
+
+def test_where_links_are_refused_the_shards_are_copied(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuses)
+    manifest = publish(str(local), local.parent, "20261123T000000Z-dddd0000", keep=("train", "test"))
+    shard = local / "versions" / manifest.version / manifest.splits["train"].shards[0].file
+    assert shard.stat().st_nlink == 1
+    assert verify(str(local)).findings.problems == []
+
+
+def test_a_damaged_shard_is_not_kept(local: Path) -> None:
+    shard = next(local.glob(f"versions/{THIRD}/*tfrecord*"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(DatasetError, match=r"holds [\d,]+ bytes, expected [\d,]+: run `recordmill verify`"):
+        publish(str(local), local.parent, "20261123T000000Z-dddd0000", keep=("train", "test"))
+
+
+def test_a_repaired_index_is_mended_in_every_version_that_holds_it(local: Path) -> None:
+    manifest = list_versions(str(local))[-1].manifest
+    index = manifest.splits["train"].shards[0].index
+    data = (local / "versions" / FIRST / index).read_bytes()
+    (local / "versions" / FIRST / index).write_bytes(b"\1" + data[1:])
+    findings = verify(str(local)).findings
+    assert {problem.file for problem in findings.problems} == {index}
+    assert repair(local / "versions" / THIRD, manifest, findings, None).files == (index,)
+    assert {(local / "versions" / version / index).read_bytes() for version in NAMES} == {data}
+    assert len({(local / "versions" / version / index).stat().st_ino for version in NAMES}) == 1
+
+
+def test_what_lies_in_another_versions_folder_is_not_repaired_here(local: Path) -> None:
+    manifest = list_versions(str(local))[-1].manifest
+    (shard, *_) = manifest.splits["train"].shards
+    split = replace(manifest.splits["train"], shards=(replace(shard, version=FIRST),))
+    findings = Findings()
+    findings.add(f"{FIRST}/{shard.file}", "the file is missing")
+    repaired = repair(local / "versions" / THIRD, replace(manifest, splits={"train": split}), findings, None)
+    advice = "it lies in another version's folder: repair that version, or build again"
+    assert repaired == ((), (f"{FIRST}/{shard.file}: {advice}",))
+
+
+def test_the_place_of_a_shard() -> None:
+    own = replace(SHARD, version=None)
+    assert shard_paths(FOLDER, own).full == (f"{FOLDER}/x.tfrecord", f"{FOLDER}/x.index")
+    versions = "s3://bucket/out/versions"
+    assert shard_paths(FOLDER, SHARD).full == (f"{versions}/a/x.tfrecord", f"{versions}/a/x.index")
+
+
+@pytest.mark.parametrize("version", ["..", ".", "", "a/b", "/etc", "~", "a:b", "..\\x", "a\nb"])
+def test_a_manifest_names_no_file_outside_versions(local: Path, version: str) -> None:
+    path = local / "versions" / THIRD / "dataset.json"
+    manifest = json.loads(path.read_text())
+    manifest["splits"]["train"]["shards"][0]["version"] = version
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match="should be the name of a version|leaves the version's folder"):
+        open_dataset(local)
+
+
+def test_a_link_to_another_version_does_not_lead_out(local: Path, tmp_path: Path) -> None:
+    shutil.move(local / "versions" / FIRST, tmp_path / "elsewhere")
+    (local / "versions" / FIRST).symlink_to(tmp_path / "elsewhere")
+    folder = str(local / "versions" / THIRD)
+    shard = replace(next(iter(list_versions(str(local))[-1].manifest.splits["train"].shards)), version=FIRST)
+    with pytest.raises(DatasetError, match="is a link that leaves the version's folder"):
+        shard_paths(folder, shard)
+
+
+@pytest.mark.parametrize("make", [lambda p: os.mkfifo(p), lambda p: p.symlink_to("/etc/passwd")])
+def test_what_is_no_shard_is_not_linked(local: Path, make: Callable[[Path], None]) -> None:
+    shard = next(local.glob(f"versions/{THIRD}/*train.tfrecord*"))
+    shard.unlink()
+    make(shard)
+    with pytest.raises((DatasetError, OSError), match="leaves the version's folder|it is a pipe"):
+        publish(str(local), local.parent, "20261123T000000Z-dddd0000", keep=("train",))

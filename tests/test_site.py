@@ -1,0 +1,109 @@
+"""The documentation: the reference is current, every page has a place, the site builds, the code of its pages runs."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from recordmill.pipeline.build.driver import Published
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+TOOLS = os.environ.get("RECORDMILL_DOCS_TOOLS")
+"""A Python with the packages of docs/tools.lock: `make test-docs` sets it."""
+RUNNABLE = ["first_dataset.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
+READ = """
+import itertools, json, sys
+import mlcroissant
+
+described = mlcroissant.Dataset(sys.argv[1])
+issues = described.metadata.ctx.issues
+read = {}
+for records in described.metadata.record_sets:
+    try:
+        read[records.uuid] = [str(row) for row in itertools.islice(described.records(records.uuid), 3)]
+    except Exception as error:
+        read[records.uuid] = type(error).__name__
+print(json.dumps({"errors": list(issues.errors), "warnings": list(issues.warnings), "read": read}))
+"""
+
+
+def test_the_reference_is_what_the_code_says() -> None:
+    spec = importlib.util.spec_from_file_location("generate_reference", DOCS / "generate_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, text in module.pages().items():
+        assert (DOCS / "reference" / name).read_text() == text, "run python docs/generate_reference.py"
+
+
+def test_every_page_has_a_place() -> None:
+    def pages(nav: Any) -> list[str]:
+        if isinstance(nav, str):
+            return [nav]
+        return [page for item in (nav.values() if isinstance(nav, dict) else nav) for page in pages(item)]
+
+    listed = pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    of_root = {"index.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
+    assert sorted(set(listed) - of_root) == sorted(str(page.relative_to(DOCS)) for page in DOCS.glob("**/*.md"))
+    assert len(set(listed)) == len(listed)
+
+
+@pytest.mark.skipif(TOOLS is None, reason="needs mkdocs: make test-docs")
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    assert TOOLS is not None
+    command = [TOOLS, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING -" not in done.stderr
+    pages = list((tmp_path / "site").glob("**/*.html"))
+    assert len(pages) > 40
+    for page in pages:
+        text = page.read_text()
+        assert re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//[^"]*"', text) == [], page.name
+        assert re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="(?:https?:)?//[^"]*"', text) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    blocks = BLOCK.findall((DOCS / page).read_text())
+    for name, text in [(name, text) for _, name, text in blocks if name]:
+        (tmp_path / name).write_text(text)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    commands = [text for language, name, text in blocks if language == "sh" and not name]
+    assert commands
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-ec", command],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == 0, f"{command}{done.stdout}{done.stderr}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(TOOLS is None, reason="needs mlcroissant: make test-docs")
+def test_mlcroissant_accepts_a_version_and_reads_its_splits_and_names(every_kind: tuple[Path, Published]) -> None:
+    assert TOOLS is not None
+    file = Path(every_kind[1].folder) / "croissant.json"
+    done = subprocess.run([TOOLS, "-c", READ, str(file)], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["errors"] == []
+    assert all("recommended" in warning for warning in result["warnings"])
+    assert result["read"]["splits"][0].startswith("{'splits/name': 'train'")
+    assert result["read"]["label_names"][0] == "{'label_names/id': 0, 'label_names/name': b'cat'}"
+    assert result["read"]["records"] == "GenerationError"  # it has no reader of TFRecord files

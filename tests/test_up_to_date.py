@@ -1,0 +1,156 @@
+"""Nothing to do is known by a listing: no file is opened; files of another time are compared by their content."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow.feather
+import pytest
+
+from recordmill.pipeline.build import entry
+from recordmill.pipeline.build.input_listing import InputsChangedError, check_unchanged
+from recordmill.pipeline.build.input_table import INPUTS_FILE, SCHEMA, Remembered
+from recordmill.pipeline.build.preparation import Prepared, Published, prepare_locally
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.dataset.manifest import read_latest
+from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.verify.verify import verify
+
+pytestmark = pytest.mark.slow
+ROWS = "".join(f"k{row},{row},x\n" for row in range(60))
+
+
+class _OpenedError(Exception):
+    """An input was opened."""
+
+
+class Dataset:
+    """A spec of CSV files, and its output."""
+
+    def __init__(self, folder: Path) -> None:
+        self.rows, self.output = folder / "rows", str(folder / "out")
+
+    @property
+    def spec(self) -> Spec:
+        return parse_spec(
+            f"name: d\nsource: {{format: csv, path: {self.rows}}}\nkey: id\nshards: 1\n"
+            "features: {price: {kind: number, normalize: none}}"
+        )
+
+    def prepare(self) -> Prepared | Published | None:
+        return prepare_locally(self.spec, self.output, RunOptions(), print)
+
+    def plan_key(self) -> str:
+        prepared = self.prepare()
+        assert isinstance(prepared, Prepared)
+        return prepared.plan.source_key
+
+    def is_known_at_once(self, monkeypatch: pytest.MonkeyPatch) -> bool:
+        """Whether the live version is found without opening any input."""
+
+        def refuse(files: LocalFiles, path: str) -> BinaryIO:
+            raise _OpenedError(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFiles, "open", refuse)
+            try:
+                prepared = self.prepare()
+            except _OpenedError:
+                return False
+        return isinstance(prepared, Published) and not prepared.is_new and not prepared.went_live
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("up_to_date")
+    (folder / "rows").mkdir()
+    for name in "ab":
+        (folder / f"rows/{name}.csv").write_text(f"id,price,unread\n{ROWS.replace('k', name)}")
+        os.utime(folder / f"rows/{name}.csv", (1e9, 1e9))
+    assert entry.build(Dataset(folder).spec, Dataset(folder).output).is_new
+    return folder
+
+
+def test_a_version_remembers_its_inputs(built: Path) -> None:
+    folder = built / "out/versions" / read_latest(built / "out").version
+    rows = pyarrow.feather.read_table(folder / "inputs.arrow").to_pylist()
+    data = [(built / f"rows/{name}.csv").read_bytes() for name in "ab"]
+    assert [(row["source"], row["span"], row["path"], row["bytes"], row["sha256"]) for row in rows] == [
+        (0, None, path, len(content), hashlib.sha256(content).digest())
+        for path, content in zip([b"a.csv", b"b.csv"], data, strict=True)
+    ]
+    assert [(row["modified"], row["identity"], row["tag"]) for row in rows] == [(1e9, 1e9, None)] * 2
+    assert verify(str(built / "out")).is_whole
+
+
+def test_from_an_unchanged_to_a_changed_file(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, a, b = Dataset(built), built / "rows/a.csv", built / "rows/b.csv"
+    assert dataset.is_known_at_once(monkeypatch)
+    os.utime(a, (2e9, 2e9))
+    assert not dataset.is_known_at_once(monkeypatch)  # its content is compared
+    prepared = dataset.prepare()
+    assert isinstance(prepared, Published)
+    assert not prepared.went_live
+    assert dataset.is_known_at_once(monkeypatch)  # `LATEST` remembers it
+    assert len(read_latest(built / "out").same) == 1
+
+    b.write_text(b.read_text().replace("b59,59", "b59,58"))
+    os.utime(b, (1.5e9, 1.5e9))
+    with_touched = dataset.plan_key()
+    os.utime(a, (1e9, 1e9))
+    assert with_touched == dataset.plan_key()  # a touched file changes no key
+    os.utime(b, (1.6e9, 1.6e9))
+    assert with_touched != dataset.plan_key()  # this content was never seen
+
+
+def test_a_file_that_is_touched_in_mid_build_counts_as_changed(built: Path) -> None:
+    dataset, a, b = Dataset(built), built / "rows/a.csv", built / "rows/b.csv"
+    os.utime(a, (2.1e9, 2.1e9))
+    b.write_text(b.read_text().replace("b58,58", "b58,57"))
+    prepared = dataset.prepare()
+    assert isinstance(prepared, Prepared)
+    check_unchanged(prepared.plan, prepared.files)
+    os.utime(a, (2.2e9, 2.2e9))
+    with pytest.raises(InputsChangedError, match="a.csv is another"):
+        check_unchanged(prepared.plan, prepared.files)
+
+
+def test_the_same_bytes_make_no_version(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, output = Dataset(built), built / "out"
+    for name in "ab":
+        (built / f"rows/{name}.csv").write_text(f"id,price,unread\n{ROWS.replace('k', name).replace(',x', ',y')}")
+    live, notes = read_latest(output).version, list[str]()
+    again = entry.build(dataset.spec, dataset.output, listener=entry.Listener(on_note=notes.append))
+    assert (again.is_new, again.went_live, again.manifest.version) == (False, False, live)
+    assert "the result is that of the live version, byte for byte: nothing is published" in notes
+    assert (os.listdir(output / "versions"), ".building" in os.listdir(output)) == ([live], False)
+    assert dataset.is_known_at_once(monkeypatch)
+
+
+def test_a_version_without_inputs_remembers_none(tmp_path: Path) -> None:
+    pyarrow.feather.write_feather(SCHEMA.empty_table(), str(tmp_path / INPUTS_FILE))
+    assert Remembered.read(tmp_path, by_span=False) is None
+    (tmp_path / INPUTS_FILE).write_bytes(b"damaged")
+    assert Remembered.read(tmp_path, by_span=False) is None
+
+
+def test_a_listing_of_more_files_than_are_used_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "metadata.csv").write_text("file_name,price\n" + "".join(f"{row}.bin,{row}\n" for row in range(30)))
+    for row in range(31):
+        (rows / f"{row}.bin").write_bytes(b"data")
+    dataset = Dataset(tmp_path)
+    text = f"name: d\nsource: {{format: image_folder, path: {rows}}}\nfeatures: {{price: {{kind: number}}}}"
+    monkeypatch.setattr(Dataset, "spec", parse_spec(text))
+    first = entry.build(dataset.spec, dataset.output)
+    assert first.is_new
+    assert dataset.is_known_at_once(monkeypatch)
+    (rows / "30.bin").write_bytes(b"of no row")
+    assert not dataset.is_known_at_once(monkeypatch)
+    prepared = dataset.prepare()
+    assert isinstance(prepared, Published)
+    assert not prepared.went_live
+    assert dataset.is_known_at_once(monkeypatch)

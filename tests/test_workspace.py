@@ -1,0 +1,193 @@
+"""The files that driver and workers leave for each other, in a folder and in both object stores."""
+
+import gc
+import hashlib
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Timer
+
+import boto3
+import pytest
+from google.cloud.storage.fileio import BlobWriter
+from moto.s3.responses import S3Response
+
+from recordmill.pipeline.build.context.workspace import (
+    BucketWorkspace,
+    LocalWorkspace,
+    Workspace,
+    read_all,
+    read_report,
+    write_report,
+)
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.versions.stores import bucket
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.bucket import PART_BYTES
+from tests import emulators
+
+LARGE = bytes(range(256)) * ((2 * PART_BYTES + 4096) // 256)
+"""Content of three parts."""
+
+
+@pytest.fixture(params=emulators.EVERY_STORE)
+def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workspace]:
+    if request.param == "local":
+        yield LocalWorkspace(str(tmp_path))
+    else:
+        with emulators.s3() if request.param == "s3" else emulators.gcs(conditions=True) as url:
+            yield BucketWorkspace(url)
+
+
+def create(workspace: Workspace, name: str, data: bytes) -> None:
+    with workspace.create(name) as file:
+        for start in range(0, len(data), 1 << 20):
+            file.write(data[start : start + (1 << 20)])
+
+
+def test_a_file_is_written_listed_read_and_deleted(workspace: Workspace) -> None:
+    assert workspace.read("reports/a.json") is None
+    assert workspace.sizes("reports") == {}
+    workspace.write("reports/a.json", b"{}")
+    first = workspace.stamps("reports")["reports/a.json"]
+    workspace.write("reports/a.json", b"{1}")
+    workspace.write("look/words/000001.arrow", b"12345")
+    assert workspace.read("reports/a.json") == b"{1}"
+    assert workspace.stamps("reports")["reports/a.json"] != first
+    assert workspace.sizes() == {"reports/a.json": 3, "look/words/000001.arrow": 5}
+    assert workspace.folder("look").sizes("words") == {"words/000001.arrow": 5}
+    workspace.delete("reports/a.json")
+    workspace.delete("reports/a.json")
+    assert workspace.sizes("reports") == {}
+
+
+def test_reports_are_read_in_the_order_of_their_names(workspace: Workspace) -> None:
+    assert read_report(workspace, "reports/shard-1") is None
+    write_report(workspace, "reports/shard-1", {"rows": 2})
+    assert read_report(workspace, "reports/shard-1") == {"rows": 2}
+    names = ["reports/shard-2.json", "reports/shard-1.json", "reports/shard-3.json"]
+    assert list(read_all(workspace, names)) == [(names[0], None), (names[1], b'{"rows": 2}'), (names[2], None)]
+
+
+def test_a_workspace_that_was_used_travels(workspace: Workspace) -> None:
+    workspace.write("a", b"1")
+    there = pickle.loads(pickle.dumps(workspace))
+    assert there == workspace
+    assert there.read("a") == b"1"
+
+
+@pytest.mark.parametrize("data", [b"", b"few", LARGE], ids=["empty", "few", "large"])
+def test_a_stream_appears_whole_and_equal_content_counts_as_written(workspace: Workspace, data: bytes) -> None:
+    with workspace.create("out/a") as file:
+        file.write(data)
+        assert workspace.read("out/a") is None
+    create(workspace, "out/a", data)
+    assert workspace.read("out/a") == data
+
+
+@pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
+def test_a_stream_that_ends_in_an_error_leaves_nothing(workspace: Workspace, data: bytes) -> None:
+    def fail() -> None:
+        with workspace.create("a") as file:
+            file.write(data)
+            raise RuntimeError("a worker's")
+
+    with pytest.raises(RuntimeError, match="a worker's"):
+        fail()
+    assert workspace.sizes() == {}
+    if workspace.url.startswith("s3"):
+        assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=emulators.BUCKET)
+    create(workspace, "a", data)
+    assert workspace.read("a") == data
+
+
+@pytest.mark.parametrize("data", [b"few", LARGE], ids=["few", "large"])
+@pytest.mark.parametrize("workspace", emulators.EVERY_STORE[1:], indirect=True)
+def test_other_content_of_the_name_is_an_error_and_stays(workspace: Workspace, data: bytes) -> None:
+    create(workspace, "a", b"first")
+    with pytest.raises(
+        OutputError, match=r"/a was written meanwhile with other content: .* run the same command again"
+    ):
+        create(workspace, "a", data)
+    assert workspace.read("a") == b"first"
+    if workspace.url.startswith("s3"):
+        assert "Uploads" not in boto3.client("s3").list_multipart_uploads(Bucket=emulators.BUCKET)
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Gives the URL of a folder of S3 where another write is always under way (409)."""
+    with emulators.s3() as url:
+        busy = 409, {}, "<Error><Code>ConditionalRequestConflict</Code><Message>busy</Message></Error>"
+        monkeypatch.setattr(S3Response, "put_object", lambda *request: busy)
+        yield url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", [b"", b"few"], ids=["empty", "few"])
+def test_a_write_under_way_that_does_not_end_is_an_error(
+    refused: str, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "WAITS", (0.0, 0.0))
+    with pytest.raises(OutputError, match=r"/a was not written: another process was writing it and did not finish"):
+        create(BucketWorkspace(refused), "a", data)
+
+
+@pytest.mark.slow
+def test_an_equal_write_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with emulators.s3() as url:
+        put, workspace = S3Response.put_object, BucketWorkspace(url)
+
+        def refuse(*request: object) -> tuple[int, dict[str, str], str]:
+            monkeypatch.setattr(S3Response, "put_object", put)
+            Timer(0.2, workspace.write, ("a", b"few")).start()
+            return 409, {}, "<Error><Code>ConditionalRequestConflict</Code><Message>busy</Message></Error>"
+
+        monkeypatch.setattr(S3Response, "put_object", refuse)
+        create(workspace, "a", b"few")
+        assert workspace.read("a") == b"few"
+
+
+@pytest.mark.slow
+def test_an_upload_that_cannot_be_removed_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(writer: BlobWriter) -> None:
+        raise OSError("the network is down")
+
+    def fail(workspace: Workspace) -> None:
+        with workspace.create("a") as file:
+            file.write(LARGE)
+            raise ValueError("7")
+
+    monkeypatch.setattr(BlobWriter, "terminate", refuse)
+    with emulators.gcs(conditions=True) as url:
+        with pytest.raises(ValueError, match="7"):
+            fail(BucketWorkspace(url))
+        gc.collect()
+        assert BucketWorkspace(url).sizes() == {}
+
+
+def test_a_shard_and_its_index(workspace: Workspace) -> None:
+    with ShardWriter("a.tfrecord", "a.index", workspace.create) as writer:
+        writer.write([b"record", b"second"])
+    shard = workspace.read("a.tfrecord")
+    assert shard is not None
+    assert (len(shard), hashlib.sha256(shard).hexdigest()) == (writer.bytes, writer.sha256)
+    assert workspace.sizes() == {"a.tfrecord": writer.bytes, "a.index": 3 * 8}
+
+
+def test_a_folder_that_was_taken_over_is_not_made_again(tmp_path: Path) -> None:
+    workspace = LocalWorkspace(str(tmp_path / "run"))
+    (tmp_path / "run").mkdir()
+    workspace.write("reports/a.json", b"{}")
+
+    def write_late() -> None:
+        with workspace.create("version/late") as file:
+            file.write(b"late")
+            shutil.move(tmp_path / "run", tmp_path / "taken")
+
+    with pytest.raises(FileNotFoundError):
+        write_late()
+    with pytest.raises(FileNotFoundError):
+        workspace.write("reports/b.json", b"{}")
+    assert not (tmp_path / "run").exists()
