@@ -12,16 +12,19 @@ SHAPES := demo/data/images
 NAME := detection
 FRAMEWORKS := bench-data/frameworks
 PEERS := bench-data/peers
+FLINK := .runners/flink/job-server.jar
+DEPLOY := bench-data/deploy
+DOCS := bench-data/docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce example test test-fast test-nightly test-frameworks smoke bench bench-reader lint lock sbom audit clean
+.PHONY: help demo announce example test test-fast test-thorough test-nightly test-frameworks flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: START := $(shell date +%s)
 demo: announce $(SHAPES)/metadata.csv  ## Generate pictures, build a dataset of them, show it, train from it
-	$(BIN)/recordmill build examples/shapes/dataset.yaml --output demo/shapes
+	$(BIN)/recordmill build examples/shapes/dataset.yaml --output demo/shapes || [ $$? -eq 3 ]  # 3: nothing has changed
 	$(BIN)/recordmill show demo/shapes
 	$(BIN)/python examples/shapes/train.py demo/shapes
 	@echo "make demo took $$(($$(date +%s) - $(START))) s"
@@ -31,20 +34,45 @@ announce:
 
 example: $(READY)  ## Generate, build and train one of examples/: make example NAME=captioning
 	$(BIN)/python examples/$(NAME)/generate.py demo/$(NAME)/data
-	$(BIN)/recordmill build examples/$(NAME)/dataset.yaml --output demo/$(NAME)/out
+	$(BIN)/recordmill build examples/$(NAME)/dataset.yaml --output demo/$(NAME)/out || [ $$? -eq 3 ]
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
 test: $(READY)  ## Run the whole test suite
 	$(BIN)/python -m pytest $(PARALLEL)
 
+test-thorough: $(READY)  ## Run what `make test` leaves out: the same proofs by other stores, runners, moments of death
+	$(BIN)/python -m pytest -m thorough $(PARALLEL)
+
 test-nightly: $(READY)  ## Run the whole test suite, with more kills at random moments and every example trained
-	$(BIN)/python -m pytest -m "" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not flink and not container" $(PARALLEL)
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow and not thorough and not nightly and not flink and not container"
 
 test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX where there is no TensorFlow
 	RECORDMILL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS)/bin/python $(BIN)/python -m pytest -m frameworks tests/test_frameworks.py
+
+flink: $(FLINK)  ## Prepare Beam's job server and a Flink cluster for this machine (200 MB of Maven's packages)
+
+test-flink: $(READY) $(FLINK)  ## Build on a real Flink cluster, lose workers and machines, and compare the bytes
+	$(BIN)/python -m pytest -m flink tests/test_flink_cluster.py
+
+test-deploy: export RECORDMILL_DEPLOY_CHECKS := $(CURDIR)/$(DEPLOY)/bin
+test-deploy: $(READY) $(DEPLOY)/.ready  ## Lint and validate what lies in deploy/
+	$(BIN)/python -m pytest -m "not container" tests/test_deploy_*.py
+
+test-container: export RECORDMILL_DEPLOY_CHECKS := $(CURDIR)/$(DEPLOY)/bin
+test-container: $(READY) $(DEPLOY)/.ready  ## Run the steps of deploy/container/Dockerfile without Docker (root, debootstrap, Go)
+	$(BIN)/python -m pytest -m container tests/test_deploy_container.py
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(DOCS)/.ready  ## Build the site of docs/ into build/site
+	$(DOCS)/bin/python -m mkdocs build --strict
+
+test-docs: export NO_MKDOCS_2_WARNING := 1
+test-docs: export RECORDMILL_DOCS_TOOLS := $(CURDIR)/$(DOCS)/bin/python
+test-docs: $(READY) $(DOCS)/.ready  ## Build the site, run its pages' code, and read versions with other tools
+	$(BIN)/python -m pytest tests/test_site.py tests/test_docs_spec.py tests/test_json_schema.py tests/test_exchange.py
 
 smoke: $(READY)  ## Build the golden dataset and read it on every other interpreter that is here
 	.ci/smoke
@@ -69,6 +97,10 @@ lock: $(READY)  ## Write the files of pinned requirements anew; newer versions: 
 	echo uv | $(COMPILE) - --output-file .ci/uv.lock $(ARGS)
 	$(COMPILE) setup.py --extra dev --output-file requirements.lock $(ARGS)
 	$(COMPILE) setup.py examples/frameworks/requirements.in --extra fast --output-file examples/frameworks/requirements.lock $(ARGS)
+	$(COMPILE) setup.py --extra aws --extra build --extra fast --extra gcp --extra heif --constraint requirements.lock \
+		--output-file deploy/container/requirements.lock $(ARGS)
+	$(COMPILE) deploy/checks.in --output-file deploy/checks.lock $(ARGS)
+	$(COMPILE) docs/tools.in --output-file docs/tools.lock $(ARGS)
 	$(COMPILE) benchmarks/reader/requirements.in --output-file benchmarks/reader/requirements.lock $(ARGS)
 
 sbom:  ## Write sbom.cdx.json (CycloneDX): every package of requirements.lock, with its version and hashes
@@ -100,10 +132,19 @@ $(READY): requirements.lock .ci/uv.lock setup.py
 
 $(FRAMEWORKS)/.ready: examples/frameworks/requirements.lock .ci/uv.lock
 $(PEERS)/.ready: benchmarks/reader/requirements.lock .ci/uv.lock
+$(DOCS)/.ready: docs/tools.lock .ci/uv.lock | $(READY)
+$(DEPLOY)/.ready: deploy/checks.lock .ci/uv.lock | $(READY)
+$(DEPLOY)/.ready $(DOCS)/.ready:
+	.ci/environment $(BIN)/python $(@D) $<
+	@touch $@
+
 $(FRAMEWORKS)/.ready $(PEERS)/.ready: | $(READY)
 	@echo 'Making $(@D): 6 to 9 GB, since the wheels of PyTorch bring CUDA'
 	.ci/environment $(BIN)/python $(@D) $<
 	@touch $@
+
+$(FLINK): $(addprefix deploy/flink/local/,pom.xml maven.lock prepare.py merge_jars.py) | $(READY)
+	$(BIN)/python deploy/flink/local/prepare.py $(@D)
 
 # The generator writes metadata.csv last, so that its presence means the whole folder.
 $(SHAPES)/metadata.csv: examples/shapes/generate.py | $(READY)

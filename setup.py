@@ -14,17 +14,20 @@ FAST = ["ml_dtypes>=0.5", "opencv-python-headless>=4.10", "simplejpeg>=1.8"]
 # HEIC and HEIF, which phones write.
 HEIF = ["pillow-heif>=1.1"]
 TENSORFLOW = ["keras>=3", "tensorflow>=2.21,<2.22"]
-# The commands that look at datasets: show, versions, pin, prune, verify and their kin.
-CLI = ["rich>=13", "typer>=0.29"]
+# The commands that look at datasets: show, versions, preview, pin, prune, verify and their kin.
+CLI = ["rich>=13", "textual-image>=0.12", "typer>=0.29"]
+# `recordmill report`, which every build runs too.
+REPORT = [*CLI, "jinja2>=3.1", "markupsafe>=2.1", "pyarrow>=16"]
 BUILD = [
     *TENSORFLOW,
-    *CLI,
+    *REPORT,
     "apache-beam>=2.77,<2.78",
+    "grpcio>=1.60",
     "protobuf>=5",
     "psutil>=6",
-    "pyarrow>=16",
     "pydantic>=2.9",
     "PyYAML>=6",
+    "requests>=2.32",
     "sentencepiece>=0.2.1",
     "tensorflow-metadata>=1.21,<1.22",
     "tensorflow-text>=2.21,<2.22",
@@ -46,6 +49,7 @@ TOOLS = [
     "pytest",
     "pytest-timeout",
     "pytest-xdist",
+    "python-hcl2",
     "ruff",
     "setuptools",
     "tensorflow-datasets",
@@ -72,10 +76,11 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["recordmill", "recordmill.*"]),
-    package_data={"recordmill": ["py.typed"]},
+    package_data={"recordmill": ["py.typed"], "recordmill.pipeline.report": ["*.css", "*.j2"]},
     install_requires=BASE,
     extras_require={
         "cli": CLI,
+        "report": REPORT,
         "fast": FAST,
         "heif": HEIF,
         "tf": TENSORFLOW,
@@ -85,5 +90,10 @@ setup(
         "s3": AWS,  # as it was called first
         "dev": [*FAST, *HEIF, *BUILD, *GCP, *AWS, *TOOLS],
     },
-    entry_points={"console_scripts": ["recordmill = recordmill.__main__:main"]},
+    entry_points={
+        "console_scripts": [
+            "recordmill = recordmill.__main__:main",
+            "recordmill-worker = recordmill.pipeline.build.beam.worker_boot:main",
+        ]
+    },
 )
