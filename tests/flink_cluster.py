@@ -16,6 +16,7 @@ from urllib.request import Request, urlopen
 import psutil
 from PIL import Image
 
+from tests import sharing
 from tests.forked import wait_until, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
@@ -92,16 +93,6 @@ def picture(numbers):
 '''
 
 
-DAYS_SPEC = """
-name: days
-source: {format: jsonl, path: "days/{YYYY}-{MM}-{DD}/*.jsonl"}
-key: id
-splits: {train: 80, test: 20}
-analysis: ANALYSIS
-gate: false
-label: label
-features: {text: {kind: text, vocabulary: 9}, number: {kind: number}, label: {kind: category}}
-"""
 CGROUPS = Path("/sys/fs/cgroup/memory")  # version 1
 WORKER_BYTES = 1_024 << 20
 """The memory of a limited worker, which holds 0.5 GB at most; the least that `docs/clusters.md` asks for."""
@@ -171,7 +162,7 @@ def write_day(folder: Path, day: int, analysis: str) -> None:
     path = folder / f"days/2026-11-{day}/rows.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "dataset.yaml").write_text(DAYS_SPEC.replace("ANALYSIS", analysis))
+    (folder / "dataset.yaml").write_text(sharing.days_spec("days", analysis))
 
 
 @dataclass(frozen=True)

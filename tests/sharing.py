@@ -1,4 +1,4 @@
-"""Versions that share shards, without a build: each keeps some splits of the one before it."""
+"""Versions that share shards: by a spec of days, or without a build, where each keeps some splits of its base."""
 
 import shutil
 from collections.abc import Collection
@@ -12,7 +12,21 @@ from recordmill.pipeline.versions.kept_files import KeptFiles
 from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
 from tests import published
 
+DAYS_SPEC = """
+name: days
+source: {format: jsonl, path: "SOURCE/{YYYY}-{MM}-{DD}/*.jsonl"}
+key: id
+splits: {train: 80, test: 20}
+analysis: ANALYSIS
+gate: false
+label: label
+features: {text: {kind: text, vocabulary: 9}, number: {kind: number}, label: {kind: category}}
+"""
 NAMES = ["20261120T000000Z-aaaa0000", "20261121T000000Z-bbbb0000", "20261122T000000Z-cccc0000"]
+
+
+def days_spec(source: str, analysis: str) -> str:
+    return DAYS_SPEC.replace("SOURCE", source).replace("ANALYSIS", analysis)
 
 
 def assembled(folder: Path, version: str) -> tuple[Path, Manifest]:

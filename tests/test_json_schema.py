@@ -29,7 +29,7 @@ BROKEN: dict[str, dict[str, Any]] = {
     "a share below 0": {**SMALL, "splits": {"train": -1}},
     "a word for a number": {**SMALL, "shards": "many"},
     "an unknown format": {**SMALL, "source": {"format": "xls", "path": "a"}},
-    "a homepage that is none": {**SMALL, "about": {"homepage": "example"}},
+    "a homepage without a scheme": {**SMALL, "about": {"homepage": "example"}},
 }
 VALIDATE = """
 import json, sys, jsonschema

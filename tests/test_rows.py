@@ -98,7 +98,7 @@ def test_a_label_that_is_no_class_is_a_reject_beside_those_of_the_source() -> No
     bad = Reject(7, 1, "malformed_row", "the line is no JSON")
     rows, rejects = key_rows(block(rejects=[bad]), CHUNK, form(classes=("cat",)), LAYOUT)
     assert rows["@position"].to_pylist() == [0, 5]
-    unknown = Reject(7, 2, "unknown_label", "the label is none of the spec's `classes`", "k1", "kind")
+    unknown = Reject(7, 2, "unknown_label", "the label is not among the spec's `classes`", "k1", "kind")
     assert rejects == [bad, unknown]
 
 

@@ -14,24 +14,14 @@ from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.stores.open_store import open_store
-from tests import emulators
+from tests import emulators, sharing
 from tests.forked import recordmill
 from tests.test_reader_input import assert_equal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-SPEC = """
-name: days
-source: {format: jsonl, path: "SOURCE/{YYYY}-{MM}-{DD}/*.jsonl"}
-key: id
-splits: {train: 80, test: 20}
-analysis: ANALYSIS
-gate: false
-label: label
-features: {text: {kind: text, vocabulary: 9}, number: {kind: number}, label: {kind: category}}
-"""
 STORES = {"s3": (emulators.s3, ()), "gcs": (lambda: emulators.gcs(conditions=True), ("--", "--no_auth"))}
 SHARDS = {"frozen": 2, "refresh": 0}
-"""How many shards of the first day the second version takes over: none where the vocabulary is another."""
+"""The number of shards of the first day that the second version takes over: 0 where its vocabulary differs."""
 
 
 class Dataset:
@@ -40,7 +30,7 @@ class Dataset:
     def __init__(self, url: str, folder: Path, analysis: str, beam_options: tuple[str, ...] = ()) -> None:
         self.source, self.output, self._folder, self._beam_options = f"{url}/in", f"{url}/out", folder, beam_options
         folder.mkdir(exist_ok=True)
-        (folder / "dataset.yaml").write_text(SPEC.replace("SOURCE", self.source).replace("ANALYSIS", analysis))
+        (folder / "dataset.yaml").write_text(sharing.days_spec(self.source, analysis))
 
     def add(self, day: int) -> None:
         words = [f"word{day * number % 7}" for number in range(1, 60)]

@@ -182,7 +182,7 @@ DAMAGES: dict[str, tuple[Change, int | None, str]] = {
     "a feature too many": (change_row(2, more=1), 2, "its features are not those of the manifest: 'more'"),
     "no Example": (change_records(scribble), 2, "it is no tf.train.Example"),
     "a label that is no class": (change_row(2, label=2), 2, "feature 'label' holds the id 2; ids are 0 to 1"),
-    "a word that is none": (change_row(2, text=[9]), 2, "feature 'text' holds the id 9; ids are 0 to 4"),
+    "a word beyond the vocabulary": (change_row(2, text=[9]), 2, "feature 'text' holds the id 9; ids are 0 to 4"),
     "other labels": (change_labels, None, "the label 0 is that of [0-9]+ records of 'test', expected 10"),
     "other rows": (change_manifest(rows={"read": 9}), None, "the rows: 9 were read, 0 are written, rejected, dup"),
     "other rejects": (change_manifest(rejects={}), None, "2 rows were rejected, by reason there are 0"),

@@ -47,7 +47,7 @@ TEXT = (
 ).split()
 RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
 CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain grain_processes".split()
-"""What is measured with a thread or process a core."""
+"""The pipelines that are measured with a thread or process a core."""
 RECORDMILL_WORKERS = ("recordmill_numpy", "recordmill_tf_data")
 BATCH_SIZES = {"images": 32, "raw": 32, "text": 64}
 PACKED_ROWS = 32

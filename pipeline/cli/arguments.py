@@ -16,3 +16,7 @@ VersionFolder = Annotated[
 OtherVersion = Annotated[
     str | None, typer.Option("--version", help="A version other than the live one: its name, its number, or a part.")
 ]
+WorkFolder = Annotated[
+    str | None,
+    typer.Option(help="The local folder of rows on their way, for an output at a URL; by default in your cache."),
+]

@@ -47,3 +47,12 @@ def check_extra(extra: str, modules: Iterable[str]) -> None:
         raise MissingExtraError(
             f'this command needs an extra: pip install "recordmill[{extra}]" (missing: {", ".join(names)})'
         )
+
+
+def check_build_extra() -> None:
+    """Ends a command with one line where modules are missing that reading a spec, building or repairing needs.
+
+    Raises:
+        MissingExtraError: some are missing.
+    """
+    check_extra("build", BUILD)

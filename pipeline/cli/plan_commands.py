@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from recordmill.pipeline.cli.extras import BUILD, check_extra
+from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import print_json, print_line, quiet
 from recordmill.pipeline.errors import UserError
 
@@ -37,7 +37,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
-    check_extra("build", BUILD)
+    check_build_extra()
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast

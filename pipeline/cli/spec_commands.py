@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from recordmill.pipeline.cli.extras import BUILD, check_extra
+from recordmill.pipeline.cli.extras import check_build_extra
 
 
 def schema(
@@ -14,7 +14,7 @@ def schema(
     ] = None,
 ) -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""
-    check_extra("build", BUILD)
+    check_build_extra()
     from recordmill.pipeline.spec.json_schema import schema_text, write_schema
 
     if output is None:

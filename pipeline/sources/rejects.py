@@ -17,7 +17,7 @@ REASONS = {
     "wrong_type": "a value is not of its feature's type, not finite, or out of its type's range",
     "unequal_lists": "lists that belong `together` have different lengths",
     "unknown_split": "the column that decides the split holds none of its values, or no time",
-    "unknown_label": "the label is none of the spec's `classes`",
+    "unknown_label": "the label is not among the spec's `classes`",
     "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder, also through a link",
     "unreadable": "the file is missing or could not be read, or a `data:` URL cannot be decoded",
     "damaged_record": "a file of records is damaged: a checksum does not fit, or it ends in the middle of one",

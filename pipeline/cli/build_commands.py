@@ -1,0 +1,214 @@
+"""The commands that read a spec's sources: init, build and its like, doctor; `commands` registers them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from recordmill.pipeline.cli.arguments import WorkFolder
+from recordmill.pipeline.cli.extras import check_build_extra
+from recordmill.pipeline.cli.screen import quiet
+from recordmill.pipeline.terminal_text import printable
+
+FLINK = "Flink"
+
+SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
+Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
+Runner = Annotated[
+    str,
+    typer.Option(help="'local', 'flink', 'dataflow', 'prism', or one of Beam's runners; Beam's options come after --."),
+]
+Attempts = Annotated[
+    int, typer.Option(min=1, help="How often a build is tried on a cluster; each attempt goes on with what is kept.")
+]
+
+
+def _flink_option(name: str, metavar: str, help_: str) -> Any:
+    """Makes an option of --runner flink, which a variable of the environment may give."""
+    variable = f"RECORDMILL_FLINK_{name}"
+    return typer.Option(envvar=variable, metavar=metavar, help=help_, rich_help_panel=FLINK, show_default=False)
+
+
+FlinkMaster = Annotated[
+    str, _flink_option("MASTER", "HOST:PORT", "The REST interface of the cluster of --runner flink.")
+]
+FlinkJar = Annotated[
+    str,
+    _flink_option(
+        "JAR", "JAR", "Beam's job server: a file, or GROUP:ARTIFACT:VERSION; by default what fits the cluster."
+    ),
+]
+FlinkJarSha256 = Annotated[
+    str, _flink_option("JAR_SHA256", "HEX", "The jar's digest; by default that of the jar as it was fetched.")
+]
+FlinkWorkers = Annotated[
+    str,
+    _flink_option(
+        "WORKERS",
+        "HOST:PORT|PROGRAM",
+        "The pool beside each TaskManager, or the program that it starts; by default recordmill-worker.",
+    ),
+]
+Spans = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--span",
+        metavar="NAME",
+        help="A span to build, such as 2026-11-20; the others stay as they are in the live version. May be repeated.",
+    ),
+]
+Compact = Annotated[
+    bool, typer.Option("--compact", help="Read all spans again, and put them together into few and large shards.")
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="ROWS",
+        help="Build a trial version of about so many rows, a sample by the keys' hashes; it is never live.",
+    ),
+]
+Processes = Annotated[
+    int, typer.Option(min=1, help="Worker processes of the local runner; one uses every core by threads.")
+]
+TempFolder = Annotated[
+    str | None,
+    typer.Option(
+        help="A folder, or a gs:// URL, that TensorFlow opens from every worker: for tf.Transform's analyzers in a "
+        "`preprocessing` function on a runner other than local.",
+    ),
+]
+Isolated = Annotated[
+    bool,
+    typer.Option(
+        "--isolated", help="For untrusted images: decode each first in a process that may crash. Costs about twice."
+    ),
+]
+Metrics = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Write metrics of the build's end to this file (OpenMetrics).")
+]
+Notify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND|URL",
+        envvar="RECORDMILL_NOTIFY",
+        help="Give the build's end as JSON to a command, on its standard input, or post it to a URL.",
+        show_default=False,
+    ),
+]
+UpToDateOk = Annotated[
+    bool,
+    typer.Option(
+        "--up-to-date-ok",
+        help="End with 0, not 3, where nothing has changed: for schedulers to which any other status is a failure.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+
+def init(
+    context: typer.Context,
+    path: Annotated[str, typer.Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="The dataset's name; by default of the path.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over the file of --output.")] = False,
+) -> None:
+    """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
+    check_build_extra()
+    from recordmill.pipeline.init.starter import starter, write_spec
+    from recordmill.pipeline.sources.local_files import LocalFiles
+    from recordmill.pipeline.spec.json_schema import EDITOR_LINE, SCHEMA_FILE, write_schema
+
+    files = LocalFiles()
+    if "://" in path:
+        from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+        from recordmill.pipeline.build.beam.runners import make_runner
+        from recordmill.pipeline.build.run_options import RunOptions
+
+        use_options(make_runner(RunOptions(beam_options=tuple(context.args))).options)
+        files = BeamFiles()
+    if output is None:
+        text = starter(path, files, name)
+        print(printable(text) if sys.stdout.isatty() else text, end="")
+    else:
+        write_spec(output, lambda: EDITOR_LINE + starter(path, files, name, str(output.parent)), force=force)
+        write_schema(output.parent / SCHEMA_FILE)
+
+
+def build(
+    context: typer.Context,
+    spec: SpecFile,
+    output: Output,
+    runner: Runner = "local",
+    processes: Processes = 1,
+    work: WorkFolder = None,
+    temp: TempFolder = None,
+    isolated: Isolated = False,
+    span: Spans = None,
+    compact: Compact = False,
+    limit: Limit = None,
+    attempts: Attempts = 3,
+    flink_master: FlinkMaster = "",
+    flink_jar: FlinkJar = "",
+    flink_jar_sha256: FlinkJarSha256 = "",
+    flink_workers: FlinkWorkers = "",
+    metrics: Metrics = None,
+    notify: Notify = None,
+    up_to_date_ok: UpToDateOk = False,
+    quietly: Quiet = False,
+) -> None:
+    """Runs `build` and `retry`, which take the same options."""
+    check_build_extra()
+    from recordmill.pipeline.build.run_options import RunOptions
+    from recordmill.pipeline.build.runners.options import FlinkOptions
+    from recordmill.pipeline.cli.session import BuildSession
+
+    options = RunOptions(
+        runner,
+        processes,
+        tuple(context.args),
+        work=work,
+        temp=temp,
+        again=context.command.name == "retry",
+        isolated=isolated,
+        attempts=attempts,
+        spans=tuple(span or ()),
+        compact=compact,
+        limit=limit,
+        flink=FlinkOptions(flink_master, flink_jar, flink_jar_sha256, flink_workers),
+        metrics=metrics,
+        notify=notify,
+    )
+    BuildSession(output, quietly, up_to_date_ok).run(str(spec), options)
+
+
+def doctor(
+    context: typer.Context,
+    runner: Annotated[str, typer.Option(help="'local', or 'flink'.")] = "local",
+    flink_master: FlinkMaster = "",
+    flink_jar: FlinkJar = "",
+    flink_jar_sha256: FlinkJarSha256 = "",
+    flink_workers: FlinkWorkers = "",
+) -> int:
+    """Look at what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
+    check_build_extra()
+    from recordmill.pipeline.build.run_options import RunOptions
+    from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
+    from recordmill.pipeline.build.runners.options import FlinkOptions
+    from recordmill.pipeline.cli.screen import print_findings
+
+    flink = FlinkOptions(flink_master, flink_jar, flink_jar_sha256, flink_workers)
+    is_well = print_findings(local_findings())
+    if runner == "flink":
+        with quiet():  # Beam prints while it loads
+            from recordmill.pipeline.build.beam.worker_versions import MAVEN_CENTRAL, worker_findings
+        is_well &= print_findings(flink_findings(flink, MAVEN_CENTRAL))
+        if flink_master and is_well:
+            with quiet():
+                findings = worker_findings(RunOptions(runner, beam_options=tuple(context.args), flink=flink))
+            is_well = print_findings(findings)
+    return 0 if is_well else 1
