@@ -12,7 +12,6 @@ from recordmill.pipeline.dataset.profile import (
     FILE,
     FeatureProfile,
     add_up,
-    add_up_splits,
     by_split,
     profile_of_json,
     profile_to_json,
@@ -63,9 +62,6 @@ def test_a_version_keeps_them_by_split(tmp_path: Path) -> None:
     assert again is not None
     assert to_text(again) == to_text(splits)
     assert again["train"]["class"] == FeatureProfile(4, 0, None, {3: 4}, 14, 4)
-    assert to_text(add_up_splits([splits, {"train": counted}])) == to_text(
-        {"train": add_up([splits["train"], counted]), "test": {}}
-    )
     assert profile_of_json({}) == {}
 
 

@@ -119,15 +119,6 @@ def by_split(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Featur
     return {split: add_up(profiles) for split, profiles in several.items()}
 
 
-def add_up_splits(several: Iterable[Profiles]) -> dict[str, dict[str, FeatureProfile]]:
-    """Adds up the profiles of parts of a version, such as its spans, by split."""
-    splits: dict[str, list[Profile]] = {}
-    for profiles in several:
-        for split, profile in profiles.items():
-            splits.setdefault(split, []).append(profile)
-    return {split: add_up(profiles) for split, profiles in splits.items()}
-
-
 def profile_to_json(profile: Profile) -> dict[str, Any]:
     """Gives a profile as JSON, the features by name."""
     return {name: profile[name].to_json() for name in sorted(profile)}
