@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.cli import commands
+from recordmill.pipeline.cli import version_commands
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, read_manifest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
 from recordmill.pipeline.diff.manifests import changes
@@ -189,12 +189,12 @@ def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: py
         write_manifest(folder, replace(manifest, rows={**manifest.rows, "written": 199}))
 
     two_versions(tmp_path, edit)
-    commands.diff(str(tmp_path))
+    version_commands.diff(str(tmp_path))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{VERSION} → {NEXT}"
     assert "1 removed (row/" in lines[1]
     assert "  written: 200 → 199" in lines
-    commands.diff(str(tmp_path), before=NEXT, after=VERSION, as_json=True)
+    version_commands.diff(str(tmp_path), before=NEXT, after=VERSION, as_json=True)
     report = json.loads(capsys.readouterr().out)
     assert (report["before"], report["after"], report["rows"]["added"]) == (NEXT, VERSION, 1)
     assert report["counts"] == {"written": [199, 200]}
@@ -203,4 +203,4 @@ def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: py
 def test_a_first_version_has_none_before_it(tmp_path: Path) -> None:
     write_version(tmp_path)
     with pytest.raises(DatasetError, match=f"has no version before {VERSION}, which is live"):
-        commands.diff(str(tmp_path))
+        version_commands.diff(str(tmp_path))
