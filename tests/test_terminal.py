@@ -158,8 +158,9 @@ def test_a_message_is_said_line_by_line() -> None:
 
 
 PRINTING = {
-    "recordmill.__main__", "recordmill.pipeline.cli.commands", "recordmill.pipeline.cli.screen",
-    "recordmill.pipeline.cli.spec_commands", "recordmill.pipeline.terminal_text",
+    "recordmill.__main__", "recordmill.pipeline.cli.build_commands", "recordmill.pipeline.cli.commands",
+    "recordmill.pipeline.cli.screen", "recordmill.pipeline.cli.spec_commands",
+    "recordmill.pipeline.cli.version_commands", "recordmill.pipeline.terminal_text",
 }  # fmt: skip
 
 
