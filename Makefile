@@ -71,7 +71,7 @@ docs: $(DOCS)/.ready  ## Build the site of docs/ into build/site
 
 test-docs: export NO_MKDOCS_2_WARNING := 1
 test-docs: export RECORDMILL_DOCS_TOOLS := $(CURDIR)/$(DOCS)/bin/python
-test-docs: $(READY) $(DOCS)/.ready  ## Build the site, run its pages' code, and read versions with other tools
+test-docs: $(READY) $(DOCS)/.ready  ## Build the site, check its links, and read versions with other tools
 	$(BIN)/python -m pytest tests/test_site.py tests/test_docs_spec.py tests/test_json_schema.py tests/test_exchange.py
 
 smoke: $(READY)  ## Build the golden dataset and read it on every other interpreter that is here

@@ -30,7 +30,7 @@ def holds_back(live: str) -> Judgement:
     return Judgement({"live": live, "figures": {}, "breaches": [{"rule": "rows_lost"}]}, (LINE,))
 
 
-@pytest.fixture(params=emulators.ONE_BUCKET)
+@pytest.fixture(params=emulators.ONE_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A version that is live, and one that waits."""
     with STORES[request.param](tmp_path) as url:

@@ -92,6 +92,7 @@ def test_a_killed_driver(
     assert there.rows == here.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_driver(
     number: signal.Signals, service: DataflowService, start: Callable[[], subprocess.Popen[str]]
@@ -107,6 +108,7 @@ def test_a_stopped_driver(
     assert "stopped: nothing was published" in messages
 
 
+@pytest.mark.thorough
 def test_a_workers_own_error(service: DataflowService, start: Callable[[], subprocess.Popen[str]], bucket: str) -> None:
     """It arrives by the workspace, in the place of what the service says."""
     rows = open_store(bucket)

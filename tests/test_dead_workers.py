@@ -170,7 +170,7 @@ def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable
     assert not (folder / "out/LATEST").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_workers_end_with_a_driver_that_is_killed_and_another_goes_on(
     folder: Path, start: Callable[..., tuple]
 ) -> None:

@@ -177,7 +177,7 @@ def test_fail_publishes_nothing(tmp_path: Path) -> None:
     assert published.manifest.rows["written"] == 40
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_build_that_goes_on_counts_the_same(tmp_path: Path) -> None:
     def fail() -> None:
         raise RuntimeError("the power is out")

@@ -352,7 +352,7 @@ def assert_equal_rows(before: Dataset, after: Dataset) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["parquet", "jsonl"])
+@pytest.mark.parametrize("to", ["parquet", pytest.param("jsonl", marks=pytest.mark.thorough)])
 def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Path, to: str) -> None:
     dataset = open_dataset(every_kind[0] / "out")
     export(dataset, to, tmp_path / "to")
@@ -361,7 +361,7 @@ def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["webdataset", "folder"])
+@pytest.mark.parametrize("to", ["folder", pytest.param("webdataset", marks=pytest.mark.thorough)])
 def test_images_with_words_and_numbers_go_out_and_back(tmp_path: Path, to: str) -> None:
     only = ["image", "text", "captions", "category", "boxes", "gap", "plain", "count", "note", "tags", "label"]
     build(kinds.make(tmp_path / "in", 60, only=only), str(tmp_path / "first"))

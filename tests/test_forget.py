@@ -44,7 +44,7 @@ features: {{kind: {{kind: category}}, age: {{kind: number}}}}
 """
 
 
-@pytest.fixture(params=emulators.ONE_BUCKET)
+@pytest.fixture(params=emulators.ONE_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Two versions that share the train split; the second is live."""
     with STORES[request.param](tmp_path) as url:
@@ -157,7 +157,7 @@ def test_purge_removes_the_versions_that_hold_them(output: str, capsys: pytest.C
     assert records == referred
 
 
-@pytest.mark.parametrize("name", emulators.BUCKETS[:1])
+@pytest.mark.parametrize("name", emulators.ONE_BUCKET[:1])
 def test_purge_after_materialize_leaves_no_shard_that_holds_them(name: str, tmp_path: Path) -> None:
     with STORES[name](tmp_path) as url:
         publish(url, tmp_path, NAMES[0])

@@ -20,7 +20,7 @@ from tests.test_storage import STORES, publish
 KEY = "4f1c9a2e" * 8
 
 
-@pytest.fixture(params=emulators.ONE_BUCKET)
+@pytest.fixture(params=emulators.ONE_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An output with a version."""
     with STORES[request.param](tmp_path) as url:

@@ -33,7 +33,7 @@ def test_four_nights_with_a_frozen_analysis(tmp_path: Path) -> None:
     simulate(Nights(tmp_path, SEED, "frozen", "none"), 4)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_four_nights_with_an_analysis_that_follows(tmp_path: Path) -> None:
     simulate(Nights(tmp_path, SEED, "refresh", "z_score"), 4, compact_each=2)
 

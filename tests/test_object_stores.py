@@ -156,6 +156,7 @@ def assert_published(output: str, local: Published, work: Path) -> None:
     assert not list(work.rglob("run-*"))
 
 
+@pytest.mark.thorough
 @STORES
 def test_a_killed_build_goes_on(
     start: Callable[[], AbstractContextManager[str]], spec: Path, in_a_folder: Published, tmp_path: Path
@@ -177,6 +178,7 @@ def test_a_killed_build_goes_on(
         assert_published(output, in_a_folder, tmp_path / "elsewhere")
 
 
+@pytest.mark.thorough
 @STORES
 def test_two_builds_at_once(
     start: Callable[[], AbstractContextManager[str]], spec: Path, in_a_folder: Published, tmp_path: Path

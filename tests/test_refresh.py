@@ -105,7 +105,7 @@ class _Stopped(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_build_that_was_cut_off_never_goes_on_with_another_graph(tmp_path: Path) -> None:
     rows, nightly = tmp_path / "rows", Output(tmp_path / "rows", "nightly")
     for day in ("monday", "tuesday"):

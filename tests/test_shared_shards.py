@@ -38,7 +38,7 @@ FOLDER = "s3://bucket/out/versions/b"
 SHARD = Shard("x.tfrecord", 10, 1, "00", "x.index", version="a")
 
 
-@pytest.fixture(params=emulators.ONE_BUCKET)
+@pytest.fixture(params=emulators.ONE_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Three versions: the second keeps the first's train split, the third keeps all of the second's."""
     with STORES[request.param](tmp_path) as url:
@@ -203,7 +203,7 @@ def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_p
     assert (problem.file, "is missing" in problem.message) == (f"{FIRST}/{shard.file}", True)
 
 
-@pytest.mark.parametrize("name", emulators.BUCKETS)
+@pytest.mark.parametrize("name", emulators.ONE_BUCKET)
 def test_materialize_makes_a_version_whole(name: str, tmp_path: Path) -> None:
     with STORES[name](tmp_path) as url:
         three(url, tmp_path)
@@ -228,7 +228,7 @@ def test_materialize_makes_a_version_whole(name: str, tmp_path: Path) -> None:
         assert notes(copy / "versions" / THIRD) == rows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_purge_after_materialize_keeps_for_the_grace_what_readers_of_it_need(bucket: str) -> None:
     needed = {
         f"{SECOND}/{name}"
@@ -250,8 +250,8 @@ def test_a_purge_after_materialize_keeps_for_the_grace_what_readers_of_it_need(b
     assert notes(bucket) == rows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [1, pytest.param(12, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("step", [1, 12])
 def test_materialize_goes_on_where_it_was_killed(bucket: str, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     store = type(open_store(bucket))
     copy, count = store.copy, iter(range(1, 10_000))

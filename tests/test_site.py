@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 TOOLS = os.environ.get("RECORDMILL_DOCS_TOOLS")
 """A Python with the packages of docs/tools.lock: `make test-docs` sets it."""
-RUNNABLE = ["first_dataset.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
+RUNNABLE = [
+    "first_dataset.md",
+    *(pytest.param(f"migrate/{page.name}", marks=pytest.mark.thorough) for page in sorted(DOCS.glob("migrate/*.md"))),
+]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 READ = """
 import itertools, json, sys

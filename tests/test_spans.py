@@ -130,7 +130,9 @@ def check_as_full(folder: Path, published: Published, name: str, format_: str = 
     assert Path(published.folder, profile).read_bytes() == Path(full.folder, profile).read_bytes()
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize(
+    "format_", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "image_folder")) for name in FORMATS]
+)
 def test_a_new_day_is_read_alone(tmp_path: Path, format_: str) -> None:
     data, days = tmp_path / "data", {"a": [*range(20)], "b": [*range(15, 40)]}
     write(data, days, format_)
@@ -272,7 +274,7 @@ def build_folder(folder: Path, output: str, format_: str, **options: Any) -> Pub
     return build(parse_spec(spec), str(folder.parent / output), RunOptions(**options))
 
 
-@pytest.mark.parametrize("format_", ["csv", "image_folder"])
+@pytest.mark.parametrize("format_", ["csv", pytest.param("image_folder", marks=pytest.mark.thorough)])
 def test_files_that_were_added_are_read_alone(tmp_path: Path, format_: str) -> None:
     data, days = tmp_path / "data", {"a": [*range(20)], "b": [*range(20, 60)]}
     write(data, days, format_)
