@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -175,6 +175,51 @@ def test_a_pinned_jar_is_no_other(repository: Path, tmp_path: Path) -> None:
         find_jar(str(tmp_path / "own.jar"), "0" * 64)
     with pytest.raises(RunnerError, match="--flink-jar-sha256 'abc' is no SHA-256"):
         find_jar(JAR, "abc")
+
+
+def test_an_empty_note_of_the_digest_counts_as_none(repository: Path) -> None:
+    jar = find_jar(JAR)
+    jar.with_suffix(".sha256").write_text("")
+    jar.write_bytes(b"another jar")
+    assert find_jar(JAR).read_bytes() == CONTENT
+    assert jar.with_suffix(".sha256").read_text() == hashlib.sha256(CONTENT).hexdigest()
+
+
+def test_another_groups_jar_is_another_file(repository: Path) -> None:
+    find_jar(JAR)
+    with pytest.raises(RunnerError, match=r"com/other/job-server/1.2/job-server-1.2.jar cannot be fetched: HTTP 404"):
+        find_jar("com.other:job-server:1.2")
+    with pytest.raises(RunnerError, match="there is no jar org.example:..:1"):
+        find_jar("org.example:..:1")
+
+
+def test_a_repository_that_is_no_url_is_named_without_its_password(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REPOSITORY, "https://user:secret-word@localhost/repo")
+    message = r"https://localhost/repo/org.* cannot be fetched: it is no URL of .*; name a file"
+    with pytest.raises(RunnerError, match=message) as caught:
+        find_jar(JAR)
+    assert "secret-word" not in str(caught.value)
+
+
+def test_an_answer_that_was_cut_is_one_line(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cut(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"ff\r\nhalf of it")
+            self.close_connection = True
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Cut) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(RunnerError, match=r"cannot be fetched: IncompleteRead.*; name a file"):
+            find_jar(JAR)
+        server.shutdown()
 
 
 def test_a_jar_that_is_nowhere_is_named(repository: Path) -> None:

@@ -9,17 +9,19 @@ import os
 import re
 import shutil
 from dataclasses import dataclass
+from http.client import HTTPException, InvalidURL
 from pathlib import Path, PurePosixPath
 from typing import Self
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from recordmill.pipeline.build.runners.errors import RunnerError
-from recordmill.pipeline.dataset.atomic_files import replacing
+from recordmill.pipeline.dataset.atomic_files import replacing, write_atomically
+from recordmill.pipeline.redaction import public_url, redacted
 
 REPOSITORY = "RECORDMILL_MAVEN"
 """The variable that names a Maven repository, such as a mirror, instead of Maven Central."""
-COORDINATES = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 TIMEOUT_SECONDS = 60.0
 
@@ -67,11 +69,10 @@ def find_jar(name: str, sha256: str = "", repository: str = "") -> Path:
     if not COORDINATES.fullmatch(name):
         raise RunnerError(f"there is no jar {name}: --flink-jar is a file, or GROUP:ARTIFACT:VERSION")
     coordinates = Coordinates.parse(name)
-    jar = cache_folder() / coordinates.path.name
-    noted = jar.with_suffix(".sha256")
-    if not (jar.is_file() and noted.is_file()):
+    jar = cache_folder() / coordinates.path
+    if not (jar.is_file() and _noted(jar)):
         _fetch(coordinates, jar, sha256, os.environ.get(REPOSITORY) or repository)
-    _check(jar, sha256 or noted.read_text(encoding="ascii").strip())
+    _check(jar, sha256 or _noted(jar))
     return jar
 
 
@@ -84,6 +85,13 @@ def digest(jar: Path) -> str:
     """Computes a jar's SHA-256."""
     with jar.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _noted(jar: Path) -> str:
+    """Gives the digest that was noted when a jar was fetched; empty where the note is missing or damaged."""
+    note = jar.with_suffix(".sha256")
+    text = note.read_text(encoding="ascii", errors="replace").strip() if note.is_file() else ""
+    return text if SHA256.fullmatch(text) else ""
 
 
 def _check(jar: Path, sha256: str) -> None:
@@ -102,13 +110,20 @@ def _fetch(coordinates: Coordinates, jar: Path, sha256: str, repository: str) ->
             shutil.copyfileobj(answer, file, 1 << 20)
             file.flush()
             _check_fetched(Path(file.name), url, sha256)
-        jar.with_suffix(".sha256").write_text(digest(jar), encoding="ascii")
-    except (OSError, ValueError) as error:
-        reason = f"HTTP {error.code}" if isinstance(error, HTTPError) else getattr(error, "reason", error)
+        write_atomically(jar.with_suffix(".sha256"), digest(jar).encode())
+    except (OSError, ValueError, HTTPException) as error:
         raise RunnerError(
-            f"{url} cannot be fetched: {reason}; name a file or other coordinates with --flink-jar, or another "
-            f"repository with {REPOSITORY}"
+            f"{public_url(url)} cannot be fetched: {_reason(error, url)}; name a file or other coordinates with "
+            f"--flink-jar, or another repository with {REPOSITORY}"
         ) from None
+
+
+def _reason(error: Exception, url: str) -> str:
+    if isinstance(error, InvalidURL):
+        return "it is no URL of a host and a path, or holds a user and a password"  # its own text quotes the password
+    if isinstance(error, HTTPError):
+        return f"HTTP {error.code}"
+    return redacted(str(getattr(error, "reason", error)), url)
 
 
 def _check_fetched(file: Path, url: str, sha256: str) -> None:
@@ -120,4 +135,6 @@ def _check_fetched(file: Path, url: str, sha256: str) -> None:
         wanted = answer.read(100).decode("ascii", errors="replace").split()[:1]
     with file.open("rb") as content:
         if wanted != [hashlib.file_digest(content, "sha1").hexdigest()]:
-            raise RunnerError(f"{url} was not fetched whole: its SHA-1 is not the one beside it in the repository")
+            raise RunnerError(
+                f"{public_url(url)} was not fetched whole: its SHA-1 is not the one beside it in the repository"
+            )
