@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 
 from recordmill.augment import GaussianBlur, RandomApply, RandomFlip, RandomResizedCrop, RandomRotation
+from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from recordmill.pipeline.report.augmentations import augmentations_of
@@ -191,3 +192,32 @@ def test_the_command_writes_a_file(dataset: Dataset, tmp_path: Path) -> None:
     done = subprocess.run([*command, "--class", "cat"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "there is no class 'cat'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("/tmp/gone/x", "_tmp_gone_x"), ("../a", "_a"), ("..", "_"), ("a\0b", "a_b")]
+)
+@pytest.mark.parametrize("command", ["report", "preview"])
+def test_no_name_in_a_manifest_chooses_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str, file: str
+) -> None:
+    folder = shown.write_version(tmp_path / "out")
+    manifest = json.loads((folder / "dataset.json").read_text())
+    (folder / "dataset.json").write_text(json.dumps({**manifest, "name": name}))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr("sys.argv", ["recordmill", command, str(folder)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
+    assert [path.stem for path in Path().iterdir()] == [f"{file}-{command}"]
+
+
+def test_rejects_are_chosen_by_nothing(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["recordmill", "preview", str(dataset.folder), "--rejects", "--key", "a", "--augment", "RandomFlip()"]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert "--key and --augment are for records, and --rejects shows" in " ".join(capsys.readouterr().err.split())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.versions.leases import hold
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.test_import_tiers import ROOT
@@ -34,6 +35,41 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/a.jpg").write_bytes(b"")
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["init", "rows.jsonl", "other.jsonl"], "the argument 'other.jsonl' is one too many for `recordmill init`"),
+        (["plan", "dataset.yaml", "b.yaml", "--", "--region=x"], "the argument 'b.yaml' is one too many"),
+        (["build", "dataset.yaml", "b.yaml", "-o", "out"], "the argument 'b.yaml' is one too many"),
+        (["doctor", "nonsense"], "the argument 'nonsense' is one too many for `recordmill doctor`"),
+        (["doctor", "--runner", "flinkk"], "'flinkk' is not one of 'local', 'flink'"),
+        (["doctor", "--runner", "dataflow"], "'dataflow' is not one of 'local', 'flink'"),
+    ],
+)
+def test_an_argument_too_many_is_not_dropped(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    printed = capsys.readouterr()
+    assert message in " ".join(printed.err.split())
+    assert printed.out == ""
+
+
+def test_options_of_beam_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("sys.argv", ["recordmill", "init", "rows.jsonl", "-o", "new.yaml", "--", "--region", "x"])
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert (folder / "new.yaml").is_file()
 
 
 FUNCTION = "import recordmill\nrecordmill.build(recordmill.load_spec('dataset.yaml'), 'out')\n"

@@ -1,8 +1,10 @@
 """Arguments that several commands take."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+from typer.exceptions import TyperException
 
 DatasetFolder = Annotated[
     str, typer.Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)
@@ -20,3 +22,17 @@ WorkFolder = Annotated[
     str | None,
     typer.Option(help="The local folder of rows on their way, for an output at a URL; by default in your cache."),
 ]
+
+
+class BeamCommand(TyperCommand):
+    """A command that takes Beam's options, too: it refuses any other argument that it does not know."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments. Raises: TyperException: one is left over that is no option."""
+        rest = super().parse_args(ctx, args)
+        if ctx.args and not ctx.args[0].startswith("--"):
+            raise TyperException(
+                f"the argument '{ctx.args[0]}' is one too many for `recordmill {ctx.info_name}`: put a glob into "
+                "quotes; Beam's options come after -- and begin with --"
+            )
+        return rest

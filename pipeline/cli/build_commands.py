@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -188,7 +188,7 @@ def build(
 
 def doctor(
     context: typer.Context,
-    runner: Annotated[str, typer.Option(help="'local', or 'flink'.")] = "local",
+    runner: Annotated[Literal["local", "flink"], typer.Option(help="'local', or 'flink'.")] = "local",
     flink_master: FlinkMaster = "",
     flink_jar: FlinkJar = "",
     flink_jar_sha256: FlinkJarSha256 = "",

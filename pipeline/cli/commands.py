@@ -22,6 +22,7 @@ from recordmill.pipeline.cli import (
     spec_commands,
     version_commands,
 )
+from recordmill.pipeline.cli.arguments import BeamCommand
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.safe_tracebacks import frames_of, summary_of
@@ -77,19 +78,21 @@ def options(
     """Raw data in; a versioned, training-ready TFRecord dataset out."""
 
 
-app.command(context_settings=WITH_BEAM_OPTIONS)(build_commands.init)
-app.command(context_settings=WITH_BEAM_OPTIONS)(plan_commands.plan)
+app.command(cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(build_commands.init)
+app.command(cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(plan_commands.plan)
 app.command(
     "build",
+    cls=BeamCommand,
     context_settings=WITH_BEAM_OPTIONS,
     help="Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`.",
 )(build_commands.build)
 app.command(
     "retry",
+    cls=BeamCommand,
     context_settings=WITH_BEAM_OPTIONS,
     help="Build again, and publish if other rows are rejected than before; takes the options of `build`.",
 )(build_commands.build)
-app.command(context_settings=WITH_BEAM_OPTIONS)(build_commands.doctor)
+app.command(cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(build_commands.doctor)
 app.command()(inspect_commands.show)
 app.command()(inspect_commands.head)
 app.command()(export_commands.export)

@@ -10,6 +10,7 @@ from recordmill.pipeline.cli.arguments import OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import REPORT, check_extra
 from recordmill.pipeline.cli.screen import print_line, print_with_codes
 from recordmill.pipeline.dataset.atomic_files import write_atomically
+from recordmill.pipeline.dataset.safe_paths import safe_name
 from recordmill.pipeline.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def report(
 
     dataset = open_dataset(folder, version)
     data = report_of(dataset, sources)
-    file = output or Path(f"{dataset.name}-report.html")
+    file = output or Path(f"{safe_name(dataset.name)}-report.html")
     write_atomically(file, data)
     print_line(f"{file}: {dataset.name} {dataset.version}, {len(data):,} bytes")
 
@@ -67,6 +68,9 @@ def preview(
     from recordmill.pipeline.report import preview as previews
     from recordmill.pipeline.report.augmentations import augmentations_of
 
+    choice = {"--split": split, "--key": key, "--class": label, "--augment": augment}
+    if rejects and (given := [name for name, value in choice.items() if value is not None]):
+        raise DatasetError(f"{' and '.join(given)} are for records, and --rejects shows rows that became none")
     dataset = open_dataset(folder, version)
     if rejects:
         image = previews.draw(previews.reject_cards(dataset, sources, number))
@@ -86,7 +90,7 @@ def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
         if issubclass(Shown, SixelImage | TGPImage):
             print_with_codes(Shown(image))
             return
-    file = output or Path(f"{dataset.name}-preview.png")
+    file = output or Path(f"{safe_name(dataset.name)}-preview.png")
     try:
         image.save(file, "PNG")
     except OSError as error:

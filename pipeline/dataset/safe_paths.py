@@ -14,6 +14,7 @@ pipeline.errors.DatasetError: the path '../../etc/passwd' leaves the version's f
 import errno
 import hashlib
 import os
+import re
 import stat
 from io import BufferedReader
 from pathlib import Path
@@ -46,6 +47,16 @@ class Remote(Protocol):
 
 Location: TypeAlias = Path | Remote
 """A folder or a file, local or remote."""
+
+
+def safe_name(text: str) -> str:
+    """Gives a text as the name of one file or folder: what no file system, and no glob, takes amiss.
+
+    >>> safe_name("../etc/passwd"), safe_name("/")
+    ('_etc_passwd', '_')
+    """
+    plain = re.sub(r"[^\w. -]+", "_", text).strip(". ")[:100]
+    return plain.encode()[:200].decode(errors="ignore") or "_"  # a name has 255 bytes at most, with what follows it
 
 
 def check_inner(path: str) -> str:

@@ -161,8 +161,9 @@ def _write_spec(spec: str, columns: Columns, folder: Path) -> None:
 def _spec(dataset: Dataset, form: Format, columns: Columns) -> str:
     """Gives the spec that builds the exported rows. Raises: SpecError where none can."""
     given = dataset.manifest.spec
+    version = " ".join(dataset.version.split())  # on one line, so that nothing of it leaves the comment
     lines = [
-        f"# Builds the rows of {dataset.name} {dataset.version} again: recordmill build {SPEC_FILE} --output DIR",
+        f"# Builds the rows of {dataset.name} {version} again: recordmill build {SPEC_FILE} --output DIR",
         *(f"# {note}" for note in columns.notes),
         f"name: {_flow(dataset.name)}",
         f"source: {_flow(_source(form, columns))}",

@@ -5,7 +5,6 @@ A writer holds some rows at a time, whatever the size of the shard.
 
 import io
 import json
-import re
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +16,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from recordmill.pipeline.dataset.safe_paths import safe_name
 from recordmill.pipeline.export.columns import Column, Columns, ExportError
 from recordmill.pipeline.export.image_files import ImageFile
 from recordmill.pipeline.inspection.records import Record
@@ -181,7 +181,7 @@ class FolderWriter:
     def write(self, record: Record, row: Row) -> None:
         """Writes an image and its line."""
         image, label = row[self._image], row.get(self._label or "")
-        folder = f"{record.split}/{_folder_name(label)}" if isinstance(label, str) else record.split
+        folder = f"{record.split}/{safe_name(label)}" if isinstance(label, str) else record.split
         path = f"{folder}/{record.position:08d}{image.suffix}"
         _inside(self._folder, path).write_bytes(image.data)
         self._metadata.write(_line({"file_name": path} | {name: row[name] for name in row if name != self._image}))
@@ -190,11 +190,6 @@ class FolderWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._metadata.close()
-
-
-def _folder_name(label: Any) -> str:
-    """Gives a class's name as a folder: what no file system, and no glob, takes amiss."""
-    return re.sub(r"[^\w. -]+", "_", str(label)).strip(". ")[:100] or "_"
 
 
 def _line(values: Mapping[str, Any]) -> str:

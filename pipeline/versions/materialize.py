@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Manifest, Shard
+from recordmill.pipeline.dataset.safe_paths import check_inner
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.exchange.croissant import CROISSANT, croissant
 from recordmill.pipeline.versions import latest_file
@@ -85,7 +86,8 @@ def _copies(manifest: Manifest) -> Iterator[tuple[str, tuple[str, int]]]:
 
 def _names(manifest: Manifest, split: str, number: int) -> tuple[str, str]:
     count = len(manifest.splits[split].shards)
-    return shard_name(manifest.name, split, number, count), index_name(manifest.name, split, number, count)
+    shard, index = (name(manifest.name, split, number, count) for name in (shard_name, index_name))
+    return check_inner(shard), check_inner(index)
 
 
 def _sizes(shard: Shard) -> tuple[int, int]:
