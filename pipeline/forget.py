@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.key_hash import digest
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.reader.parsing.examples import parse
 from recordmill.pipeline.rows.copy import copy_without
 from recordmill.pipeline.rows.find import StoredRow, find_digests, is_sorted, key_digest, open_records
@@ -37,6 +37,7 @@ from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF, Forgotten
 from recordmill.pipeline.versions.inventory import inventory
 from recordmill.pipeline.versions.kept_files import KeptFiles
 from recordmill.pipeline.versions.listing import held, open_existing
+from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.references import MATERIALIZED
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
@@ -70,6 +71,8 @@ class Forgot:
     """The given keys of which the version before held neither."""
     held_by: dict[str, int] = field(default_factory=dict)
     """Other versions that still hold forgotten rows, with their records; -1 where that cannot be known."""
+    broken: tuple[str, ...] = ()
+    """Versions whose manifest cannot be read, which may hold such rows; no prune removes them."""
 
 
 def forget(output: str, keys: Collection[bytes] = ()) -> Forgot:
@@ -81,10 +84,12 @@ def forget(output: str, keys: Collection[bytes] = ()) -> Forgot:
 
     Raises:
         PackedError: the records hold several rows each; a build leaves the rows out.
-        DatasetError: nothing is live, or a file of the live version is damaged.
-        OutputError: the output cannot be written.
+        DatasetError: a file of the live version is damaged.
+        OutputError: nothing is live, so nothing is written; or the output cannot be written.
     """
     store = open_existing(output)
+    if latest_file.read(store) is None:
+        raise OutputError(f"nothing is live in {output}, so that no row can be forgotten: nothing was written")
     gone = forgotten.add(store, keys)
     while True:
         with suppress(MovedError):
@@ -92,19 +97,18 @@ def forget(output: str, keys: Collection[bytes] = ()) -> Forgot:
 
 
 def versions_with(output: str, gone: Forgotten, but: Collection[str] = ()) -> dict[str, int]:
-    """Counts the records of forgotten keys in each version that holds any; -1 for one of packed texts.
-
-    Raises:
-        RowError, DatasetError: a record or an index that was looked at is damaged.
-    """
+    """Counts the records of forgotten keys in each version that holds any; -1 for one of packed texts, or damaged."""
     store, counts = open_existing(output), dict[str, int]()
     for manifest in publishing.published(store):
         if manifest.version in but or not gone.keys or gone.are_left_out_of(manifest):
             continue
         folder = version_folder(open_location(output), manifest.version)
-        rows = sum(1 for _ in find_digests(folder, manifest, gone.digests)) if is_sorted(manifest) else -1
-        if rows or without_rejects(folder, manifest, gone).removed:
-            counts[manifest.version] = rows
+        try:
+            rows = sum(1 for _ in find_digests(folder, manifest, gone.digests)) if is_sorted(manifest) else -1
+            if rows or without_rejects(folder, manifest, gone).removed:
+                counts[manifest.version] = rows
+        except (DatasetError, OSError):
+            counts[manifest.version] = -1
     return counts
 
 
@@ -114,7 +118,7 @@ def _forget(store: Store, output: str, gone: Forgotten, keys: Sequence[bytes]) -
         raise OutputError(f"nothing is live in {output}: the keys are on the list, and later builds leave them out")
     with held(output, base.version):
         if gone.are_left_out_of(base):
-            return Forgot(base, is_new=False, held_by=versions_with(output, gone, {base.version}))
+            return _with_others(Forgot(base, is_new=False), output, gone)
         if not is_sorted(base):
             raise PackedError(
                 f"the records of {base.version} hold several rows each, which cannot be taken apart: the keys are on "
@@ -126,8 +130,14 @@ def _forget(store: Store, output: str, gone: Forgotten, keys: Sequence[bytes]) -
         manifest = _Removal(store, output, base, gone, rows, rejects).publish()
     known = {key_digest(row.data) for row in rows} | rejects.digests
     unknown = tuple(key for key in keys if digest(key) not in known)
-    held_by = versions_with(output, gone, {manifest.version})
-    return Forgot(manifest, True, len(rows), rejects.removed, unknown, held_by)
+    remove_marked(output)  # the candidate that waited: it may hold these rows
+    return _with_others(Forgot(manifest, True, len(rows), rejects.removed, unknown), output, gone)
+
+
+def _with_others(done: Forgot, output: str, gone: Forgotten) -> Forgot:
+    """Names the other versions that hold forgotten rows, or may."""
+    others = versions_with(output, gone, {done.manifest.version})
+    return replace(done, held_by=others, broken=tuple(publishing.broken(open_existing(output))))
 
 
 @dataclass(frozen=True)
@@ -170,9 +180,9 @@ class _Removal:
             self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
         kept = KeptFiles(self.output, self.base, str(assembled), version)
         splits = {name: self._split(assembled, kept, name) for name in self.base.splits}
-        indexes = {shard.index for split in self.base.splits.values() for shard in split.shards}
-        changed = {*SIDECARS, *self.rejects.files}
-        kept.files([path for path in self.base.files if path not in indexes | changed and not self._is_stale(path)])
+        indexes = (shard.index for split in self.base.splits.values() for shard in split.shards)
+        anew = {*indexes, *SIDECARS, *self.rejects.files, *self._stale()}
+        kept.files([path for path in self.base.files if path not in anew])
         self._write_rejects(assembled)
         own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
         manifest = replace(
@@ -231,8 +241,8 @@ class _Removal:
         """The spans that held forgotten rows: their reports are of other records, so the next build reads them."""
         return {row.shard.span for row in self.rows if row.shard.span is not None} | self.rejects.spans
 
-    def _is_stale(self, path: str) -> bool:
-        return any(path in (span_file(span, REPORT), span_file(span, REJECTED)) for span in self._touched)
+    def _stale(self) -> list[str]:
+        return [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
 
     def _span(self, name: str, span: Span) -> Span:
         if name not in self._touched:

@@ -12,7 +12,7 @@ from recordmill import build, open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.cli.extras import MissingExtraError
 from recordmill.pipeline.dataset.key_hash import digest, hash_keys
-from recordmill.pipeline.dataset.manifest import DatasetError, read_manifest
+from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.forget import PackedError, forget, versions_with
 from recordmill.pipeline.gate.checks import Check
@@ -21,7 +21,8 @@ from recordmill.pipeline.rows.find import find_records, key_digest, open_records
 from recordmill.pipeline.sidecars import SIDECARS
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions import forgotten, publishing
+from recordmill.pipeline.versions import forgotten, latest_file, publishing
+from recordmill.pipeline.versions.candidates import Judgement
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.listing import list_versions, rollback
 from recordmill.pipeline.versions.materialize import materialize
@@ -338,3 +339,79 @@ def test_show_says_where_a_record_lies(local: str, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines()[0] == first
     with pytest.raises(DatasetError, match="has no record of the key 'nobody'"):
         app(["show", local, "--record", "nobody"], standalone_mode=False)
+
+
+def damage(local: str, version: str, key: bytes) -> str:
+    """Damages the record of a key; gives the shard's file."""
+    folder = Path(local, "versions", version)
+    (row,) = find_records(folder, read_manifest(folder), key)
+    shard = folder / row.shard.file
+    content = bytearray(shard.read_bytes())
+    content[row.offset + 32] ^= 1
+    shard.unlink()  # it may be a link
+    shard.write_bytes(content)
+    return row.shard.file
+
+
+def test_a_damaged_old_version_holds_perhaps_some_and_is_purged(
+    local: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(local, tmp_path, NAMES[1])
+    shard = damage(local, NAMES[0], GONE[0])
+    with pytest.raises(DatasetError, match=rf"record \d+ of .*{shard}, at byte .*checksum.*run `recordmill verify`"):
+        app(["show", local, "--version", NAMES[0], "--record", "row/3"], standalone_mode=False)
+    app(["forget", local, *map(bytes.decode, GONE)], standalone_mode=False)
+    assert f"{NAMES[0]} still holds perhaps some of forgotten rows" in capsys.readouterr().out
+    app(["prune", local, "--purge"], standalone_mode=False)
+    assert not Path(local, "versions", NAMES[0]).exists()
+
+
+@pytest.mark.parametrize("broken", [None, "{"])
+def test_a_version_whose_rejects_are_gone_or_broken_holds_perhaps_some(
+    local: str, tmp_path: Path, broken: str | None
+) -> None:
+    publish(local, tmp_path, NAMES[1])
+    (rejects,) = Path(local, "versions", NAMES[0], "rejects").iterdir()
+    rejects.unlink()
+    if broken:
+        rejects.write_text(broken)
+    assert forget(local, [b"nobody"]).held_by == {NAMES[0]: -1}
+
+
+def test_a_damaged_record_of_the_live_version_is_one_clear_line(local: str) -> None:
+    shard = damage(local, NAMES[0], GONE[0])
+    with pytest.raises(DatasetError, match=rf"record \d+ of .*{shard}.*run `recordmill verify`"):
+        forget(local, GONE)
+
+
+def test_a_version_whose_manifest_cannot_be_read_is_named(
+    local: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(local, tmp_path, NAMES[1])
+    manifest = Path(local, "versions", NAMES[0], "dataset.json")
+    manifest.unlink()
+    manifest.write_text("{")
+    app(["forget", local, "row/3"], standalone_mode=False)
+    assert f"\n{NAMES[0]} may hold forgotten rows, since its dataset.json cannot be read" in capsys.readouterr().out
+    app(["prune", local, "--purge"], standalone_mode=False)
+    assert f"kept {NAMES[0]}: it may hold forgotten rows" in capsys.readouterr().out
+
+
+def test_the_candidate_that_waits_is_removed(output: str) -> None:
+    publishing.make_live(output, NAMES[0], lambda live: Judgement({}, ("rows_lost",)))
+    latest_file.compare_and_swap(
+        open_store(output), lambda latest: replace(latest or Latest("", 0), retired={})
+    )  # it never was live
+    done = forget(output, GONE)
+    assert done.held_by == {NAMES[1]: 3}
+    assert [version.manifest.version for version in list_versions(output)] == [NAMES[1], done.manifest.version]
+    latest = latest_file.read(open_store(output))
+    assert latest is not None
+    assert (latest.candidate, latest.removing) == (None, ())
+
+
+def test_without_a_live_version_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="nothing is live in .*: nothing was written"):
+        forget(str(tmp_path), GONE)
+    assert not list(tmp_path.iterdir())
+    publishing.check_output(str(tmp_path))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.sources.base import Files
 
 SHOWN = 5
+MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
 
 Keys = Annotated[
     list[str] | None,
@@ -56,6 +57,8 @@ def _print_forgot(dataset: str, done: "Forgot") -> None:
         print_line(f"{held} still holds {'perhaps some' if rows < 0 else count(rows, 'record')} of forgotten rows")
     if done.held_by:
         print_line(f"`recordmill prune {dataset} --purge` removes these versions")
+    for version in done.broken:
+        print_line(f"{version} {MAY_HOLD}")
 
 
 def _shown(keys: Iterable[bytes]) -> str:

@@ -103,10 +103,15 @@ def prune(
     seconds, building = pruning.seconds_of(grace), building_folder(dataset, work)
     also: Collection[str] = ()
     if purge:
+        from recordmill.pipeline.cli.row_commands import MAY_HOLD
         from recordmill.pipeline.forget import versions_with
-        from recordmill.pipeline.versions import forgotten
+        from recordmill.pipeline.versions import forgotten, publishing
 
-        also = versions_with(dataset, forgotten.load(open_existing(dataset)))
+        store = open_existing(dataset)
+        gone = forgotten.load(store)
+        also = versions_with(dataset, gone)
+        for version in publishing.broken(store) if gone.keys else ():
+            print_line(f"kept {version}: it {MAY_HOLD}")
     done = pruning.prune(dataset, keep, seconds, also=also, dry_run=dry_run, building=building, on_wait=print_wait)
     print_pruned(done, dry_run=dry_run)
 

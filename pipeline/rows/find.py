@@ -6,16 +6,18 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 
 from recordmill.pipeline.dataset.key_hash import KeyHash, digest, hash_key, shard_of
-from recordmill.pipeline.dataset.manifest import Location, Manifest, Shard
+from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest, Shard
 from recordmill.pipeline.dataset.shard_paths import inner_paths, shard_paths
 from recordmill.pipeline.reader.parsing.examples import parse
 from recordmill.pipeline.reader.records.random_access import Numbers, Records, ShardFile
+from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import KEY, stored_features
 
 KEY_ALONE = stored_features({}, with_key=True)
@@ -60,7 +62,7 @@ def find_records(folder: Location, manifest: Manifest, key: bytes) -> list[Store
     Packed texts, whose records hold many rows, have no such order.
 
     Raises:
-        RowError, DatasetError: a record or an index that was looked at is damaged.
+        DatasetError: a record or an index that was looked at is damaged.
     """
     return list(find_digests(folder, manifest, [digest(key)]))
 
@@ -102,7 +104,7 @@ def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
     """Gives the numbers of the records of one shard whose keys have some digests, rising.
 
     Raises:
-        RowError, DatasetError: as `Records.read`.
+        DatasetError: a record that was looked at is damaged, or the shard or its index is.
     """
     numbers = []
     for wanted in sorted(digests, key=_position):
@@ -123,10 +125,24 @@ def key_digest(record: bytes) -> bytes:
 
 
 def key_at(records: Records, record: int) -> tuple[KeyHash, bytes]:
-    """Reads a record's key, with its hashes."""
-    (data,) = records.read(np.array([record]))
-    key = bytes(parse([data], KEY_ALONE)[KEY][0])
+    """Reads a record's key, with its hashes. Raises: DatasetError: the record is damaged, or the shard is."""
+    with naming_damage(records, record):
+        (data,) = records.read(np.array([record]))
+        key = bytes(parse([data], KEY_ALONE)[KEY][0])
     return hash_key(key), key
+
+
+@contextmanager
+def naming_damage(records: Records, first: int = 0) -> Iterator[None]:
+    """Names the shard and the record where one of those that are read, from number `first` on, is damaged.
+
+    Raises:
+        DatasetError: it is.
+    """
+    try:
+        yield
+    except RowError as error:
+        raise DatasetError(f"{records.where(first + error.row)}: {error.message}; run `recordmill verify`") from None
 
 
 def _position(key_digest: bytes) -> int:

@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.dataset.file_names import REJECTED, span_file
 from recordmill.pipeline.dataset.key_hash import digest
-from recordmill.pipeline.dataset.manifest import Json, Location, Manifest
+from recordmill.pipeline.dataset.manifest import DatasetError, Json, Location, Manifest
 from recordmill.pipeline.dataset.safe_paths import read_inner
 from recordmill.pipeline.versions.forgotten import Forgotten
 
@@ -36,18 +37,16 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
     """Takes forgotten rows out of the rejects of a version.
 
     Raises:
-        DatasetError, OSError: a file of rejects cannot be read.
+        DatasetError: a file of rejects cannot be read, or is broken.
     """
     known, reasons = set(gone.digests), Counter[str](manifest.rejects.get("by_reason", {}))
     result, listed = Rejected(dict(manifest.rejects)), list[Json]()
     for file in manifest.rejects.get("files", []):
         left = list[bytes]()
-        for line in read_inner(folder, file["file"]).splitlines(keepends=True):
-            reject = json.loads(line)
-            key = digest(str(reject.get("id")).encode("utf-8", "surrogateescape"))
-            if reject.get("id") is not None and key in known:
+        for line, key, reason in _lines(folder, file["file"]):
+            if key in known:
                 result.digests.add(key)
-                reasons[reject["code"]] -= 1
+                reasons[reason] -= 1
             else:
                 left.append(line)
         if len(left) < file["records"]:
@@ -60,9 +59,25 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
     for span in manifest.spans if result.removed else ():
         path = span_file(span, REJECTED)
         if path in manifest.files:
-            ids = (json.loads(line).get("id") for line in read_inner(folder, path).splitlines())
-            keys = [digest(str(id_).encode("utf-8", "surrogateescape")) for id_ in ids if id_ is not None]
-            result.by_span.update({span: count} if (count := sum(key in known for key in keys)) else {})
+            count = sum(key in known for _, key, _ in _lines(folder, path))
+            result.by_span.update({span: count} if count else {})
     if result.removed:
         result.entry |= {"by_reason": {reason: count for reason, count in reasons.items() if count}, "files": listed}
     return result
+
+
+def _lines(folder: Location, path: str) -> Iterator[tuple[bytes, bytes | None, str]]:
+    """Gives the lines of a file of rejects, each with the digest of the row's key, if it has one, and the reason.
+
+    Raises:
+        DatasetError: the file is missing or broken.
+    """
+    try:
+        for line in read_inner(folder, path).splitlines(keepends=True):
+            reject = json.loads(line)
+            id_ = reject.get("id")
+            yield line, None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape")), reject.get("code")
+    except OSError as error:
+        raise DatasetError(f"{folder / path} cannot be read ({error.strerror}): run `recordmill verify`") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, RecursionError):
+        raise DatasetError(f"{folder / path} is broken: run `recordmill verify`") from None

@@ -33,7 +33,6 @@ from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.transforms.contract.finish_options import SERVED
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
@@ -123,7 +122,7 @@ def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence
             continue
         try:
             records = find_records(folder, manifest, key)
-        except (RowError, DatasetError):  # the check of its shard names it
+        except DatasetError:  # the check of its shard names it
             continue
         if len(records) == 1:
             stored[number] = records[0]

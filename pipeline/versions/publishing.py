@@ -111,13 +111,23 @@ def _check_name(store: Store, latest: Latest | None, name: str) -> None:
 
 def published(store: Store) -> list[Manifest]:
     """Reads the manifests of all versions but broken ones and those being deleted, in the order of publishing."""
+    manifests = [manifest for manifest in (_manifest(store, name) for name in _kept(store)) if manifest is not None]
+    return sorted(manifests, key=lambda manifest: (manifest.sequence, manifest.version))
+
+
+def broken(store: Store) -> list[str]:
+    """Names the versions whose manifest is there and cannot be read: nobody knows which rows they hold."""
+    named = (name for name in _kept(store) if store.exists(f"{VERSIONS_FOLDER}/{name}/{MANIFEST_FILE}"))
+    return sorted(name for name in named if _manifest(store, name) is None)
+
+
+def _kept(store: Store) -> list[str]:
+    """Names the folders of versions that are not being deleted."""
     removing: tuple[str, ...] = ()
     with suppress(OutputError):  # a broken `LATEST` hides no version
         latest = latest_file.read(store)
         removing = latest.removing if latest else ()
-    names = [name for name in store.children(VERSIONS_FOLDER) if name not in removing]
-    manifests = [manifest for manifest in (_manifest(store, name) for name in names) if manifest is not None]
-    return sorted(manifests, key=lambda manifest: (manifest.sequence, manifest.version))
+    return [name for name in store.children(VERSIONS_FOLDER) if name not in removing]
 
 
 def _manifest(store: Store, version: str) -> Manifest | None:
