@@ -17,7 +17,7 @@ from recordmill.pipeline.versions.candidates import Judgement
 from recordmill.pipeline.versions.listing import find, held, list_versions, pin, rollback
 from recordmill.pipeline.versions.prune import prune, sweep
 from recordmill.pipeline.versions.review import approve, reject
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators
 from tests.test_storage import STORES, publish
@@ -130,6 +130,14 @@ def test_the_version_before_is_never_one_that_was_held_back(local: str, tmp_path
     assert find(local, "-1").version == "v1"
     rollback(local, "v2")
     assert find(local, "-1").version == "v1"
+
+
+def test_a_version_that_is_being_deleted_is_not_put_up(local: str) -> None:
+    marked = lambda latest: replace(latest or Latest("", 0), candidate=None, removing=("v2",))  # noqa: E731
+    latest_file.compare_and_swap(open_store(local), marked)
+    with pytest.raises(UnsettledOutputError, match="the version v2 is being deleted: choose another, or build again"):
+        publishing.make_live(local, "v2", holds_back)
+    assert live(local).candidate is None
 
 
 def test_what_was_live_once_is_not_removed(local: str) -> None:

@@ -1,6 +1,7 @@
 """`versions`, `rollback`, `pin`, `prune`, and who holds a version: by numbers, and never what somebody needs."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -17,10 +18,10 @@ from recordmill import open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_latest
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions import latest_file, leases, publishing
 from recordmill.pipeline.versions.leases import hold
 from recordmill.pipeline.versions.listing import find, list_versions, pin, rollback, unpin
-from recordmill.pipeline.versions.prune import choose, prune, seconds_of, sweep
+from recordmill.pipeline.versions.prune import _Pruning, choose, prune, seconds_of, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators, hand_made
@@ -216,7 +217,8 @@ def test_what_is_held_is_not_pruned(lease: str, reason: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("0", 0), ("90", 90), ("90s", 90), ("30m", 1800), ("12h", 43200), ("2d", 172800)]
+    ("text", "seconds"),
+    [("0", 0), ("90", 90), ("90s", 90), ("30m", 1800), ("12h", 43200), ("2d", 172800), ("9" * 400 + "d", math.inf)],
 )
 def test_a_grace(text: str, seconds: float) -> None:
     assert seconds_of(text) == seconds
@@ -271,6 +273,16 @@ def test_a_version_that_is_taken_while_it_is_marked_is_spared(local: Path, monke
     assert done.kept == {NAMES[0]: "it is held"}
     assert (live(local).removing, there(local)) == ((), sorted([NAMES[0], NAMES[2]]))
     held[0].release()
+
+
+def test_a_version_that_was_spared_and_went_live_meanwhile_stays(output: str) -> None:
+    store = open_store(output)
+    mark = lambda *names: lambda latest: replace(latest or Latest("", 0), removing=names)  # noqa: E731
+    read_before = latest_file.compare_and_swap(store, mark(NAMES[0]))
+    latest_file.compare_and_swap(store, mark())  # another prune spares it, since a reader holds it
+    rollback(output, NAMES[0])
+    _Pruning(store, {}, {}, dry_run=False).remove_marked(read_before)
+    assert (live(output).version, there(output)) == (NAMES[0], sorted(NAMES))
 
 
 def test_the_dead_hold_nothing(local: Path) -> None:

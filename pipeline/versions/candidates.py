@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.manifest import Candidate, Latest
+from recordmill.pipeline.versions import latest_file
 
 
 class Judgement(NamedTuple):
@@ -33,7 +34,8 @@ def publishes_all(live: str) -> Judgement:
 
 
 def put_up(latest: Latest, version: str, judgement: Judgement) -> Latest:
-    """Makes a version the candidate, in place of any other."""
+    """Makes a version the candidate, in place of any other. Raises: OutputError: the version is being deleted."""
+    latest_file.check_kept(latest, version)
     candidate = Candidate(version, latest.version, judgement.breaches)
     return latest if latest.candidate == candidate else replace(replaced(latest, version), candidate=candidate)
 

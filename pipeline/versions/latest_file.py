@@ -64,13 +64,18 @@ def moved(latest: Latest | None, version: str, sequence: int) -> Latest:
     """
     if latest is None:
         return Latest(version, sequence)
-    if version in latest.removing:
-        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
+    check_kept(latest, version)
     retired = latest.retired if latest.version == version else {**latest.retired, latest.version: now()}
     retired = {name: time for name, time in retired.items() if name != version}
     same = latest.same if latest.version == version else ()
     waiting = latest.candidate if latest.candidate and latest.candidate.version != version else None
     return replace(latest, version=version, sequence=sequence, retired=retired, same=same, candidate=waiting)
+
+
+def check_kept(latest: Latest, version: str) -> None:
+    """Refuses to name a version that is being deleted. Raises: UnsettledOutputError: it is."""
+    if version in latest.removing:
+        raise UnsettledOutputError(f"the version {version} is being deleted: choose another, or build again")
 
 
 def now() -> str:

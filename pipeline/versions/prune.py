@@ -7,7 +7,7 @@ from then on nobody can use them. The next prune completes one that was killed.
 {'versions/20261120T120000Z-4f1c9a2e': 104857600}
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -111,7 +111,7 @@ def seconds_of(grace: str) -> float:
     number, unit = (grace[:-1], grace[-1:]) if grace[-1:] in UNITS else (grace, "s")
     if not number.isascii() or not number.isdecimal():
         raise UserError(f"the grace '{grace}' is not a duration: give a whole number and s, m, h or d, such as 12h")
-    return int(number) * UNITS[unit]
+    return float(number) * UNITS[unit]  # infinite where it is larger than any
 
 
 def choose(
@@ -187,17 +187,15 @@ class _Pruning:
 
     def prune_versions(self, keep: int | None, grace: float, also: Collection[str]) -> None:
         def mark(latest: Latest | None) -> Latest:
-            published = list(publishing.published(self.store))
+            published = publishing.published(self.store)
             manifests = [manifest for manifest in published if not manifest.trial]
             most = len(manifests) if keep is None else keep
             marked, kept = choose(_there(latest), manifests, self.living, most, grace, datetime.now(UTC))
-            reasons = {version: _why_kept(_there(latest), version, self.living, 0, None) for version in also}
+            notes = {manifest.version: "" for manifest in published if manifest.trial}
+            notes |= dict.fromkeys(also, "it holds forgotten rows, but ")
+            reasons = {version: _why_kept(_there(latest), version, self.living, 0, None) for version in notes}
             gone = [version for version, reason in reasons.items() if reason is None]
-            trials = [manifest.version for manifest in published if manifest.trial]
-            whys = {version: _why_kept(_there(latest), version, self.living, 0, None) for version in trials}
-            gone += [version for version, reason in whys.items() if reason is None]
-            kept |= {version: reason for version, reason in whys.items() if reason}
-            kept |= {version: f"it holds forgotten rows, but {reason}" for version, reason in reasons.items() if reason}
+            kept |= {version: f"{notes[version]}{reason}" for version, reason in reasons.items() if reason}
             self.done.kept.update({version: reason for version, reason in kept.items() if version not in gone})
             waiting = None if marked.candidate and marked.candidate.version in gone else marked.candidate
             return replace(marked, candidate=waiting, removing=tuple(dict.fromkeys([*marked.removing, *gone])))
@@ -224,19 +222,29 @@ class _Pruning:
         """Removes the versions that are marked, but those that a reader holds and the files that others need."""
         if latest is None or not latest.removing:
             return
-        latest = latest if self.dry_run else self._spare_held(latest)
-        folders = {version: f"{VERSIONS_FOLDER}/{version}" for version in latest.removing}
+        marked = latest.removing if self.dry_run else self._without_held(latest.removing)
+        folders = {version: f"{VERSIONS_FOLDER}/{version}" for version in marked}
         sizes = {folder: self.store.sizes(folder) for folder in folders.values()}
         removal = Removal(self.store, {name: size for each in sizes.values() for name, size in each.items()})
-        for folder in () if self.dry_run else folders.values():
-            for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on what it referred to counts no more
-                self.store.delete(f"{folder}/{name}")
-        needs = needs_of(self.store, latest.removing, partial(self._is_recent, grace)) if folders else Needs()
-        for version, folder in folders.items():
-            self._remove_unneeded(version, folder, sizes[folder], needs, removal)
-        if latest.removing and not self.dry_run:
-            gone = set(latest.removing)
-            compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), gone, forget=True))
+        marked = marked if self.dry_run else self._hidden(marked)
+        needs = needs_of(self.store, marked, partial(self._is_recent, grace)) if marked else Needs()
+        for version in marked:
+            self._remove_unneeded(version, folders[version], sizes[folders[version]], needs, removal)
+        if marked and not self.dry_run:
+            compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), marked, forget=True))
+
+    def _hidden(self, versions: Sequence[str]) -> list[str]:
+        """Removes the manifests of versions; gives those of which it did.
+
+        Another prune may have spared a version since this one read `LATEST`, and somebody made it live.
+        """
+        with self.store.locked():
+            latest = latest_file.read(self.store)
+            marked = [version for version in versions if latest is not None and version in latest.removing]
+            for version in marked:
+                for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on what it referred to counts no more
+                    self.store.delete(f"{VERSIONS_FOLDER}/{version}/{name}")
+        return marked
 
     def _is_recent(self, grace: float, manifest: Manifest) -> bool:
         """Whether a reader may have opened a version before it was made whole."""
@@ -256,14 +264,14 @@ class _Pruning:
         if not self.dry_run:
             remove_unneeded(self.store, folder, needs)
 
-    def _spare_held(self, latest: Latest) -> Latest:
+    def _without_held(self, versions: Sequence[str]) -> list[str]:
         """Spares versions that readers leased meanwhile: a reader looks for the mark after it took its lease."""
         held = self._held_now()
-        spared = {version for version in latest.removing if any(holds(name, version) for name in held)}
-        if not spared:
-            return latest
-        self.done.kept.update(dict.fromkeys(spared, "it is held"))
-        return compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), spared, forget=False))
+        spared = {version for version in versions if any(holds(name, version) for name in held)}
+        if spared:
+            self.done.kept.update(dict.fromkeys(spared, "it is held"))
+            compare_and_swap(self.store, lambda latest: _unmarked(_there(latest), spared, forget=False))
+        return [version for version in versions if version not in spared]
 
     def _held_now(self) -> list[str]:
         """Reads the names of the leases again, without those of the dead."""
