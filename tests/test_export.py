@@ -26,6 +26,7 @@ from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from recordmill.pipeline.reader.parsing.examples import parse
 from recordmill.pipeline.rows.find import open_records
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
 from recordmill.transforms.contract.ragged import Ragged
@@ -74,6 +75,13 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
     with pytest.raises(SystemExit) as end:
         main()
     return int(str(end.value.code))
+
+
+def image_feature(encoding: str = "original") -> ImageDescription:
+    return ImageDescription(
+        stored="bytes", encoding=encoding, shape=(None, None, 3), dtype="uint8", offset=(0.0,), scale=(1.0,),
+        options=PixelOptions(),
+    )  # fmt: skip
 
 
 def also_stored(monkeypatch: pytest.MonkeyPatch, name: str, of: str) -> None:
@@ -160,11 +168,7 @@ def test_packed_texts_are_refused(tmp_path: Path) -> None:
 def test_an_original_keeps_its_turn(orientation: int) -> None:
     data = io.BytesIO()
     Image.fromarray(np.arange(60, dtype=np.uint8).reshape(4, 5, 3)).save(data, "JPEG")
-    description = ImageDescription(
-        stored="bytes", encoding="original", shape=(None, None, 3), dtype="uint8", offset=(0.0,), scale=(1.0,),
-        options=PixelOptions(),
-    )  # fmt: skip
-    file = image_file(StoredImage(data.getvalue(), description, orientation))
+    file = image_file(StoredImage(data.getvalue(), image_feature(), orientation))
     assert file is not None
     assert file.suffix == ".jpeg"
     with Image.open(io.BytesIO(file.data)) as image:
@@ -296,15 +300,93 @@ def test_two_features_of_one_column_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["image", "file_name", "depth_file_names"])
 def test_a_folder_holds_no_field_that_names_its_images(tmp_path: Path, name: str) -> None:
-    photo = ImageDescription(
-        stored="bytes", encoding="original", shape=(None, None, 3), dtype="uint8", offset=(0.0,), scale=(1.0,),
-        options=PixelOptions(),
-    )  # fmt: skip
-    features = {"photo": photo.to_json(), name: published.FEATURES["price"]}
+    features = {"photo": image_feature().to_json(), name: published.FEATURES["price"]}
     spec = {"features": {"photo": {"kind": "image", "size": 12}, name: {"kind": "number"}}}
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
     with pytest.raises(ExportError, match=f"'{name}' is a field of folder that names or holds the image"):
         export(dataset, "folder", tmp_path / "to")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("photo", "Photo"), "the image 'Photo' and the image 'photo' would be one file of a sample"),
+        (("Json",), "the image 'Json' and the row's values would be one file of a sample"),
+    ],
+)
+def test_a_sample_holds_no_two_files_of_a_name(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
+    features = {name: image_feature().to_json() for name in names}
+    spec = {"features": {name: {"kind": "image", "size": 12} for name in names}}
+    dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
+    with pytest.raises(ExportError, match=message):
+        export(dataset, "webdataset", tmp_path / "to")
+
+
+def frames(format_: str, count: int, **options: Any) -> bytes:
+    """Gives an image of some frames."""
+    first, *others = (Image.fromarray(np.full((4, 6, 3), 40 * number, np.uint8)) for number in range(count))
+    data = io.BytesIO()
+    first.save(data, format_, save_all=count > 1, append_images=others, **options)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("format_", ["PNG", "WEBP", "JPEG"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_original_comes_back_with_every_byte(format_: str, count: int) -> None:
+    count = 1 if format_ == "JPEG" else count
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    options = {"exif": exif, "lossless": True} if format_ == "WEBP" else {}
+    data = without_metadata(frames(format_, count, **options))
+    file = image_file(StoredImage(data, image_feature(), 6))
+    assert file is not None
+    assert without_metadata(file.data) == data
+    with Image.open(io.BytesIO(file.data)) as image:
+        assert (image.getexif()[0x0112], getattr(image, "n_frames", 1)) == (6, count)
+        image.load()
+
+
+def test_exif_of_another_orientation_gives_way() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    file = image_file(StoredImage(frames("WEBP", 2, exif=exif), image_feature(), 6))
+    assert file is not None
+    assert file.data.count(b"EXIF") == 2
+    with Image.open(io.BytesIO(file.data)) as image:
+        assert (image.getexif()[0x0112], image.n_frames) == (6, 2)  # type: ignore[attr-defined]
+
+
+def test_the_current_folder_is_no_target(small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    monkeypatch.chdir(tmp_path / "here")
+    for target in (".", "../here", "../link"):
+        with pytest.raises(ExportError, match=f"{target} is the current folder, whose place no other"):
+            export(small, "jsonl", Path(target))
+    monkeypatch.chdir(tmp_path)
+    export(small, "jsonl", Path("link"))
+    assert (tmp_path / "here/dataset.yaml").is_file()
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("to", ["jsonl", "webdataset"])
+def test_a_number_that_json_does_not_know_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool, to: str
+) -> None:
+    row = published.row
+
+    def odd(number: int) -> dict[str, Any]:
+        value = math.inf if number == 9 else 0.5
+        return {**row(number), "odd": np.array([value]) if many else value}
+
+    monkeypatch.setattr(published, "row", odd)
+    length = {"length": "varying"} if many else {}
+    features = {"price": published.FEATURES["price"], "odd": {"kind": "raw", "stored": "float32", **length}}
+    raw = {"kind": "raw", "type": "float32", "many": many}
+    spec = {"splits": dict(published.LAYOUT.weights), "features": {"price": OPTIONS["price"], "odd": raw}}
+    dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
+    with pytest.raises(ExportError, match="in the row 'row/9' 'odd' holds an infinite number or NaN, .*: use parquet"):
+        export(dataset, to, tmp_path / "to")
 
 
 NOT_EXPORTED = {"letters_length"}

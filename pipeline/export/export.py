@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
@@ -52,23 +52,22 @@ def export(dataset: Dataset, to: str, target: Path, split: str | None = None) ->
     Args:
         dataset: the version.
         to: the format, a name of `FORMATS`.
-        target: a folder that is not there, or empty.
+        target: a folder that is not there, or empty; not the current one.
         split: the only split to write; None: all.
 
     Raises:
-        ExportError: the format is unknown, or cannot hold a feature; or the folder is not empty.
+        ExportError: the format is unknown, or cannot hold a feature; or the folder is not empty, or the current one.
         SpecError: no spec could build the rows again.
         DatasetError: there is no such split, or a record is damaged.
         OSError: the folder cannot be written.
     """
     form = _format(to)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ExportError(f"{target} is not empty: name a folder that is not there yet")
+    target = _target(target)
     columns = columns_of(dataset)
     _check(columns, form, to)
     spec = _spec(dataset, form, columns) if split in (None, "train") else None
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         folder.chmod(0o755)  # `mkdtemp` lets nobody else read
         rows = _write(dataset, form, columns, folder, split)
@@ -89,6 +88,17 @@ def _format(to: str) -> Format:
     return FORMATS[to]
 
 
+def _target(given: Path) -> Path:
+    """Gives a target's path with links followed. Raises: ExportError: an export cannot take its place by a rename."""
+    target = given.resolve()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ExportError(f"{given} is not empty: name a folder that is not there yet")
+    if target == Path.cwd() or target.is_mount():
+        what = "the current folder" if target == Path.cwd() else "where a disk is mounted"
+        raise ExportError(f"{given} is {what}, whose place no other folder can take: name one in it")
+    return target
+
+
 def _check(columns: Columns, form: Format, to: str) -> None:
     """Refuses features that a format cannot hold."""
     for column in columns.columns:
@@ -96,6 +106,8 @@ def _check(columns: Columns, form: Format, to: str) -> None:
             raise ExportError(
                 f"'{column.feature}' has several images a row, which {to} cannot hold: use parquet or jsonl"
             )
+    if form.has_members:
+        _check_members([column.name for column in columns.columns if column.type == "image"], to)
     if not form.is_of_images:
         return
     images = [column.feature for column in columns.columns if column.type == "image"]
@@ -109,6 +121,17 @@ def _check(columns: Columns, form: Format, to: str) -> None:
             raise ExportError(f"'{column.name}' is a field of {to} that names or holds the image: use parquet or jsonl")
 
 
+def _check_members(images: Sequence[str], to: str) -> None:
+    """Refuses images whose files in a sample would have one name."""
+    owners = {"json": "the row's values"}
+    for name in images:
+        own = f"the image '{name}'"
+        if (owner := owners.setdefault(name.lower(), own)) != own:
+            raise ExportError(
+                f"{own} and {owner} would be one file of a sample, since {to} knows no capitals: use parquet or jsonl"
+            )
+
+
 def _write(dataset: Dataset, form: Format, columns: Columns, folder: Path, split: str | None) -> int:
     """Writes a file for each shard that has records; returns the number of rows."""
     rows = 0
@@ -119,7 +142,10 @@ def _write(dataset: Dataset, form: Format, columns: Columns, folder: Path, split
         for number, records in _by_shard(dataset, name):
             with form.open(folder, f"{name}-{number:05d}-of-{shards:05d}", columns) as writer:
                 for record, row in _rows(records, columns):
-                    writer.write(record, row)
+                    try:
+                        writer.write(record, row)
+                    except ExportError as error:
+                        raise ExportError(f"in the row '{record.key}' {error}") from None
                     rows += 1
     return rows
 

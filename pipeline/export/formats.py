@@ -54,6 +54,9 @@ class Format:
     """Gives the name by which the spec reads a column."""
     plain_column: Callable[[str], str] = lambda name: name
     """Gives the name by which the spec reads the key and the split."""
+    has_members: bool = False
+    """Whether a row is files in an archive, one `json` and one for each image, whose column it names without capitals.
+    """
     is_of_images: bool = False
     """Whether each row is one image's."""
 
@@ -196,9 +199,16 @@ def _line(values: Mapping[str, Any]) -> str:
     try:
         return json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
     except ValueError:
-        raise ExportError(
-            "it holds an infinite number or NaN in a list, which JSON does not know: use parquet"
-        ) from None
+        name = next(name for name, value in values.items() if not _is_json(value))
+        raise ExportError(f"'{name}' holds an infinite number or NaN, which JSON does not know: use parquet") from None
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -224,6 +234,7 @@ FORMATS: Mapping[str, Format] = {
         refused=("images",),
         column=_member,
         plain_column=lambda name: f"json.{name}",
+        has_members=True,
     ),
     "folder": Format(
         {"format": "image_folder", "path": "images"},

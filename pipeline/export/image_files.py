@@ -2,15 +2,20 @@
 
 import io
 import struct
+import zlib
 from typing import NamedTuple
 
 from PIL import Image
 
 from recordmill.pipeline.inspection.images import StoredImage
-from recordmill.transforms.contract.image_header import JPEG
+from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.orientation import TAG
 
 SHORT_TYPE = 3
+PNG_HEAD = 33
+"""The bytes of a PNG's signature and its first chunk, IHDR."""
+WEBP_FLAGS, HAS_EXIF = 20, 0x08
+"""The place of an extended WebP's flags, and the one that announces EXIF."""
 
 
 class ImageFile(NamedTuple):
@@ -40,8 +45,18 @@ def _turned(image: StoredImage) -> bytes:
     """Gives an original with the orientation that its metadata said before they were left out."""
     if image.orientation == 1 or _orientation(image.data) == image.orientation:
         return image.data
+    exif = _exif(image.orientation)
     if image.data.startswith(JPEG):
-        return image.data[:2] + _exif_segment(image.orientation) + image.data[2:]
+        return image.data[:2] + _jpeg_segment(exif) + image.data[2:]
+    if image.data.startswith(PNG):
+        return image.data[:PNG_HEAD] + _png_chunk(exif) + image.data[PNG_HEAD:]
+    if image.data[8:16] == b"WEBPVP8X":
+        return _webp_with(image.data, exif)
+    return _saved_again(image)
+
+
+def _saved_again(image: StoredImage) -> bytes:
+    """Gives a WebP of one frame, whose header has no place for EXIF, with the same pixels."""
     into = io.BytesIO()
     exif = Image.Exif()
     exif[TAG] = image.orientation
@@ -55,8 +70,30 @@ def _orientation(data: bytes) -> int:
         return int(file.getexif().get(TAG, 1))
 
 
-def _exif_segment(orientation: int) -> bytes:
-    """Makes a JPEG's segment APP1 that holds the orientation alone."""
+def _exif(orientation: int) -> bytes:
+    """Makes EXIF that holds the orientation alone: an even number of bytes."""
     entry = struct.pack(">HHIHH", TAG, SHORT_TYPE, 1, orientation, 0)
-    body = b"Exif\0\0MM\0*" + struct.pack(">IH", 8, 1) + entry + struct.pack(">I", 0)
+    return b"MM\0*" + struct.pack(">IH", 8, 1) + entry + struct.pack(">I", 0)
+
+
+def _jpeg_segment(exif: bytes) -> bytes:
+    """Makes a JPEG's segment APP1."""
+    body = b"Exif\0\0" + exif
     return b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body
+
+
+def _png_chunk(exif: bytes) -> bytes:
+    body = b"eXIf" + exif
+    return struct.pack(">I", len(exif)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def _webp_with(data: bytes, exif: bytes) -> bytes:
+    """Puts EXIF into an extended WebP: at its end, or before its own, since the first one counts."""
+    end, place = min(len(data), 8 + int.from_bytes(data[4:8], "little")), 12
+    while place < end and data[place : place + 4] != b"EXIF":
+        size = int.from_bytes(data[place + 4 : place + 8], "little")
+        place += 8 + size + size % 2
+    chunk = b"EXIF" + struct.pack("<I", len(exif)) + exif
+    flags = bytes([data[WEBP_FLAGS] | HAS_EXIF])
+    body = data[8:WEBP_FLAGS] + flags + data[WEBP_FLAGS + 1 : place] + chunk + data[place:]
+    return data[:4] + struct.pack("<I", len(body)) + body
