@@ -1,26 +1,35 @@
 """Disks that are too small, full, or refuse: told before the work or without damage, in one clear line."""
 
 import errno
+import io
 import os
 import shutil
+import tarfile
 from collections import namedtuple
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.build import free_space
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.disk_failures import DiskError, disk_error
 from recordmill.pipeline.build.driver import Listener, Published, build
-from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, size
+from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes, size
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
+from recordmill.pipeline.build.worker.read_chunk import ChunkReader
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
 
@@ -62,6 +71,75 @@ def test_what_surely_does_not_fit_is_refused(
 
 def test_sizes_as_people_read_them() -> None:
     assert [size(count) for count in (0, MIB, 5 << 30)] == ["0.0 MiB", "1.0 MiB", "5.0 GiB"]
+
+
+IMAGES = [os.urandom(10_000) for _ in range(40)]
+
+
+def write_parquet(folder: Path) -> str:
+    pq.write_table(pa.table({"image": IMAGES}), folder / "rows.parquet")
+    return "parquet"
+
+
+def write_tar(folder: Path, ending: str) -> str:
+    with tarfile.open(folder / f"rows{ending}", "w:gz" if ending.endswith("gz") else "w") as archive:
+        for number, image in enumerate(IMAGES):
+            info = tarfile.TarInfo(f"{number}.image")
+            info.size = len(image)
+            archive.addfile(info, io.BytesIO(image))
+    return "webdataset"
+
+
+def write_tfrecord(folder: Path, compression: str) -> str:
+    with tf.io.TFRecordWriter(str(folder / "rows.tfrecord"), compression) as writer:
+        for image in IMAGES:
+            feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[image]))
+            writer.write(tf.train.Example(features=tf.train.Features(feature={"image": feature})).SerializeToString())
+    return "tfrecord"
+
+
+def write_jsonl(folder: Path) -> str:
+    """Writes rows that name their images."""
+    write_files(folder)
+    (folder / "rows.jsonl").write_text("".join(f'{{"image": "{number}.png"}}\n' for number in range(len(IMAGES))))
+    return "jsonl"
+
+
+def write_files(folder: Path) -> str:
+    for number, image in enumerate(IMAGES):
+        (folder / f"{number}.png").write_bytes(image)
+    return "image_folder"
+
+
+@pytest.mark.parametrize(
+    ("write", "are_inside"),
+    [
+        (write_parquet, True),
+        (partial(write_tar, ending=".tar"), False),
+        (partial(write_tar, ending=".tar.gz"), True),
+        (partial(write_tfrecord, compression=""), False),
+        (partial(write_tfrecord, compression="GZIP"), True),
+        (write_jsonl, False),
+        (write_files, False),
+    ],
+)
+def test_scratch_holds_the_images_that_lie_in_rows(
+    tmp_path: Path, write: Callable[[Path], str], are_inside: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    source = f"{{format: {write(tmp_path / 'in')}, path: {tmp_path}/in}}"
+    spec = parse_spec(f"name: d\nsource: {source}\nfeatures: {{image: {{kind: image, size: 4}}}}\nsplits: {{train: 1}}")
+    plan = make_plan(spec, LocalFiles())
+    planned = planned_build(plan, str(tmp_path / "run"), LocalFiles(), inline=False, threads=1)
+    for name in ("scratch", "progress", "reports", "rejects"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    for chunk in plan.chunks:
+        assert list(ChunkReader(planned, RowDecisions()).read(chunk))
+    written = sum(file.stat().st_size for file in Path(planned.scratch).iterdir())
+    estimate, images = scratch_bytes(plan, planned), sum(map(len, IMAGES))
+    assert (written >= images, estimate >= images) == (are_inside, are_inside)
+    assert 0.9 * images < estimate < 2 * images if are_inside else estimate == pytest.approx(written, abs=5000)
+    assert scratch_bytes(plan, replace(planned, inline=True)) == 0
 
 
 def wrapped(cause: Exception) -> Exception:

@@ -32,9 +32,9 @@ def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
 
 
 READING = modules(
-    "pipeline.errors", "pipeline.redaction", "pipeline.terminal_text", "pipeline.parallel_map", "pipeline.sockets",
-    "pipeline.version", "pipeline.dataset", "pipeline.versions", "pipeline.reader", "pipeline.verify",
-    "pipeline.rows", "pipeline.inspection", "pipeline.report",
+    "pipeline.cores", "pipeline.errors", "pipeline.redaction", "pipeline.terminal_text", "pipeline.parallel_map",
+    "pipeline.sockets", "pipeline.version", "pipeline.dataset", "pipeline.versions", "pipeline.reader",
+    "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.report",
     "transforms.contract", "transforms.numpy",
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.verify.parity", "pipeline.report.page",
          "pipeline.report.f",
@@ -225,6 +225,12 @@ def test_a_quick_command_loads_little(arguments: list[str], said: str, heavy: li
     loaded = done.stderr.split()
     assert "typer" in loaded
     assert sorted(set(heavy) & set(loaded)) == []
+
+
+def test_one_module_counts_cores() -> None:
+    """Any other would count those of the host, where a container has fewer."""
+    counting = [name for name, file in sources().items() if re.search("cpu_count|sched_getaffinity", file.read_text())]
+    assert counting == ["recordmill.pipeline.cores"]
 
 
 def test_init_of_local_data_loads_no_framework(tmp_path: Path) -> None:

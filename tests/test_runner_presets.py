@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.pipeline import cores as counting
 from recordmill.pipeline.build.runners import worker_environment as environments
 from recordmill.pipeline.build.runners.errors import RunnerError
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
@@ -124,7 +125,7 @@ def test_threads_are_those_of_the_container(
 ) -> None:
     if quota is not None:
         (tmp_path / "cpu.max").write_text(quota)
-    monkeypatch.setattr(environments, "CPU_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(counting, "CPU_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 2})
     assert environments.worker_threads() == threads
     monkeypatch.setenv(environments.THREADS, "5")

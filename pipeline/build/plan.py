@@ -46,6 +46,7 @@ from recordmill.transforms.contract.stored import IMAGES
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
 MAX_PACK_BYTES = 256 << 20
 SHARD_BYTES = 128 << 20  # 128 MiB: tf.data reads that well, and a worker builds it in a minute
+REFERENCE_BYTES = 100  # an image's row in scratch, packed
 SAMPLE_IMAGES = 10_000
 GUESSED_FRAMES = 8
 TRIAL_BYTES = 256 << 20  # 256 MiB of rows: a trial version reads no more, in pieces from everywhere
@@ -83,6 +84,8 @@ class BuildPlan:
     """The estimated size of the shards in bytes."""
     source_bytes: int
     """The bytes to read, including images."""
+    scratch_bytes: int
+    """The estimated size of the packed rows in bytes, with the images that lie inside them."""
     layout: Layout
     source_key: str
     """The digest of the spec, the packages and the inputs."""
@@ -197,6 +200,7 @@ def make_plan(
         rows_are_exact=all(plan.is_exact for plan in plans),
         expected_bytes=_expected_bytes(spec, plans),
         source_bytes=sum(plan.bytes for plan in plans),
+        scratch_bytes=sum(_scratch_bytes(spec, plan) for plan in plans),
         layout=layout,
         source_key=_sha256(parts | {"inputs": inputs}),
         notes=[*spans.notes(), *dict.fromkeys(note for plan in plans for note in plan.notes)],
@@ -227,6 +231,7 @@ def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
         rows_are_exact=False,
         expected_bytes=round(plan.expected_bytes * part),
         source_bytes=round(plan.source_bytes * part),
+        scratch_bytes=round(plan.scratch_bytes * part),
         layout=Layout.of_spans(weights, dict.fromkeys(spans, each)) if spans else Layout(weights, each),
         limit=limit,
         row_share=share,
@@ -430,6 +435,12 @@ def _expected_bytes(spec: Spec, plans: Sequence[Plan]) -> int:
     frames = [1 if image.kind == "image" else image.length or image.max_length or GUESSED_FRAMES for image in images]
     a_row = sum(image.expected_bytes * count for image, count in zip(images, frames, strict=True))
     return int(a_row * sum(plan.rows for plan in plans))
+
+
+def _scratch_bytes(spec: Spec, plan: Plan) -> int:
+    """The estimated bytes of a source's packed rows: all that it reads but images that rows only refer to."""
+    refers = plan.referred_bytes > 0 or any(feature.kind in IMAGES for feature in spec.features.values())
+    return plan.bytes - plan.referred_bytes + (plan.rows * REFERENCE_BYTES if refers else 0)
 
 
 def _inputs_digest(inputs: Iterable[Iterable[FileInfo]]) -> str:

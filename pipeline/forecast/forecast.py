@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space
+from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.preparation import Published, prepare
 from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.cores import cores
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest, version_folder
 from recordmill.pipeline.forecast.columns import ColumnView, table_bytes, views
 from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GET_BYTES, PART_BYTES, Cost, cost_of
@@ -146,7 +147,7 @@ def _forecast(
     of_split = _rows_of_splits(plan, sample)
     if rate is None:
         rate = (output and rate_of_history(plan, output)) or rate_of_sample(plan, sample)
-    disk, no_space = _disk(plan, planned)
+    scratch, no_space = _disk(plan, planned)
     return Forecast(
         name=plan.spec.name,
         rows=plan.rows,
@@ -156,7 +157,7 @@ def _forecast(
         chunks=len(plan.chunks),
         splits=_splits(plan, sample, of_split),
         shard_bytes=plan.expected_bytes,
-        scratch_bytes=disk,
+        scratch_bytes=scratch,
         free_bytes=_free(output) if output is None or is_local(output) else None,
         memory_bytes=_memory(sample),
         spans_read=tuple(plan.spans.built),
@@ -191,8 +192,7 @@ def _disk(plan: BuildPlan, planned: PlannedBuild) -> tuple[int, Sequence[str]]:
         note = check_free_space(plan, planned, kept=0)
     except NoSpaceError as error:
         note = str(error)
-    scratch = 0 if planned.inline else plan.rows * 100 if planned.images() else plan.source_bytes
-    return scratch, [note] if note else []
+    return scratch_bytes(plan, planned), [note] if note else []
 
 
 def _free(output: str | None) -> int:
@@ -203,7 +203,7 @@ def _free(output: str | None) -> int:
 def _memory(sample: Sample) -> int:
     headers = [header for images in sample.images.values() for header in images.headers]
     largest = max((header.width * header.height for header in headers), default=0)
-    return PROCESS_BYTES + (os.cpu_count() or 1) * largest * PIXEL_BYTES
+    return PROCESS_BYTES + cores() * largest * PIXEL_BYTES
 
 
 def _cost(plan: BuildPlan, sample: Sample, rate: Rate, prices: Mapping[str, Any]) -> Cost:

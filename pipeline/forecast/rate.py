@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from recordmill.pipeline.build.entry import build
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.cores import cores
 from recordmill.pipeline.forecast.sample import Sample
 from recordmill.pipeline.versions.history import read_history
 
@@ -37,7 +38,7 @@ def rate_of_history(plan: BuildPlan, output: str) -> Rate | None:
         if entry.get("end") == "published" and is_here and rows and seconds and not entry.get("spans"):
             how = f"the build of {entry.get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
             expected = plan.rows / rows * seconds
-            return Rate(expected, how, is_whole=True, cpu_seconds=expected * (os.cpu_count() or 1))
+            return Rate(expected, how, is_whole=True, cpu_seconds=expected * cores())
     return None
 
 
@@ -49,7 +50,7 @@ def rate_of_sample(plan: BuildPlan, sample: Sample) -> Rate:
         if images.decoded:
             cpu += images.seconds / images.decoded * plan.rows
             how += f", decoding and scaling {images.decoded:,} images of '{name}' {images.seconds:.2f} s"
-    return Rate(cpu / (os.cpu_count() or 1), how, is_whole=False, cpu_seconds=cpu)
+    return Rate(cpu / cores(), how, is_whole=False, cpu_seconds=cpu)
 
 
 def rate_of_trials(plan: BuildPlan, options: RunOptions) -> Rate:
@@ -62,7 +63,7 @@ def rate_of_trials(plan: BuildPlan, options: RunOptions) -> Rate:
     a_row = max(0.0, second - first) / (many - few) if many > few else 0.0
     seconds = second + a_row * max(0, plan.rows - many)
     how = f"trial builds of {few:,} and {many:,} rows took {first:.1f} and {second:.1f} s"
-    return Rate(seconds, how, is_whole=True, cpu_seconds=seconds * (os.cpu_count() or 1))
+    return Rate(seconds, how, is_whole=True, cpu_seconds=seconds * cores())
 
 
 def _timed(plan: BuildPlan, options: RunOptions) -> tuple[int, float]:

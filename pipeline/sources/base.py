@@ -112,6 +112,8 @@ class Plan:
     """The columns that were found, also those inside others; the files' names and folders give the last of them."""
     of_path: Sequence[str] = ()
     """The columns that come from the path of the file that a row stands for."""
+    referred_bytes: int = 0
+    """Those of `bytes` that rows only refer to: images in files of their own, or in uncompressed archives."""
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class Table(Source):
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         """The images that rows may refer to: all of their folder, so that a changed one is a changed input."""
-        if all(column.type is not ColumnType.IMAGE for column in columns.values()):
+        if not has_images(columns):
             return ()
         root = self.image_root(files)
         return _below(root, (file for file in files.match(f"{escape(root)}/**") if is_image(file.path)))
@@ -133,11 +133,15 @@ class Archives(Table):
 
     def chunk_bytes(self, columns: Columns, wanted: int) -> int:
         """Gives the bytes of a chunk: those wanted, or more where it has images."""
-        has_images = any(column.type is ColumnType.IMAGE for column in columns.values())
-        return max(wanted, IMAGES_CHUNK_BYTES) if has_images else wanted
+        return max(wanted, IMAGES_CHUNK_BYTES) if has_images(columns) else wanted
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         return ()
+
+
+def has_images(columns: Columns) -> bool:
+    """Whether one of the columns is an image."""
+    return any(column.type is ColumnType.IMAGE for column in columns.values())
 
 
 def _union(listings: Iterable[Iterable[FileInfo]]) -> Iterator[FileInfo]:

@@ -6,7 +6,6 @@ True
 """
 
 import multiprocessing
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from recordmill.pipeline.cores import cores
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
@@ -61,7 +61,7 @@ def verify_opened(dataset: Dataset, *, quick: bool = False) -> Report:
     _check_described(manifest)
     if not quick:
         _check_shards(files, manifest, findings)
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # reading and SHA-256 release Python's lock
+    with ThreadPoolExecutor(cores()) as threads:  # reading and SHA-256 release Python's lock
         expected = listed_files(manifest)
         if quick:
             shards = [shard for split in manifest.splits.values() for shard in split.shards]
@@ -109,7 +109,7 @@ def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -
 def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[Checked]:
     """Checks the shards; many bytes in several processes, because the checks mostly hold Python's lock."""
     shards = shard_numbers(manifest)
-    workers = min(os.cpu_count() or 1, len(shards))
+    workers = min(cores(), len(shards))
     if workers < 2 or sum(split.bytes for split in manifest.splits.values()) < MANY_BYTES:
         yield from check_shards(files, manifest, shards)
         return

@@ -7,7 +7,6 @@ an allocation failed. Alone it has the memory, or fails again.
 7
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
+from recordmill.pipeline.cores import cores
 from recordmill.pipeline.sources.machine_faults import OutOfMemoryError
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
@@ -65,7 +65,7 @@ class MemoryGate:
                 self._changed.notify_all()
 
 
-GATE = MemoryGate(max(768 << 20, (os.cpu_count() or 1) * (128 << 20)))  # 768 MiB, or 128 MiB a core
+GATE = MemoryGate(max(768 << 20, cores() * (128 << 20)))  # 768 MiB, or 128 MiB a core
 """All work of this process that takes much memory goes through it."""
 
 

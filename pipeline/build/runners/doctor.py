@@ -19,7 +19,7 @@ from recordmill.pipeline.build.runners.job_server import find_java, java_version
 from recordmill.pipeline.build.runners.options import FlinkOptions
 from recordmill.pipeline.build.runners.presets import worker_environment
 from recordmill.pipeline.build.runners.versions import PAIRS, pair_for
-from recordmill.pipeline.build.runners.worker_environment import cores
+from recordmill.pipeline.cores import cores
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.version import VERSION
 

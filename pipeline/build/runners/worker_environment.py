@@ -1,9 +1,10 @@
-"""The settings that a process which builds needs before it loads TensorFlow, and the cores that it may use."""
+"""The settings that a process which builds needs before it loads TensorFlow, and the threads that it takes."""
 
 import ctypes
 import os
 from contextlib import suppress
-from pathlib import Path
+
+from recordmill.pipeline.cores import cores
 
 TENSORFLOW = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -14,7 +15,6 @@ TENSORFLOW = {
 THREADS = "RECORDMILL_WORKER_THREADS"
 """The variable that gives a worker fewer threads than it has cores, where several workers share a machine."""
 M_ARENA_MAX = -8  # malloc.h of glibc
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of CPU, and in how many of time
 
 
 def set_tensorflow_variables() -> None:
@@ -37,12 +37,3 @@ def worker_threads() -> int:
     with suppress(KeyError, ValueError):
         return max(1, int(os.environ[THREADS]))
     return cores()
-
-
-def cores() -> int:
-    """The number of cores that this process may use, by its affinity and its container's quota; 1 or more."""
-    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # no cgroup v2, or `max`
-        quota, period = map(int, CPU_QUOTA.read_text().split())
-        number = min(number, -(-quota // period))
-    return max(1, number)

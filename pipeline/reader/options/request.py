@@ -1,10 +1,10 @@
 """The options of an input checked against a dataset, with the shards that hold its records."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from recordmill.pipeline.cores import cores
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.shard_paths import shard_paths
 from recordmill.pipeline.reader.options.read_options import THE_LABEL, ReadOptions
@@ -102,11 +102,6 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     )
     _check_batches(request)
     return request
-
-
-def cores() -> int:
-    """Counts the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) -> dict[str, Description]:

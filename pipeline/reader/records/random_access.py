@@ -9,7 +9,6 @@ TensorFlow's `record_reader.cc`: length (uint64), its masked CRC-32C, data, the 
 (1000, [b"…", b"…"])
 """
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.cores import cores
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.reader.records.local_shards import ADVICE, Frame, LocalShards, ShardFile, Shards
@@ -153,7 +153,7 @@ class Records:
         Raises:
             DatasetError: a shard cannot be read, or holds other bytes.
         """
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
+        with ThreadPoolExecutor(cores()) as threads:
             digests = threads.map(self._files.sha256, range(len(self._shards)))
             try:
                 for shard, digest in zip(self._shards, digests, strict=True):

@@ -55,9 +55,10 @@ def plan_listing(
     check_names(path, required(columns), names, _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
     inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
-    chunks = _chunks(images, side, endings, chunk_bytes)
+    chunks, beside = _chunks(images, side, endings, chunk_bytes)
     total = sum(chunk.bytes for chunk in chunks)
-    return Plan(chunks, len(images), total, inputs, _notes(others, side, endings), True, names, OF_PATH)
+    notes = _notes(others, side, endings)
+    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - beside)
 
 
 class _Beside:
@@ -109,15 +110,17 @@ def _where(endings: list[str]) -> str:
     return f" and no metadata file, nor {beside} beside its images, to give more"
 
 
-def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> list[Chunk]:
+def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
+    """Gives the chunks, and the bytes of the files beside their images."""
     texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
     captions = Captions(texts, objects)
     beside = captions.bytes(len(images))
     parts = even_parts(ROW_BYTES + beside, chunk_bytes)
-    return [
+    chunks = [
         _chunk(files, int(beside[part].sum()), captions[part])
         for part, files in zip(parts, cut(images, parts), strict=True)
     ]
+    return chunks, int(beside.sum())
 
 
 def _chunk(images: list[FileInfo], beside: int, captions: Captions) -> Chunk:

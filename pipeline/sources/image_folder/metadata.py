@@ -88,7 +88,8 @@ def plan_metadata(
     notes = _notes(paths, left, metadata) + unused(every, read)
     others = [name for name in every if name not in fields.fields]
     there, total = dict.fromkeys([*fields.columns, *others, *fields.of_path]), sum(file.bytes for file in inputs)
-    return Plan(chunks, count, total, inputs, notes, True, list(there), fields.of_path)
+    images = total - sum(file.bytes for file in metadata)
+    return Plan(chunks, count, total, inputs, notes, True, list(there), fields.of_path, referred_bytes=images)
 
 
 def read_metadata(

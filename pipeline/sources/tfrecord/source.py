@@ -19,11 +19,11 @@ from recordmill.pipeline.dataset.key_hash import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.inflate import Inflated
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Archives, at_once
+from recordmill.pipeline.sources.table import Archives, at_once, has_images
 from recordmill.pipeline.sources.tfrecord.example_columns import ExampleColumn, Piece
 from recordmill.pipeline.sources.tfrecord.frames import Damage, frames, walk
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
@@ -79,7 +79,8 @@ class TFRecord(Archives):
         cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
         names = self._names(files, join(root, inputs[0].path))
-        return Plan(chunks, sum(rows for _, rows in cuts), names=names)
+        plain = sum(chunk.bytes for chunk in chunks if not chunk.work.compressed) if has_images(columns) else 0
+        return Plan(chunks, sum(rows for _, rows in cuts), names=names, referred_bytes=plain)
 
     def _cut_file(self, files: Files, root: str, chunk_bytes: int, file: FileInfo) -> tuple[list[Chunk], int]:
         """One file's chunks, and its number of rows."""
@@ -154,7 +155,7 @@ def _size(record: Record) -> int:
 def _raw_rows(chunk: Chunk, first: int, batch: list[Record], columns: Columns, with_key: bool) -> RawRows:
     """Parses records, the first of which is at the position `first`."""
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
-    in_place = not chunk.work.compressed and any(column.type is ColumnType.IMAGE for column in columns.values())
+    in_place = not chunk.work.compressed and has_images(columns)
     positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
     for position, (offset, record) in enumerate(batch, first):
         if isinstance(record, Damage):

@@ -21,7 +21,7 @@ from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Archives, at_once
+from recordmill.pipeline.sources.table import Archives, at_once, has_images
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_names
@@ -83,7 +83,9 @@ class WebDataset(Archives):
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
             raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
         names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
-        return Plan(chunks, sum(look.rows for look in looks), names=names, notes=_notes(inputs, looks))
+        plain = sum(file.bytes for file in inputs if _size(file) is not None) if has_images(columns) else 0
+        rows = sum(look.rows for look in looks)
+        return Plan(chunks, rows, names=names, notes=_notes(inputs, looks), referred_bytes=plain)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the samples that start in the chunk's bytes; a row's default key is its sample's.
