@@ -135,7 +135,7 @@ def test_each_replica_gets_its_part() -> None:
 
 @pytest.mark.usefixtures("hand_made_here")
 def test_a_resumed_input_goes_on_with_the_batch_that_would_have_come() -> None:
-    names = run(snippet("Reading a dataset"), snippet("Going on where a run stopped"))
+    names = run(snippet("Reading a dataset"), snippet("Checkpoints and resuming"))
     expected, label = next(names["batches"])
     found, found_label = next(names["train"].as_numpy())
     np.testing.assert_array_equal(found_label, label)
