@@ -94,6 +94,8 @@ def test_a_line_that_a_person_wrote_is_shown_as_it_is(version: tuple[Path, Manif
         ({"image": "image", "kind": "category"}, "kind", "image-classification"),
         ({"image": "image", "tags": "categories"}, "tags", "image-classification"),
         ({"image": "image", "boxes": "boxes", "names": "categories"}, None, "object-detection"),
+        ({"image": "image", "boxes": "boxes", "names": "categories"}, "names", "object-detection"),
+        ({"image": "image", "boxes": "boxes", "kind": "category"}, "kind", "image-classification"),
         ({"image": "image", "caption": "text"}, "caption", "image-to-text"),
         ({"text": "text", "kind": "category"}, "kind", "text-classification"),
         ({"text": "text"}, None, "text-generation"),
@@ -105,6 +107,24 @@ def test_a_line_that_a_person_wrote_is_shown_as_it_is(version: tuple[Path, Manif
 def test_the_task_follows_from_the_kinds(features: dict[str, str], label: str | None, task: str | None) -> None:
     manifest = Manifest("x", "", "", label, {name: {"kind": kind} for name, kind in features.items()}, {})
     assert list(tasks(manifest)) == ([task] if task else [])
+
+
+@pytest.mark.parametrize(
+    ("records", "size"),
+    [
+        (999, "n<1K"),
+        (1000, "1K<n<10K"),
+        (10**10 - 1, "1B<n<10B"),
+        (10**10, "10B<n<100B"),
+        (10**11, "100B<n<1T"),
+        (10**12, "n>1T"),
+    ],
+)
+def test_the_size_is_one_of_the_hubs(version: tuple[Path, Manifest], records: int, size: str) -> None:
+    folder, manifest = version
+    own = replace(manifest.splits["train"].shards[0], records=records)
+    header = card(folder, replace(manifest, splits={"train": Split((own,))})).decode().split("---\n", 2)[1]
+    assert yaml.safe_load(header)["size_categories"] == [size]
 
 
 @pytest.mark.parametrize("text", ["no", "~", "1.0", "a: b", "- a", "'", '"', "#", "é\n\u2028🦆", "\x1b[2J", "", "@x"])

@@ -85,6 +85,15 @@ def test_show_json_gives_the_manifest_and_the_versions(run: Any, output: Path) -
     assert "recordmill head" in error
 
 
+@pytest.mark.parametrize("damage", [b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_a_damaged_file_of_rejects_is_one_line(run: Any, tmp_path: Path, damage: bytes) -> None:
+    folder = published.write_version(tmp_path)
+    assert run("show", str(tmp_path), "--record", "bad/1")[0] == ["bad/1: rejected, missing_value: None"]
+    (folder / published.REJECTS).write_bytes(b'{"id": null}\n' + damage)
+    _, error = run("show", str(tmp_path), "--record", "bad/1")
+    assert " ".join(error.split()).endswith(f"{published.REJECTS} is broken: run `recordmill verify`")
+
+
 @pytest.mark.parametrize(
     ("value", "text", "as_json"),
     [

@@ -1,6 +1,5 @@
 """The commands on single rows; `commands` registers them."""
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -10,7 +9,7 @@ import typer
 from recordmill.pipeline.cli.arguments import DatasetFolder
 from recordmill.pipeline.cli.screen import count, print_line
 from recordmill.pipeline.dataset.manifest import read_manifest
-from recordmill.pipeline.dataset.safe_paths import read_inner
+from recordmill.pipeline.dataset.reject_lines import read_reject_lines
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.terminal_text import printable
 
@@ -100,9 +99,9 @@ def show_record(folder: "Location", key: str, output: str | None, spec: Path | N
         return
     rejects = list(_rejects_of(folder, manifest, key))
     for reject in rejects:
-        print_line(
-            f"{printable(key)}: rejected, {reject['code']}: {printable(str(reject['file']))}, line {reject['line']}"
-        )
+        line = "" if reject.get("line") is None else f", line {reject['line']}"
+        place = f"{reject.get('code')}: {reject.get('file')}{line}"
+        print_line(f"{printable(key)}: rejected, {printable(place)}")
     since = None if output is None else _forgotten_since(output, key)
     if since:
         print_line(f"{printable(key)}: forgotten since {since}")
@@ -133,8 +132,8 @@ def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["Sto
 
 def _rejects_of(folder: "Location", manifest: "Manifest", key: str) -> Iterator[dict[str, object]]:
     for file in manifest.rejects.get("files", []):
-        for line in read_inner(folder, file["file"]).splitlines():
-            if (reject := json.loads(line)).get("id") == key:
+        for _, reject in read_reject_lines(folder, file["file"]):
+            if reject.get("id") == key:
                 yield reject
 
 

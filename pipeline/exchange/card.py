@@ -21,10 +21,14 @@ from recordmill.transforms.contract.stored import part_name
 CARD = "README.md"
 MOST_NAMES = 1000
 """The classes that a card names; of a feature with more it says the number."""
-_SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "100M<n<1B", "1B<n<10B")
+_SIZES = (
+    *("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"),
+    *("100M<n<1B", "1B<n<10B", "10B<n<100B", "100B<n<1T"),
+)
 _DTYPES = {"bytes": "binary", "int64": "int64", "float32": "float32"}
 _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
     ("object-detection", {"boxes"}, None),
+    ("object-detection", {"boxes"}, {"categories"}),  # the classes of the boxes
     ("image-classification", {"image"}, {"category", "categories"}),
     ("image-classification", {"image_sequence"}, {"category", "categories"}),
     ("image-to-text", {"image", "text"}, None),

@@ -1,15 +1,14 @@
 """The files of rejects without rows that were forgotten: their keys stand there."""
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.dataset.file_names import REJECTED, span_file
 from recordmill.pipeline.dataset.key_hash import digest
-from recordmill.pipeline.dataset.manifest import DatasetError, Json, Location, Manifest
-from recordmill.pipeline.dataset.safe_paths import read_inner
+from recordmill.pipeline.dataset.manifest import Json, Location, Manifest
+from recordmill.pipeline.dataset.reject_lines import read_reject_lines
 from recordmill.pipeline.versions.forgotten import Forgotten
 
 
@@ -67,17 +66,8 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
 
 
 def _lines(folder: Location, path: str) -> Iterator[tuple[bytes, bytes | None, str]]:
-    """Gives the lines of a file of rejects, each with the digest of the row's key, if it has one, and the reason.
-
-    Raises:
-        DatasetError: the file is missing or broken.
-    """
-    try:
-        for line in read_inner(folder, path).splitlines(keepends=True):
-            reject = json.loads(line)
-            id_ = reject.get("id")
-            yield line, None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape")), reject.get("code")
-    except OSError as error:
-        raise DatasetError(f"{folder / path} cannot be read ({error.strerror}): run `recordmill verify`") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, RecursionError):
-        raise DatasetError(f"{folder / path} is broken: run `recordmill verify`") from None
+    """Gives the lines of a file of rejects, each with the digest of the row's key, if it has one, and the reason."""
+    for line, reject in read_reject_lines(folder, path):
+        id_ = reject.get("id")
+        key = None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))
+        yield line, key, str(reject.get("code"))
