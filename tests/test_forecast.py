@@ -1,17 +1,22 @@
 """`recordmill plan`: what it says of a build before it runs, and what it warns of. No build runs here."""
 
 import json
+import os
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.forecast import sample as sampling
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.forecast.page import duration, lines_of
 from recordmill.pipeline.sources.local_files import LocalFiles
@@ -149,6 +154,102 @@ def test_a_large_source_is_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert 1_000 < result.sampled_rows < 10_000
     assert sum(split.rows for split in result.splits.values()) == pytest.approx(result.rows, rel=0.01)
     assert "in a sample of" in "\n".join(lines_of(result))
+
+
+@pytest.mark.parametrize(("other", "doubled"), [("test", False), ("train", True)])
+def test_a_key_may_stand_in_two_splits(tmp_path: Path, other: str, doubled: bool) -> None:
+    spec = SPEC + "split_by: {column: city}\nsplits: {train: 50, test: 50}\n"
+    lines = rows(100, lambda n: f"{n // 2},1,{other if n % 2 else 'train'},{n % 4 // 2}")
+    warnings = forecast_of(write(tmp_path, lines, spec)).warnings
+    assert any("50 keys stand in several rows" in each for each in warnings) == doubled, warnings
+
+
+BUILT = {
+    "end": "published",
+    "build_key": "a",
+    "ended_at": "then",
+    "rows": {"read": 100},
+    "seconds": 50.0,
+    "stages": {"plan": 1.0, "look": 9.0, "write": 30.0},
+    "runner": "local",
+    "host": os.uname().nodename,
+}
+AGAIN = {**BUILT, "seconds": 0.2, "stages": {"plan": 0.2}}
+KILLED = {**BUILT, "end": "killed", "rows": {}, "seconds": None}
+LATER = {**BUILT, "seconds": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("history", "seconds"),
+    [
+        ([BUILT], 200.0),
+        ([BUILT, LATER], 40.0),
+        ([BUILT, AGAIN], 200.0),  # made live again
+        ([{**KILLED, "build_key": "b"}, BUILT], 200.0),
+        ([{**BUILT, "build_key": "b"}, KILLED, LATER], 200.0),  # which went on
+        ([KILLED, {**BUILT, "end": "dry_run"}, LATER], None),
+        ([KILLED, LATER, BUILT], 200.0),  # all rows once more
+        ([{**BUILT, "end": "trial"}], None),
+        ([{**BUILT, "runner": "flink"}], None),
+        ([{}], None),
+    ],
+)
+def test_the_time_is_that_of_a_build_of_all_rows(
+    tmp_path: Path, history: list[dict[str, Any]], seconds: float | None
+) -> None:
+    published.write_version(tmp_path / "out")
+    (tmp_path / "out/history.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in history))
+    spec = SPEC.replace("name: people", "name: small")
+    rate = forecast_of(write(tmp_path, rows(400, lambda n: f"{n},1,bern,{n % 2}"), spec), str(tmp_path / "out")).rate
+    assert (rate.is_whole, seconds is None or rate.seconds) == (seconds is not None, seconds is None or seconds)
+
+
+def texts(folder: Path, count: int, length: int) -> Path:
+    """Writes rows of random text, in one piece."""
+    pq.write_table(pa.table({"text": [os.urandom(length // 2).hex() for _ in range(count)]}), folder / "a.parquet")
+    (folder / "dataset.yaml").write_text(
+        "name: d\nsource: {format: parquet, path: a.parquet}\nfeatures: {text: {kind: text}}\n"
+    )
+    return folder / "dataset.yaml"
+
+
+@pytest.mark.parametrize(("count", "length"), [(20_000, 1_000), (200, 100_000)])
+def test_a_large_source_of_one_piece_is_neither_read_nor_held_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, length: int
+) -> None:
+    spec = texts(tmp_path, count, length)
+    assert forecast_of(spec).sample_is_all
+    monkeypatch.setattr("recordmill.pipeline.forecast.sample.ALL_BYTES", 1 << 20)
+    result = forecast_of(spec)
+    assert not result.sample_is_all
+    assert 0 < result.sampled_rows * length <= 9 << 20  # a block of the source has 8 MiB
+    assert result.splits["train"].rows == pytest.approx(0.8 * count, rel=0.2)
+
+
+def test_a_source_that_is_larger_than_it_looks_is_not_held_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = texts(tmp_path, 20_000, 1_000)
+    monkeypatch.setattr("recordmill.pipeline.forecast.sample.HELD_BYTES", 4 << 20)
+    result = forecast_of(spec)
+    assert not result.sample_is_all
+    assert result.sampled_rows < 10_000
+
+
+def test_what_the_first_row_of_a_process_costs_is_no_rows_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow imports pandas then."""
+    real, imported = sampling.keyed_blocks, list[bool]()
+
+    def slow(*of: Any) -> Any:
+        if not imported:
+            imported.append(True)
+            time.sleep(0.5)
+        return real(*of)
+
+    monkeypatch.setattr(sampling, "keyed_blocks", slow)
+    result = forecast_of(mixed(tmp_path))
+    assert result.sampled_rows == 402
+    assert result.rate.cpu_seconds < 0.5
 
 
 def test_the_command_prints_lines_or_json(

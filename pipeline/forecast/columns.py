@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.forecast.sample import ImageSample, Sample
 from recordmill.transforms.contract.kinds.base import FeatureOptions
@@ -107,8 +105,3 @@ def _text(value: Any) -> str:
 def _shown(value: Any) -> str:
     text = " ".join(_text(value).split())
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-
-
-def table_bytes(tables: Sequence[pa.Table]) -> int:
-    """Gives the bytes that keyed rows take."""
-    return sum(table.nbytes for table in tables)

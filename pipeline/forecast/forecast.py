@@ -24,7 +24,7 @@ from recordmill.pipeline.build.preparation import Published, prepare
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cores import cores
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest, version_folder
-from recordmill.pipeline.forecast.columns import ColumnView, table_bytes, views
+from recordmill.pipeline.forecast.columns import ColumnView, views
 from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GET_BYTES, PART_BYTES, Cost, cost_of
 from recordmill.pipeline.forecast.rate import Rate, rate_of_history, rate_of_sample, rate_of_trials
 from recordmill.pipeline.forecast.sample import Sample, take_sample
@@ -182,7 +182,7 @@ def _rows_of_splits(plan: BuildPlan, sample: Sample) -> dict[str, int]:
 
 
 def _splits(plan: BuildPlan, sample: Sample, of_split: Mapping[str, int]) -> dict[str, SplitForecast]:
-    scale = 1.0 if sample.is_all else plan.rows / max(1, sample.rows)
+    scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # of a guess there may be more rows
     return {name: SplitForecast(round(rows * scale), plan.layout.shards[name]) for name, rows in of_split.items()}
 
 
@@ -211,7 +211,7 @@ def _cost(plan: BuildPlan, sample: Sample, rate: Rate, prices: Mapping[str, Any]
     good = max(1, sum(table.num_rows for table in sample.tables))
     shards, chunks = plan.layout.groups, len(plan.chunks)
     in_batch = max(1.0, plan.rows / max(1, chunks) / max(1, shards))
-    shuffled = plan.rows * (table_bytes(sample.tables) / good + BATCH_OVERHEAD / in_batch)
+    shuffled = plan.rows * (sample.bytes / good + BATCH_OVERHEAD / in_batch)
     files = sum(len(group.files) for group in plan.inputs)
     reads = files + 2 * math.ceil(plan.source_bytes / GET_BYTES)
     writes = plan.expected_bytes / PART_BYTES + 5 * shards + 3 * chunks + files / 1000

@@ -3,15 +3,19 @@
 import os
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from recordmill.pipeline.build.entry import build
+from recordmill.pipeline.build.journal.journal import DRY_RUN
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.cores import cores
 from recordmill.pipeline.forecast.sample import Sample
-from recordmill.pipeline.versions.history import read_history
+from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
 
+UNFINISHED = (RUNNING, KILLED, "stopped", "failed")
+"""The ends of a build that may leave work for the next one."""
 TRIALS = (200, 400, 2_000)
 """The rows of trial builds. The first warms TensorFlow up; what the others differ in is what rows cost."""
 
@@ -31,15 +35,31 @@ class Rate:
 
 
 def rate_of_history(plan: BuildPlan, output: str) -> Rate | None:
-    """Gives the time by the newest build of this output that read rows on this machine."""
-    for entry in reversed(read_history(output)):
-        rows, seconds = entry.get("rows", {}).get("read"), entry.get("seconds")
+    """Gives the time by the newest build of this output that read and wrote all its rows on this machine."""
+    entries = list(_whole_builds(read_history(output)))
+    if not entries:
+        return None
+    rows, seconds = entries[-1]["rows"]["read"], entries[-1]["seconds"]
+    how = f"the build of {entries[-1].get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
+    expected = plan.rows / rows * seconds
+    return Rate(expected, how, is_whole=True, cpu_seconds=expected * cores())
+
+
+def _whole_builds(history: Iterable[Entry]) -> Iterator[Entry]:
+    """Yields the builds whose seconds are those of all their rows.
+
+    A version that is made live again has all its rows and nothing written; a build that went on with what an earlier
+    attempt left has all rows and the seconds of the last attempt.
+    """
+    left: dict[str | None, bool] = {}
+    for entry in history:
         is_here = entry.get("host") == os.uname().nodename and entry.get("runner") == "local"
-        if entry.get("end") == "published" and is_here and rows and seconds and not entry.get("spans"):
-            how = f"the build of {entry.get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
-            expected = plan.rows / rows * seconds
-            return Rate(expected, how, is_whole=True, cpu_seconds=expected * cores())
-    return None
+        is_whole = entry.get("end") == "published" and entry.get("stages", {}).get("write") and not entry.get("spans")
+        has_figures = entry.get("rows", {}).get("read") and entry.get("seconds")
+        if is_here and is_whole and has_figures and not left.get(entry.get("build_key")):
+            yield entry
+        if entry.get("end") != DRY_RUN:
+            left[entry.get("build_key")] = entry.get("end") in UNFINISHED
 
 
 def rate_of_sample(plan: BuildPlan, sample: Sample) -> Rate:

@@ -1,6 +1,7 @@
 """A sample of the rows that a plan reads, keyed and split as a build does it, and of their images.
 
 All rows of a small source, or of a folder of images, are looked at; else the first rows of some chunks, evenly spread.
+Neither reads nor holds more of a large source, however few chunks it has.
 """
 
 import math
@@ -16,7 +17,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.plan import BuildPlan
-from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.build.worker.keyed_rows import KeyedBlock, keyed_blocks
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.image_folder.source import ImageFolder
 from recordmill.pipeline.sources.rejects import Reject
@@ -29,8 +30,11 @@ ALL_ROWS = 200_000
 """The most rows that are all looked at where a listing names them."""
 ALL_BYTES = 64 << 20
 """The most bytes of rows that are all looked at: some seconds."""
+HELD_BYTES = 256 << 20
+"""The most bytes of rows that are held: compressed files, and rows of unknown number, may be larger than they look."""
 CHUNKS = 32
 CHUNK_ROWS = 2_000
+CHUNK_BYTES = 2 << 20
 IMAGES = 64
 DECODED_AS = {"JPEG", *(form.upper() for form in FORMATS)}
 
@@ -59,8 +63,16 @@ class Sample:
     images: dict[str, ImageSample] = field(default_factory=dict)
     is_all: bool = False
     """Whether all rows were read; of their images only some are opened."""
+    bytes: int = 0
+    """The bytes of `tables`."""
     seconds: float = 0.0
     """The time in which the rows were read, without their images."""
+
+    def add(self, block: KeyedBlock) -> None:
+        """Adds the rows of a block."""
+        self.tables.append(block.rows)
+        self.rejects += block.rejects
+        self.bytes += block.rows.nbytes
 
     @property
     def rows(self) -> int:
@@ -81,35 +93,44 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> Sample:
     Raises:
         SourceError, OSError: a source cannot be read.
     """
-    chunks = _chosen(plan)
+    chunks, whole = _chosen(plan)
     sample = Sample(is_all=len(chunks) == len(plan.chunks))
+    _warm_up(planned, chunks)
     started = time.perf_counter()
     for chunk in chunks:
-        sample.is_all &= _read(sample, planned, chunk, None if sample.is_all else CHUNK_ROWS)
+        sample.is_all &= _read(sample, planned, chunk, whole=whole)
     sample.seconds = time.perf_counter() - started
     for name, options in planned.images().items():
         sample.images[name] = _look_at_images(sample, planned, name, options)
     return sample
 
 
-def _chosen(plan: BuildPlan) -> Sequence[Chunk]:
+def _chosen(plan: BuildPlan) -> tuple[Sequence[Chunk], bool]:
+    """Chooses the chunks that are read, and whether each is read to its end."""
     chunks = plan.chunks
     is_listing = all(isinstance(each.source, ImageFolder) for each in plan.sources) and plan.rows <= ALL_ROWS
     if is_listing or sum(chunk.bytes for chunk in chunks) <= ALL_BYTES:
-        return chunks
-    return [chunks[len(chunks) * number // CHUNKS] for number in range(CHUNKS)] if len(chunks) > CHUNKS else chunks
+        return chunks, True
+    count = min(CHUNKS, len(chunks))
+    return [chunks[len(chunks) * number // count] for number in range(count)], False
 
 
-def _read(sample: Sample, planned: PlannedBuild, chunk: Chunk, most: int | None) -> bool:
-    """Adds the rows of a chunk, about `most`; returns whether these are all."""
-    rows = 0
-    for block in keyed_blocks(planned, RowDecisions(), chunk):
-        sample.tables.append(block.rows)
-        sample.rejects += block.rejects
+def _warm_up(planned: PlannedBuild, chunks: Sequence[Chunk]) -> None:
+    """Reads a first block, because Arrow imports pandas at the first value: no row costs that second."""
+    for chunk in chunks[:1]:
+        next(keyed_blocks(planned, RowDecisions(), chunk), None)
+
+
+def _read(sample: Sample, planned: PlannedBuild, chunk: Chunk, *, whole: bool) -> bool:
+    """Adds the rows of a chunk, to its end or only the first ones; returns whether these are all."""
+    rows, held = 0, sample.bytes
+    for block in keyed_blocks(planned, RowDecisions(), chunk) if held < HELD_BYTES else ():
+        sample.add(block)
         rows += block.rows.num_rows + len(block.rejects)
-        if most is not None and rows >= most:
+        is_enough = not whole and (rows >= CHUNK_ROWS or sample.bytes - held >= CHUNK_BYTES)
+        if is_enough or sample.bytes >= HELD_BYTES:
             return False
-    return True
+    return held < HELD_BYTES
 
 
 def _look_at_images(sample: Sample, planned: PlannedBuild, name: str, options: ImageOptions) -> ImageSample:

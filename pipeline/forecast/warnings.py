@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.dataset.id_changes import compare_ids, first_few
@@ -65,10 +66,11 @@ def _rejects(spec: Spec, sample: Sample) -> Iterator[str]:
 
 
 def _keys(sample: Sample) -> Iterator[str]:
-    counts = Counter(key for table in sample.tables for key in table["@key"].to_pylist())
-    doubled = {key: count for key, count in counts.items() if count > 1}
+    places = (zip(table["@group"].to_pylist(), table["@key"].to_pylist(), strict=True) for table in sample.tables)
+    counts = Counter(chain.from_iterable(places))  # rows of other splits and spans stay: they are in another group
+    doubled = {place: count for place, count in counts.items() if count > 1}
     if doubled:
-        key, count = next(iter(doubled.items()))
+        (_, key), count = next(iter(doubled.items()))
         shown = key.decode("utf-8", "replace")
         several = f"{len(doubled):,} keys stand in several rows, such as '{shown}' in {count:,}"
         yield f"{several}: all but the first are rejected"
