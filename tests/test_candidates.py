@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +154,32 @@ def test_a_candidate_that_is_held_stays(local: str) -> None:
         assert reject(local)[1] is False
         assert names(local) == ["v1", "v2"]
     assert find(local, "v2").gate["live"] == "v1"
+
+
+def test_others_write_while_a_version_is_judged(local: str, tmp_path: Path) -> None:
+    judged = list[str]()
+
+    def judge(live: str) -> Judgement:
+        judged.append(live)
+        other = threading.Thread(target=pin, args=(local, "v1"), daemon=True)
+        other.start()
+        other.join(20)
+        assert not other.is_alive()
+        return Judgement({}, ())
+
+    publish(local, tmp_path, "v3", "33" * 32, judge=judge)
+    publishing.make_live(local, "v1", judge)
+    assert judged == ["v1", "v3"]
+
+
+def test_it_is_judged_again_where_another_version_became_live(local: str, tmp_path: Path) -> None:
+    def judge(live: str) -> Judgement:
+        if live == "v1":
+            rollback(local, "v2")
+        return Judgement({}, (LINE,) if live == "v2" else ())
+
+    publish(local, tmp_path, "v3", "33" * 32, judge=judge)
+    assert live(local).candidate == Candidate("v3", "v2", (LINE,))
 
 
 def test_the_same_judgement_again_changes_nothing(local: str) -> None:

@@ -91,3 +91,15 @@ def test_keys_fall_into_splits_by_their_shares() -> None:
     splits, _, _ = hash_keys([b"%d" % number for number in range(20_000)])
     shares = np.bincount(THREE.split_of(splits), minlength=3) / 20_000
     assert shares.tolist() == pytest.approx([0.8, 0.1, 0.1], abs=0.01)
+
+
+@given(layouts())
+def test_a_span_has_the_groups_between_those_of_its_neighbours(one: Layout) -> None:
+    layout = Layout.of_spans(one.weights, {"a": one.shards, "b": dict.fromkeys(one.splits, 1), "c": one.shards})
+    groups = [*map(layout.groups_of_span, "abc")]
+    assert [(of.start, of.stop) for of in groups] == [
+        (0, one.groups),
+        (one.groups, one.groups + len(one.splits)),
+        (one.groups + len(one.splits), layout.groups),
+    ]
+    assert [layout.span_of_group(of.start) for of in groups if of] == [*"abc"]

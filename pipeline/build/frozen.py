@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordmill.pipeline.build.published_spec import published_spec
-from recordmill.pipeline.dataset.file_names import span_file
+from recordmill.pipeline.dataset.file_names import span_of_file
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, profiles_of
@@ -111,10 +111,11 @@ class LiveAnalysis:
     @property
     def summaries(self) -> dict[str, str]:
         """The SHA-256 of the full buckets of the kept spans' rows, by path: their sums, if all spans are kept."""
-        whole = set(self.spans) == self.manifest.spans.keys()
-        folders = [f"{SUMMARIES}/"] if whole else [span_file(span, f"{SUMMARIES}/") for span in self.spans]
-        files = self.manifest.files.items() if self.spans else ()
-        return {path: entry["sha256"] for path, entry in files if path.startswith(tuple(folders))}
+        spans, files = set(self.spans), self.manifest.files.items() if self.spans else ()
+        if spans == self.manifest.spans.keys():
+            return {path: entry["sha256"] for path, entry in files if path.startswith(f"{SUMMARIES}/")}
+        kept = ((path, entry) for path, entry in files if span_of_file(path) in spans)
+        return {path: entry["sha256"] for path, entry in kept if path.split("/")[2] == SUMMARIES}
 
     @property
     def learned_profile(self) -> bytes | None:

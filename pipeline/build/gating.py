@@ -1,6 +1,5 @@
 """Brings the gate to a build: judges its version against whichever one is live when it is published."""
 
-import functools
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -38,7 +37,6 @@ def judge_of(spec: Spec, output: str, folder: Location, manifest: Manifest) -> J
     if gate is False:
         return publishes_all
 
-    @functools.cache
     def judged(live: str) -> Judgement:
         try:
             live_folder = version_folder(open_location(output), live)

@@ -1,7 +1,7 @@
 """Reads and reconciles the reports of a finished job."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -126,12 +126,10 @@ class Results:
     def span_report(self, span: str) -> Report:
         """Gives the report of a span that the job built, which later versions take over with it."""
         sources = dict[str, Counter[str]]()
-        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
-            if part.span == span:  # after --compact, parts of several spans
-                sources.setdefault(str(part.index), Counter(dict.fromkeys(rows, 0))).update(rows)
-        reasons = Counter(reject.reason for reject in self.rejects if self._span_of(reject) == span)
-        layout = self.context.layout
-        groups = (group for group in range(layout.groups) if layout.span_of_group(group) == span)
+        for index, rows in self._by_span[span]:  # after --compact, parts of several spans
+            sources.setdefault(str(index), Counter(dict.fromkeys(rows, 0))).update(rows)
+        reasons = Counter(reject.reason for reject in self._rejects_of[span])
+        groups = self.context.layout.groups_of_span(span)
         shards = [self.shards[group] | {"rejects": None} if group in self.shards else None for group in groups]
         return {
             "sources": sources,
@@ -140,17 +138,29 @@ class Results:
             "shards": shards,
         }
 
-    def _span_of(self, reject: Reject) -> str | None:
-        return self.plan.sources[self.plan.chunks[reject.chunk].source].span
+    @cached_property
+    def _by_span(self) -> Mapping[str | None, list[tuple[int, dict[str, int]]]]:
+        """The counts of the plan's sources by span, each with its number in the spec."""
+        parts = defaultdict[str | None, list[tuple[int, dict[str, int]]]](list)
+        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
+            parts[part.span].append((part.index, rows))
+        return parts
+
+    @cached_property
+    def _rejects_of(self) -> Mapping[str | None, list[Reject]]:
+        """The rejects of the job by span, in their order."""
+        rejects = defaultdict[str | None, list[Reject]](list)
+        for reject in self.rejects:
+            rejects[self.plan.sources[self.plan.chunks[reject.chunk].source].span].append(reject)
+        return rejects
 
     @cached_property
     def spans(self) -> dict[str, Span]:
         """The manifest's entries on the spans of the version, with their rows."""
         entries = dict(self.plan.spans.spans)
         for name, span in self.plan.spans.built.items():
-            parts = zip(self.plan.sources, self._by_part, strict=True)
-            of_span = [rows for part, rows in parts if part.span == name]
-            entries[name] = replace(span, rows={what: sum(rows[what] for rows in of_span) for what in self.counted})
+            parts = [rows for _, rows in self._by_span[name]]
+            entries[name] = replace(span, rows={what: sum(rows[what] for rows in parts) for what in self.counted})
         return entries
 
     @property
@@ -171,11 +181,11 @@ class Results:
 
     def rejected_of(self, span: str | None) -> bytes:
         """Gives the lines of one span that the job built; None where the spec has no spans."""
-        places, of_span = self.places, (reject for reject in self.rejects if self._span_of(reject) == span)
-        lines = "".join(json.dumps(places.published(reject), ensure_ascii=False) + "\n" for reject in of_span)
+        published = (self.places.published(reject) for reject in self._rejects_of[span])
+        lines = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in published)
         return lines.encode("utf-8", "backslashreplace")
 
-    @property
+    @cached_property
     def places(self) -> RejectPlaces:
         """The places of rejected rows."""
         return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])

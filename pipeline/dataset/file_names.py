@@ -30,6 +30,12 @@ def span_file(span: str, name: str) -> str:
     return f"{SPANS}/{span}/{name}"
 
 
+def span_of_file(path: str) -> str | None:
+    """Gives the span of a file of its version; None for a file of no span."""
+    folder, _, rest = path.partition("/")
+    return rest.partition("/")[0] if folder == SPANS else None
+
+
 def index_name(dataset: str, split: str, shard: int, shards: int) -> str:
     """The file name of a shard's index of record offsets."""
     return f"{dataset}-{split}.index-{shard:05d}-of-{shards:05d}"

@@ -44,6 +44,16 @@ class Layout:
         return list(self.weights)
 
     @cached_property
+    def _names(self) -> list[str]:
+        """The names of the spans, in order."""
+        return list(self.spans)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """The positions of the spans."""
+        return {name: row for row, name in enumerate(self._names)}
+
+    @cached_property
     def _counts(self) -> Numbers:
         """The number of shards, [spans, splits]; one row where there are no spans."""
         each = self.spans.values() or [self.shards]
@@ -71,7 +81,7 @@ class Layout:
 
     def group_of(self, splits: Numbers, positions: Hashes, span: str | None = None) -> Numbers:
         """The groups of records of one span, by the indexes of their splits and their position hashes."""
-        row = 0 if span is None else list(self.spans).index(span)
+        row = 0 if span is None else self._rows[span]
         first = self._first_group[row * len(self.splits) :]
         return first[splits] + shard_of(positions, self._counts[row][splits])
 
@@ -83,7 +93,14 @@ class Layout:
 
     def span_of_group(self, group: int) -> str | None:
         """Gives the span of a group; None where there are no spans."""
-        return list(self.spans)[self._cell(group)[0]] if self.spans else None
+        return self._names[self._cell(group)[0]] if self.spans else None
+
+    def groups_of_span(self, span: str) -> range:
+        """Gives the groups of a span, split by split."""
+        first, after = (
+            int(self._first_group[row * len(self.splits)]) for row in (self._rows[span], self._rows[span] + 1)
+        )
+        return range(first, after)
 
     def group(self, split: str, shard: int) -> int:
         """Gives the group of a shard, by its split and its number in it."""

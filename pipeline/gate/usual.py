@@ -10,6 +10,7 @@ near a limit or above it.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -89,7 +90,7 @@ class Usual:
     def after(self, checks: Iterable[Check], rows: Mapping[str, int]) -> "Usual":
         """Gives what the next version keeps: these, the new spans' rows and their figures; the oldest go by name."""
         all_rows = dict(sorted({**self.rows, **rows}.items()))
-        last = {name for shape in map(_shape, all_rows) for name in _last(all_rows, shape)}
+        last = _last(all_rows)
         figures = {rule: {name: dict(spans) for name, spans in each.items()} for rule, each in self.figures.items()}
         for check in checks:
             if check.limit is not None and check.figure * SLACK > check.limit:
@@ -114,9 +115,12 @@ def _rhythm(span: str) -> str:
     return ""
 
 
-def _last(rows: Iterable[str], shape: str) -> list[str]:
-    alike = [name for name in rows if _shape(name) == shape]
-    return alike[-(HOURS if shape.endswith("T00") else DAYS) :]
+def _last(spans: Iterable[str]) -> set[str]:
+    """Gives the last spans of those that are named alike."""
+    alike = defaultdict[str, list[str]](list)
+    for name in spans:
+        alike[_shape(name)].append(name)
+    return {name for shape, names in alike.items() for name in names[-(HOURS if shape.endswith("T00") else DAYS) :]}
 
 
 def _only(figures: Figures, spans: set[str]) -> Figures:

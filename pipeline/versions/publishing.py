@@ -5,6 +5,7 @@ with, gives it its number, shows it by its manifest, and replaces `LATEST`: in a
 object store by a conditional write. Numbers order the versions; clocks and names do not.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -265,6 +266,7 @@ def _publish(
     """
     folder, is_stored = f"{VERSIONS_FOLDER}/{manifest.version}", not is_local(store.url)
     store.stage(assembled, folder, attempt_name(manifest.build_key[:16]).encode())
+    judge = _judged(store, judge)
     predecessors = store.read(f"{folder}/{MANIFEST_FILE}") if is_stored else None  # one that lost the lease showed it
     shown = predecessors.tag if predecessors else None
 
@@ -321,6 +323,7 @@ def make_live(output: str, version: str, judge: Judge = publishes_all) -> Latest
         OutputError: the version was removed meanwhile, or `LATEST` cannot be written.
     """
     store = open_store(output)
+    judge = _judged(store, judge, version)
 
     def edit(latest: Latest | None) -> Latest:
         if not store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
@@ -334,6 +337,18 @@ def make_live(output: str, version: str, judge: Judge = publishes_all) -> Latest
         return latest_file.moved(latest, version, next_sequence(store, latest))
 
     return latest_file.compare_and_swap(store, edit)
+
+
+def _judged(store: Store, judge: Judge, version: str = "") -> Judge:
+    """Judges against the version that is live now, if it is another, before anything is locked: that takes time.
+
+    The judge that it gives remembers its judgements, and judges again where another version is live by then.
+    """
+    remembering = functools.cache(judge)
+    latest = latest_file.read(store)
+    if latest is not None and latest.version != version:
+        remembering(latest.version)
+    return remembering
 
 
 def take_back(output: str, live: str) -> None:

@@ -6,9 +6,10 @@ spans/<span>/rejected.jsonl    the span's rejected rows, if there are any
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file, span_of_file
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
 from recordmill.pipeline.dataset.safe_paths import Location, read_checked
@@ -29,8 +30,8 @@ class KeptSpan(NamedTuple):
 
 def files_of(base: Manifest, spans: Iterable[str]) -> list[str]:
     """Lists the small files of spans of a version."""
-    folders = tuple(span_file(span, "") for span in spans)
-    return [path for path in base.files if path.startswith(folders)] if folders else []
+    chosen = set(spans)
+    return [path for path in base.files if span_of_file(path) in chosen]
 
 
 def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, KeptSpan]:
@@ -60,23 +61,18 @@ def _read(folder: Location, base: Manifest, span: str) -> KeptSpan:
 
 def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:
     """Gives the reports of kept spans' shards by their groups in a new version's layout; none of empty shards."""
-    listed = {name: iter(span.report["shards"]) for name, span in kept.items()}
-    spans = ((group, layout.span_of_group(group)) for group in range(layout.groups))
-    reports = {group: next(listed[span]) for group, span in spans if span in listed}
-    return {group: report for group, report in reports.items() if report is not None}
+    reports = (zip(layout.groups_of_span(name), span.report["shards"], strict=True) for name, span in kept.items())
+    return {group: report for group, report in chain.from_iterable(reports) if report is not None}
 
 
 def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[int, Shard]:
     """Gives the shards of spans of a version by their groups in a new version's layout."""
-    shards = dict[int, Shard]()
-    for split in layout.splits:
-        listed = {span: iter([each for each in base.splits[split].shards if each.span == span]) for span in spans}
-        for number in range(layout.shards[split]):
-            group = layout.group(split, number)
-            span = layout.span_of_group(group)
-            if span in listed:
-                shards[group] = next(listed[span])
-    return shards
+    listed = {span: list[Shard]() for span in spans}
+    for shard in (shard for split in layout.splits for shard in base.splits[split].shards):
+        if shard.span in listed:
+            listed[shard.span].append(shard)
+    pairs = (zip(layout.groups_of_span(span), shards, strict=True) for span, shards in listed.items())
+    return dict(chain.from_iterable(pairs))
 
 
 def add_up_duplicates(entries: Iterable[Report]) -> Report:
