@@ -15,7 +15,7 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Late
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
 from recordmill.pipeline.diff.manifests import changes
 from recordmill.pipeline.diff.report import compare
-from recordmill.pipeline.diff.rows import RowChanges, compare_rows
+from recordmill.pipeline.diff.rows import RowChanges, bytes_to_read, compare_rows
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from tests.published import VERSION, example, frames, replace_shard, row, write_manifest, write_version
 
@@ -123,6 +123,24 @@ def test_a_key_that_stands_in_two_splits_is_two_rows(tmp_path: Path) -> None:
 
     rows = compare_rows(*two_versions(tmp_path, edit))
     assert (rows.added, rows.removed, rows.changed, rows.moved, rows.unchanged) == (1, 0, 0, 0, 200)
+
+
+def test_a_shard_that_came_twice_is_added(tmp_path: Path) -> None:
+    def edit(folder: Path) -> None:
+        manifest = read_manifest(folder)
+        train = manifest.splits["train"]
+        again = replace(train.shards[1], file="again", index="again.index")  # a day that was delivered twice
+        shutil.copy(folder / train.shards[1].file, folder / again.file)
+        shutil.copy(folder / train.shards[1].index, folder / again.index)
+        splits = {**manifest.splits, "train": replace(train, shards=(*train.shards, again))}
+        write_manifest(folder, replace(manifest, splits=splits))
+
+    before, after = two_versions(tmp_path, edit)
+    again = after.manifest.splits["train"].shards[1]
+    rows = compare_rows(before, after)
+    assert (rows.added, rows.removed, rows.changed, rows.moved, rows.unchanged) == (again.records, 0, 0, 0, 200)
+    assert compare_rows(after, before).removed == again.records
+    assert bytes_to_read(before, after) == again.bytes
 
 
 def test_equal_versions_differ_in_nothing_and_their_shards_are_not_read(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def compare_rows(before: Dataset, after: Dataset) -> RowChanges:
     records = _taken(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
     earlier = _taken(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
     examined = zip(in_old[changed[:EXAMINED]].tolist(), in_new[changed[:EXAMINED]].tolist(), strict=True)
-    kept = sum(shard.records for name, shard in _shards(after) if (name, shard.sha256) in shared)
+    kept = sum(shard.records for _, shard in _shards(after)) - len(new.keys)
     return RowChanges(
         len(added),
         len(removed),
@@ -109,21 +109,32 @@ def compare_rows(before: Dataset, after: Dataset) -> RowChanges:
 
 def bytes_to_read(before: Dataset, after: Dataset) -> int:
     """Gives the bytes of the shards that only one of two versions has: those that `compare_rows` opens."""
-    shared, shards = _digests(before) & _digests(after), [*_shards(before), *_shards(after)]
-    return sum(shard.bytes for name, shard in shards if (name, shard.sha256) not in shared)
+    shared = _digests(before) & _digests(after)
+    return sum(shard.bytes for dataset in (before, after) for _, shard in _unshared(dataset, shared))
 
 
 def _shards(dataset: Dataset) -> Iterator[tuple[str, Shard]]:
     return ((name, shard) for name, split in dataset.manifest.splits.items() for shard in split.shards)
 
 
-def _digests(dataset: Dataset) -> set[tuple[str, str]]:
-    return {(name, shard.sha256) for name, shard in _shards(dataset)}
+def _digests(dataset: Dataset) -> Counter[tuple[str, str]]:
+    """Counts the shards by split and digest: those of two spans may hold the same rows."""
+    return Counter((name, shard.sha256) for name, shard in _shards(dataset))
 
 
-def _read(dataset: Dataset, names: Sequence[str], shared: set[tuple[str, str]]) -> _Rows:
+def _unshared(dataset: Dataset, shared: Counter[tuple[str, str]]) -> Iterator[tuple[str, Shard]]:
+    """Gives the shards but the shared ones; where a version has one more often than the other, its later ones."""
+    left = shared.copy()
+    for name, shard in _shards(dataset):
+        if left[name, shard.sha256]:
+            left[name, shard.sha256] -= 1
+        else:
+            yield name, shard
+
+
+def _read(dataset: Dataset, names: Sequence[str], shared: Counter[tuple[str, str]]) -> _Rows:
     """Reads the rows of all shards but the shared ones."""
-    chosen = [(name, shard) for name, shard in _shards(dataset) if (name, shard.sha256) not in shared]
+    chosen = list(_unshared(dataset, shared))
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
     for _, shard in chosen:
         with _opened(dataset, shard) as (data, offsets):
