@@ -86,7 +86,8 @@ class Servable(tf.Module):
 
     def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
         """Adds an empty text or 0 for each row where the model does not look at an input."""
-        rows = tf.shape(next(iter(raw.values())))
+        one_each = (name for name in raw if part_name(name, LENGTHS) not in self._specs)  # a list's values are more
+        rows = tf.shape(raw[next(one_each)])
         blanks = {
             name: tf.fill(rows, tf.constant("" if spec.dtype == tf.string else 0, spec.dtype))
             for name, spec in self._specs.items()

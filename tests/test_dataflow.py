@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pytest
@@ -247,6 +248,27 @@ def test_a_user_who_stops_the_command_cancels_the_job(service: DataflowService, 
 
     with pytest.raises(JobFailedError, match="the Dataflow job 2026-11-22_000000 was cancelled"):
         run(listener=Listener(on_job=stop))
+
+
+@pytest.mark.parametrize("delay", [1.5, None], ids=["late", "never"])
+def test_a_user_who_stops_the_submission(
+    service: DataflowService, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, delay: float | None
+) -> None:
+    """Ctrl-C before the service has answered; it lists the job a moment later, or has never taken it."""
+    service.start = lambda job: Scripted("RUNNING")
+    monkeypatch.setattr(dataflow, "UNLISTED_SECONDS", 4.0 if delay else 1.0)
+
+    def create(jobs: object, job: Any) -> None:
+        if delay:
+            threading.Timer(delay, service.create, [{"name": job.proto.name}]).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dataflow._Jobs, "create", create)
+    with pytest.raises(KeyboardInterrupt) as end:
+        run()
+    assert service.states() == (["JOB_STATE_CANCELLED"] if delay else [])
+    notes = getattr(end.value, "__notes__", [])
+    assert delay or "recordmill-digits-4f1c9a2e was being submitted and is not listed yet" in notes[0]
 
 
 def test_a_job_of_a_dead_driver_is_cancelled_first(service: DataflowService, run: Callable[..., None]) -> None:

@@ -19,6 +19,7 @@ source: {{format: jsonl, path: "{0}/rows.jsonl"}}
 key: id
 splits: {{train: 1}}
 features:
+  a_tags: {{kind: categories, max_length: 3}}
   image: {{kind: image, size: [8, 8], store: png}}
   text: {{kind: text, max_length: 4}}
   label: {{kind: category}}
@@ -37,7 +38,8 @@ import tensorflow as tf
 
 folder, *images = sys.argv[1:]
 serve = tf.saved_model.load(folder).signatures["serving_default"]
-given = serve(image=tf.constant([open(image, "rb").read() for image in images]))
+images = tf.constant([open(image, "rb").read() for image in images])
+given = serve(image=images, a_tags=tf.constant(["red", "blue", "red"]), a_tags_lengths=tf.constant([3, 0], tf.int64))
 print(json.dumps({
     "inputs": sorted(serve.structured_input_signature[1]),
     "classes": [[name.decode() for name in row] for row in given["classes"].numpy()],
@@ -54,7 +56,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         pixels = np.full((8, 8, 3), 20 * number, np.uint8)
         (folder / f"{number}.png").write_bytes(saved(pixels, "PNG"))
         label = ["ant", "bee", "Kuh ü"][number % 3]
-        rows.append({"id": str(number), "image": f"{number}.png", "text": f"an {label}", "label": label})
+        tags = ["red", "blue"][: number % 3]
+        rows.append(
+            {"id": str(number), "a_tags": tags, "image": f"{number}.png", "text": f"an {label}", "label": label}
+        )
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     build(parse_spec(SPEC.format(folder)), str(folder / "out"))
     return open_dataset(folder / "out")
@@ -76,16 +81,21 @@ def expected(model: Any, dataset: Dataset, names: list[str]) -> dict[str, Any]:
     return dict(zip([bytes(key).decode() for key in batch[0]["key"]], scores, strict=True))
 
 
-def test_a_served_model_needs_tensorflow_and_the_model_s_own_inputs_alone(dataset: Dataset, tmp_path: Path) -> None:
+def test_a_served_model_needs_tensorflow_its_own_inputs_and_lists_alone(dataset: Dataset, tmp_path: Path) -> None:
+    import tensorflow as tf
+
     from recordmill.keras import servable
 
     model = model_of(image=((8, 8, 3), "float32"))
-    servable(model, dataset).save(tmp_path / "1")
+    joined = servable(model, dataset)
+    given = {"a_tags": ["red"] * 3, "a_tags_lengths": [3, 0], "image": ["", ""]}
+    assert joined._with_blanks({name: tf.constant(given[name]) for name in given})["text"].shape == (2,)
+    joined.save(tmp_path / "1")
     images = [str(Path(dataset.folder).parents[2] / f"{number}.png") for number in (3, 11)]
     done = subprocess.run([sys.executable, "-c", SERVE, str(tmp_path / "1"), *images], capture_output=True, timeout=200)
     assert done.returncode == 0, done.stderr.decode()
     served, scores = json.loads(done.stdout), expected(model, dataset, ["image"])
-    assert served["inputs"] == ["image"]
+    assert served["inputs"] == ["a_tags", "a_tags_lengths", "image"]
     for row, key in enumerate(("3", "11")):
         order = np.argsort(-scores[key])
         assert served["classes"][row] == [dataset.classes[id_] for id_ in order]
@@ -97,7 +107,9 @@ def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
 
     model = model_of(image=((8, 8, 3), "float32"), text=((4,), "int64"))
     image = (Path(dataset.folder).parents[2] / "5.png").read_bytes()
-    given = servable(model, dataset, activation="softmax", top=2)(image=[image] * 2, text=["an ant", "nothing known"])
+    given = servable(model, dataset, activation="softmax", top=2)(
+        image=[image] * 2, text=["an ant", "nothing known"], a_tags=["red"], a_tags_lengths=[0, 1]
+    )
     assert given["classes"].shape == given["scores"].shape == (2, 2)
     assert float(given["scores"].numpy().sum(1).max()) <= 1
     assert given["scores"].numpy()[:, 0].min() >= 1 / 3
@@ -113,11 +125,13 @@ def test_a_model_of_cropped_images_says_how_they_are_made(dataset: Dataset) -> N
         servable(model, dataset)
     image = (Path(dataset.folder).parents[2] / "5.png").read_bytes()
     cropped = servable(model, dataset, prepare=lambda features: {"image": features["image"][:, 2:6, 2:6]})
-    assert cropped(image=[image], text=[""])["scores"].shape == (1, 3)
+    assert cropped(image=[image], text=[""], a_tags=[], a_tags_lengths=[0])["scores"].shape == (1, 3)
 
 
 def test_a_model_of_other_features_is_named(dataset: Dataset) -> None:
     from recordmill.keras import servable
 
-    with pytest.raises(UserError, match="the model takes 'sound', the transform gives image, text"):
+    with pytest.raises(
+        UserError, match="the model takes 'sound', the transform gives a_tags, a_tags_length, image, text"
+    ):
         servable(model_of(sound=((8,), "float32")), dataset)

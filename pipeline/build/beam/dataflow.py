@@ -42,6 +42,8 @@ PATIENCE_SECONDS = 600.0
 """The time without an answer of the service after which a build gives up; its job may be healthy for all that."""
 REQUEST_SECONDS = 60.0
 OLD_JOB_SECONDS = 600.0  # the service takes minutes to end a job's machines
+UNLISTED_SECONDS = 10.0
+"""The time in which the service lists a job that was being submitted as the driver was stopped."""
 REFUSED = "REFUSED"
 ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
 AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportError, RequestException)
@@ -130,7 +132,7 @@ class RunningJob:
     def __init__(self, jobs: "_Jobs", name: str) -> None:
         self.state = self.url = ""
         self._jobs, self._name = jobs, name
-        self._id = ""
+        self._id, self._is_in_submission = "", False
         self._polled = self._answered = 0.0
         self._uncancelled: RunnerError | None = None
 
@@ -141,13 +143,16 @@ class RunningJob:
             RunnerError: the service refuses it, or a job of this name runs already.
             JobFailedError: the service does not answer; it may have taken the job.
         """
+        self._is_in_submission = True  # and stays so after Ctrl-C, when nobody knows what the service took
         try:
             self._id = self._jobs.create(job).id
         except NoAnswerError as error:
+            self._is_in_submission = False
             raise JobFailedError(str(error)) from error
         except RunnerError:
             self.state = REFUSED  # a job of this name that runs is another driver's
             raise
+        self._is_in_submission = False
         self.url, self.state, self._answered = self._jobs.page(self._id), "PENDING", time.monotonic()
 
     def poll(self) -> None:
@@ -185,7 +190,8 @@ class RunningJob:
         """Cancels the job and waits for its end.
 
         Raises:
-            JobStillRunsError: it did not end in time, or the service does not answer.
+            JobStillRunsError: it did not end in time, it was being submitted and may yet begin, or the service does not
+                answer.
             RunnerError: the service refuses to cancel it.
         """
         if self.state in ENDED:
@@ -214,12 +220,27 @@ class RunningJob:
         return f"the Dataflow job {self._id} failed: {cause} ({self.url})"
 
     def _cancel(self) -> None:
-        for job in self._jobs.active(self._name.__eq__):
+        for job in self._listed():
             self.url = self._jobs.page(job.id)
             self._jobs.cancel(job.id)
             while (state := self._jobs.state(job.id)) not in ENDED:
                 time.sleep(1)
             self.state = state
+
+    def _listed(self) -> list[Proto]:
+        """Lists the job, one that is being submitted for some seconds. Raises: JobStillRunsError: it may yet begin."""
+        until = time.monotonic() + UNLISTED_SECONDS
+        while self.state != REFUSED:
+            may_come = self._is_in_submission
+            if (jobs := self._jobs.active(self._name.__eq__)) or not may_come:
+                return jobs
+            if time.monotonic() > until:
+                raise JobStillRunsError(
+                    f"the job {self._name} was being submitted and is not listed yet: if it begins, cancel it in the "
+                    "console of Dataflow, or run the same command again, which cancels it first"
+                )
+            time.sleep(1)
+        return []
 
 
 def _in_thread(function: Callable[[], None]) -> Future[None]:
