@@ -7,7 +7,6 @@ Shards and chunks come from the plan's own functions; a row's CPU and bytes are 
 """
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from measure import ROOT, table
 from recordmill.pipeline.build.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.dataset.key_hash import shard_count
-from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GB, GET_BYTES, PART_BYTES, cost_of
+from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GB, GET_BYTES, PART_BYTES, cost_of, read_prices
 from recordmill.pipeline.spec.model import MOST_SHARDS
 
 RECORDS = (1_000_000, 100_000_000, 1_000_000_000)
@@ -105,7 +104,7 @@ def main() -> None:
     parser.add_argument("records", nargs="*", type=int, default=RECORDS)
     parser.add_argument("--prices", type=Path, default=ROOT / "deploy/prices.json")
     arguments = parser.parse_args()
-    prices = json.loads(arguments.prices.read_text())
+    prices = read_prices(arguments.prices)
     for kind in KINDS:
         columns = [ROWS, *(estimate(kind, records, prices) for records in arguments.records)]
         header = ("records", *(f"{records:,}" for records in arguments.records))

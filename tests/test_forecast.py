@@ -16,7 +16,9 @@ from PIL import Image
 
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.forecast import sample as sampling
+from recordmill.pipeline.forecast.cost import read_prices
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.forecast.page import duration, lines_of
 from recordmill.pipeline.sources.local_files import LocalFiles
@@ -269,6 +271,28 @@ def test_the_command_prints_lines_or_json(
     as_json = json.loads(printed[1])
     assert as_json["splits"].keys() == {"train", "validation", "test"}
     assert as_json["cost"]["work"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is no file of prices"),
+        ("[]", "the price `dataflow.vcpu_hour` is a number, 0 or more, but it has none: begin with deploy/prices.json"),
+        ('{"dataflow": {}, "gcs": {}}', "`dataflow.vcpu_hour`"),
+        ('{"dataflow": 1, "gcs": 1}', "`dataflow.vcpu_hour`"),
+        ({"dataflow": {"vcpu_hour": "1"}}, '`dataflow.vcpu_hour` is a number, 0 or more, but it says "1"'),
+        ({"dataflow": {"vcpu_hour": True}}, "it says true"),
+        ({"gcs": {"gb_month": float("nan")}}, "`gcs.gb_month` .* says NaN"),
+        ({"gcs": {"thousand_reads": None}}, "`gcs.thousand_reads` .* has none"),
+    ],
+)
+def test_a_price_that_is_none_is_one_clear_line(tmp_path: Path, content: Any, message: str) -> None:
+    prices = json.loads((Path(__file__).parents[1] / "deploy/prices.json").read_text())
+    if not isinstance(content, str):
+        content = json.dumps(prices | {service: prices[service] | price for service, price in content.items()})
+    (tmp_path / "prices.json").write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_prices(tmp_path / "prices.json")
 
 
 def test_a_time_is_read_at_a_glance() -> None:

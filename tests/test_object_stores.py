@@ -13,15 +13,21 @@ from typing import Any
 
 import pytest
 from apache_beam.internal.gcp import auth
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import S3Options
 
 from recordmill import open_dataset
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.probe import UnreachableError, probe_workers
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.driver import Published, RunOptions, build
 from recordmill.pipeline.build.preparation import prepare_locally
+from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.cli.source_files import files_at
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -98,6 +104,33 @@ def test_a_source_and_an_output(
         mine, other = (open_dataset(one).evaluation_input("train", batch_size=4) for one in (local.folder, output))
         assert_equal(tuple(other), tuple(mine))
         assert not list((tmp_path / "work").rglob("run-*"))
+
+
+def test_a_plan_of_a_source_at_a_url(
+    files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    with emulators.s3() as url:
+        store = open_store(url)
+        for name, data in files.items():
+            store.write_if(name, data, None)
+        (tmp_path / "dataset.yaml").write_text(SPEC.format(path=url))
+        monkeypatch.setattr("sys.argv", ["recordmill", "plan", str(tmp_path / "dataset.yaml")])
+        with pytest.raises(SystemExit, match="0"):
+            main()
+    printed = capsys.readouterr().out
+    assert f"stored: {ROWS} rows of {ROWS + 1} files" in printed
+    assert f"in all {ROWS} rows:" in printed
+    assert f"rejected: none of {ROWS} opened images" in printed
+
+
+def test_a_command_opens_urls_by_beam_and_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileSystems, "_pipeline_options", None)
+    assert type(files_at("data/a.csv", ["--s3_endpoint_url=http://here"])) is LocalFiles
+    assert FileSystems._pipeline_options is None
+    for given, endpoint in ((["--s3_endpoint_url=http://here"], "http://here"), ([], None)):
+        assert type(files_at("s3://bucket/a.csv", given)) is BeamFiles
+        assert FileSystems._pipeline_options.view_as(S3Options).s3_endpoint_url == endpoint
 
 
 BY_COMMAND = """

@@ -9,6 +9,7 @@ import typer
 from recordmill.pipeline.cli.arguments import WorkFolder
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import quiet
+from recordmill.pipeline.cli.source_files import files_at
 from recordmill.pipeline.terminal_text import printable
 
 FLINK = "Flink"
@@ -120,17 +121,9 @@ def init(
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.init.starter import starter, write_spec
-    from recordmill.pipeline.sources.local_files import LocalFiles
     from recordmill.pipeline.spec.json_schema import EDITOR_LINE, SCHEMA_FILE, write_schema
 
-    files = LocalFiles()
-    if "://" in path:
-        from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
-        from recordmill.pipeline.build.beam.runners import make_runner
-        from recordmill.pipeline.build.run_options import RunOptions
-
-        use_options(make_runner(RunOptions(beam_options=tuple(context.args))).options)
-        files = BeamFiles()
+    files = files_at(path, context.args)
     if output is None:
         text = starter(path, files, name)
         print(printable(text) if sys.stdout.isatty() else text, end="")

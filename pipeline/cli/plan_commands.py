@@ -1,6 +1,5 @@
 """The command that says what a build would do; `commands` registers it."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +8,7 @@ import typer
 
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import print_json, print_line, quiet
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.cli.source_files import files_of
 
 Output = Annotated[
     str | None,
@@ -40,19 +39,13 @@ def plan(
     check_build_extra()
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.dataset.manifest import Manifest
+    from recordmill.pipeline.forecast.cost import read_prices
     from recordmill.pipeline.forecast.forecast import forecast
     from recordmill.pipeline.forecast.page import lines_of
-    from recordmill.pipeline.sources.local_files import LocalFiles
     from recordmill.pipeline.spec.model import load_spec
 
-    parsed, options, files = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args)), LocalFiles()
-    if "://" in parsed.model_dump_json(include={"source", "features"}):
-        from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
-        from recordmill.pipeline.build.beam.runners import make_runner
-
-        use_options(make_runner(options).options)
-        files = BeamFiles()
-    known = _prices(prices) if prices else None
+    parsed, options = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args))
+    files, known = files_of(parsed, context.args), read_prices(prices) if prices else None
     with quiet() if rate else nullcontext():  # TensorFlow and Beam print
         result = forecast(parsed, files, output, options, known, measured=rate)
     if isinstance(result, Manifest):
@@ -61,13 +54,3 @@ def plan(
         print_json(result.to_json())
     else:
         print_line("\n".join(lines_of(result)))
-
-
-def _prices(file: Path) -> dict[str, object]:
-    try:
-        prices = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise UserError(f"{file} is no file of prices ({error}): begin with deploy/prices.json") from None
-    if not isinstance(prices, dict) or not {"dataflow", "gcs"} <= prices.keys():
-        raise UserError(f"{file} has no prices of `dataflow` and `gcs`: begin with deploy/prices.json")
-    return prices

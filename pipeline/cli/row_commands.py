@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recordmill.pipeline.cli.arguments import DatasetFolder
 from recordmill.pipeline.cli.screen import count, print_line
+from recordmill.pipeline.cli.source_files import files_of
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.dataset.reject_lines import read_reject_lines
 from recordmill.pipeline.errors import DatasetError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from recordmill.pipeline.dataset.manifest import Location, Manifest
     from recordmill.pipeline.forget import Forgot
     from recordmill.pipeline.rows.find import StoredRow
-    from recordmill.pipeline.sources.base import Files
 
 SHOWN = 5
 MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
@@ -110,20 +110,14 @@ def show_record(folder: "Location", key: str, output: str | None, spec: Path | N
 
 
 def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["StoredRow"], key: str, spec: Path) -> None:
-    from recordmill.pipeline.cli.extras import BEAM, SOURCES, check_extra
+    from recordmill.pipeline.cli.extras import SOURCES, check_extra
 
     check_extra("build", SOURCES)
     from recordmill.pipeline.build.row_origins import find_origins
-    from recordmill.pipeline.sources.local_files import LocalFiles
     from recordmill.pipeline.spec.model import load_spec
 
-    loaded, files = load_spec(str(spec)), cast("Files", LocalFiles())
-    if any("://" in source.path for source in loaded.source):
-        check_extra("build", BEAM)
-        from recordmill.pipeline.build.beam.filesystem import BeamFiles
-
-        files = BeamFiles()
-    origins = list(find_origins(loaded, folder, manifest, rows, key.encode("utf-8", "surrogateescape"), files))
+    loaded, given = load_spec(str(spec)), key.encode("utf-8", "surrogateescape")
+    origins = list(find_origins(loaded, folder, manifest, rows, given, files_of(loaded)))
     for origin in origins:
         print_line(f"  from {printable(str(origin))}")
     if not origins:
