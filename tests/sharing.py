@@ -5,11 +5,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
-from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Latest, Manifest, read_manifest
+from recordmill.pipeline.versions import latest_file, publishing
+from recordmill.pipeline.versions.candidates import Judgement, put_up
 from recordmill.pipeline.versions.inventory import inventory
 from recordmill.pipeline.versions.kept_files import KeptFiles
-from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
+from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket, open_store
 from tests import published
 
 DAYS_SPEC = """
@@ -59,6 +60,17 @@ def publish(output: str, folder: Path, version: str, keep: Collection[str] = ())
         return publishing.publish(output, str(made), manifest)[1]
     finally:
         shutil.rmtree(folder / "made")
+
+
+def put_candidate(output: str) -> None:
+    """Names a version as the candidate that waits."""
+    judgement = Judgement({}, ("rows_lost of all is 0.5, more than 0.1",))
+
+    def edit(latest: Latest | None) -> Latest:
+        assert latest is not None
+        return put_up(latest, NAMES[0], judgement)
+
+    latest_file.compare_and_swap(open_store(output), edit)
 
 
 def download(output: str, folder: Path) -> Path:

@@ -17,6 +17,7 @@ from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
+from tests.sharing import put_candidate
 
 pytestmark = pytest.mark.slow
 ROWS = "".join(f"k{row},{row},x\n" for row in range(60))
@@ -122,10 +123,12 @@ def test_the_same_bytes_make_no_version(built: Path, monkeypatch: pytest.MonkeyP
     for name in "ab":
         (built / f"rows/{name}.csv").write_text(f"id,price,unread\n{ROWS.replace('k', name).replace(',x', ',y')}")
     live, notes = read_latest(output).version, list[str]()
+    put_candidate(str(output))
     again = entry.build(dataset.spec, dataset.output, listener=entry.Listener(on_note=notes.append))
     assert (again.is_new, again.went_live, again.manifest.version) == (False, False, live)
     assert "the result is that of the live version, byte for byte: nothing is published" in notes
     assert (os.listdir(output / "versions"), ".building" in os.listdir(output)) == ([live], False)
+    assert (read_latest(output).candidate, read_latest(output).removing) == (None, ())
     assert dataset.is_known_at_once(monkeypatch)
 
 
@@ -150,7 +153,9 @@ def test_a_listing_of_more_files_than_are_used_is_remembered(tmp_path: Path, mon
     assert dataset.is_known_at_once(monkeypatch)
     (rows / "30.bin").write_bytes(b"of no row")
     assert not dataset.is_known_at_once(monkeypatch)
+    put_candidate(dataset.output)
     prepared = dataset.prepare()
     assert isinstance(prepared, Published)
     assert not prepared.went_live
+    assert read_latest(tmp_path / "out").candidate is None
     assert dataset.is_known_at_once(monkeypatch)

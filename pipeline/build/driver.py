@@ -265,6 +265,8 @@ class _Attempt:
         live = None if manifest.trial else same_as_live(self.output, manifest)
         if live is not None:
             publishing.end_uploads(self.output, manifest.build_key)
+            if not self.options.spans:  # as `published_before`
+                publishing.take_back(self.output, live.version)
             remember(self.output, live, self.plan)
             self.listener.on_note("the result is that of the live version, byte for byte: nothing is published")
             return Published(publishing.version_path(self.output, live.version), live, is_new=False, went_live=False)

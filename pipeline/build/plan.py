@@ -25,7 +25,7 @@ from recordmill.pipeline.build.input_table import Group
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.spans.added import seen_by
 from recordmill.pipeline.build.spans.choose import SpanChoice, choose
-from recordmill.pipeline.build.spans.sources import SpanSource, by_span
+from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources_of
 from recordmill.pipeline.dataset.key_hash import shard_count
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest
@@ -262,13 +262,14 @@ def inputs_digest(plan: BuildPlan, files: Files) -> str:
     return _inputs_digest(each.inputs for each in _plan_sources(plan.spec, plan.sources, files, CHUNK_BYTES))
 
 
-def list_groups(spec: Spec, files: Files) -> list[Group]:
-    """Lists all files that a plan may use, without opening any.
+def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Group]:
+    """Lists all files that a plan may use, without opening any; of some spans only theirs.
 
     Raises:
         SourceError: a source is not there. OSError: it cannot be listed.
     """
-    return [Group(each, each.source.list_inputs(files, spec.columns())) for each in by_span(spec, files)]
+    sources = (each for span in only for each in sources_of(spec, span, files)) if only else by_span(spec, files)
+    return [Group(each, each.source.list_inputs(files, spec.columns())) for each in sources]
 
 
 def listing_digest(groups: Iterable[Group]) -> str:

@@ -22,7 +22,7 @@ from recordmill.pipeline.build.input_table import Remembered
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.spans.choose import SpanError
-from recordmill.pipeline.build.up_to_date import Comparison, compare_inputs, remember
+from recordmill.pipeline.build.up_to_date import Comparison, compare_inputs, compare_spans, remember
 from recordmill.pipeline.dataset.manifest import Candidate, Manifest, version_folder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.exit_codes import ExitCode
@@ -91,12 +91,13 @@ def prepare(spec: Spec, output: str, options: RunOptions, files: Files) -> Prepa
     publishing.check_output(output)
     publishing.check_name(output, spec.name)
     listings = Listings(files)
+    if options.spans:  # a build of some spans neither lists nor compares the others' files
+        remembered = compare_spans(spec, output, listings, options.spans)
+        return Prepared(plan_on_live(spec, output, options, listings), listings, remembered)
     compared = compare_inputs(spec, output, listings)
     if published := _unchanged(compared, output, options):
         return published
-    plan = plan_on_live(spec, output, options, listings)
-    if not options.spans:  # a build of some spans says nothing of the others' files
-        plan = replace(plan, listed_key=compared.listed_key)
+    plan = replace(plan_on_live(spec, output, options, listings), listed_key=compared.listed_key)
     return Prepared(plan, listings, compared.remembered)
 
 
@@ -170,11 +171,15 @@ def plan_anew(plan: BuildPlan, output: str, options: RunOptions, files: Listings
 def _unchanged(compared: Comparison, output: str, options: RunOptions) -> Published | None:
     """Gives the live version if it comes of these inputs, and is not to be built again; no candidate waits then."""
     live = compared.live
-    asks_for_more = options.spans or options.compact or options.limit is not None
-    if live is None or asks_for_more or _is_repeated(live, options):
+    if live is None or _asks_for_more(options) or _is_repeated(live, options):
         return None
     publishing.take_back(output, live.version)
     return Published(publishing.version_path(output, live.version), live, is_new=False, went_live=False)
+
+
+def _asks_for_more(options: RunOptions) -> bool:
+    """Whether a build may make another version of the live one's inputs."""
+    return bool(options.spans or options.compact or options.limit is not None)
 
 
 def listed(files: Files, options: RunOptions) -> Files:
@@ -197,6 +202,8 @@ def prepare_locally(
     if "://" in spec.model_dump_json(include={"source", "features"}):
         publishing.check_output(output)
         publishing.check_name(output, spec.name)
+        if _asks_for_more(options):
+            return None
         return _unchanged(compare_inputs(spec, output, Listings(listed(LocalFiles(), options))), output, options)
     building = building_folder(output, options.work)
     prepared = prepare(spec, output, options, LocalFiles())
@@ -323,6 +330,8 @@ def published_before(output: str, plan: BuildPlan, options: RunOptions) -> Publi
         latest = publishing.make_live(output, version.version, judge_of(plan.spec, output, folder, version))
         if latest.version != version.version:
             return Published(path, version, is_new=False, went_live=False, before=before, candidate=latest.candidate)
+    if before == version.version and not options.spans:  # a build of some spans says nothing of the candidate's others
+        publishing.take_back(output, version.version)
     remember(output, version, plan)
     return Published(path, version, is_new=False, went_live=before != version.version, before=before)
 

@@ -5,6 +5,7 @@ show more files than a build uses, so that a build may find that nothing has cha
 Such keys, and those of inputs that only came to the same bytes, are remembered in `LATEST`.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -58,8 +59,27 @@ def compare_inputs(spec: Spec, output: str, files: Listings) -> Comparison:
     return Comparison()
 
 
-def take_times(spec: Spec, folder: Location, files: Listings) -> Remembered | None:
+def compare_spans(spec: Spec, output: str, files: Listings, spans: Sequence[str]) -> Remembered | None:
+    """Compares the files of some spans alone with those of the live version, as `compare_inputs`; lists no others.
+
+    Returns:
+        The inputs of the live version; None where it has none.
+    """
+    with suppress(UserError, OSError):  # the build itself says what is wrong
+        live = publishing.live_manifest(output)
+        if live is not None:
+            return take_times(spec, version_folder(open_location(output), live.version), files, spans)
+    return None
+
+
+def take_times(spec: Spec, folder: Location, files: Listings, only: Sequence[str] = ()) -> Remembered | None:
     """Gives files that have the content, but not the time, that a version remembers, the remembered time.
+
+    Args:
+        spec: the dataset's.
+        folder: the version's.
+        files: the files of the sources.
+        only: the spans whose files are listed; none for all files.
 
     Returns:
         The inputs that it remembers; None where it has none.
@@ -67,7 +87,7 @@ def take_times(spec: Spec, folder: Location, files: Listings) -> Remembered | No
     remembered = Remembered.read(folder, by_span=spec.has_templates)
     if remembered is not None:
         with suppress(UserError, OSError):  # the plan says what is wrong
-            files.take(remembered.times(list_groups(spec, files), files))
+            files.take(remembered.times(list_groups(spec, files, only), files))
     return remembered
 
 
