@@ -5,13 +5,20 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
+import pyarrow as pa
 import pytest
 from PIL import Image
 
 from recordmill.pipeline.build.entry import build
+from recordmill.pipeline.build.input_table import SCHEMA, Group, Remembered
+from recordmill.pipeline.build.row_origins import _since
+from recordmill.pipeline.build.spans.sources import SpanSource
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.base import FileInfo
+from recordmill.pipeline.sources.local_files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 
 pytestmark = pytest.mark.slow
@@ -29,12 +36,16 @@ def days(folder: Path, path: str, more: str = "key: id") -> str:
         (folder / "rows" / day).mkdir(parents=True)
         lines = [f'{{"id": "{day}-{number}", "n": {number}}}' for number in range(20)]
         (folder / "rows" / day / "a.jsonl").write_text("\n".join([*lines[:5], "", *lines[5:]]) + "\n")
+    build(load_spec(write_spec(folder, path, more)), str(folder / "out"))
+    return str(folder / "out")
+
+
+def write_spec(folder: Path, path: str, more: str = "key: id") -> str:
     (folder / "dataset.yaml").write_text(
         f"name: d\nsource: {{format: jsonl, path: '{folder}/rows/{path}'}}\n{more}\ngate: false\n"
         "features: {n: {kind: number, normalize: none}}\n"
     )
-    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
-    return str(folder / "out")
+    return str(folder / "dataset.yaml")
 
 
 def shown(capsys: pytest.CaptureFixture[str], output: str, key: str) -> list[str]:
@@ -85,3 +96,15 @@ def test_a_record_whose_row_is_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_spec_is_for_a_record(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--spec is for --record KEY"):
         app(["show", str(tmp_path), "--spec", "dataset.yaml"], standalone_mode=False)
+
+
+def test_an_object_without_a_digest_is_not_read(tmp_path: Path) -> None:
+    class Unreadable(LocalFiles):
+        def open(self, path: str) -> BinaryIO:
+            raise AssertionError(path)
+
+    source = SpanSource(load_spec(write_spec(tmp_path, "*.jsonl")).source[0], 0)
+    row = {"source": 0, "span": None, "path": b"a", "bytes": 1, "modified": 0.0, "identity": 0.0, "sha256": None}
+    remembered = Remembered(pa.Table.from_pylist([row | {"tag": "old"}], SCHEMA), by_span=False)
+    group = Group(source, [FileInfo("a", 1, 0.0, "new")])
+    assert _since(remembered, group, "a", Unreadable()) == "the file has changed since the version was built"

@@ -120,6 +120,7 @@ def _since(remembered: Remembered | None, group: Group, path: str, files: Files)
     is_same = (
         before["tag"] == now.tag if now.tag else (before["bytes"], before["modified"]) == (now.bytes, now.modified)
     )
-    if is_same or before["sha256"] == file_sha256(files, group.of.source.input_path(files)(path)):
+    digest = before["sha256"]  # none of an object of a store
+    if is_same or (digest is not None and digest == file_sha256(files, group.of.source.input_path(files)(path))):
         return "the file is as it was when the version was built"
     return "the file has changed since the version was built"
