@@ -5,6 +5,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.forecast import rate as rates
 from recordmill.pipeline.forecast import sample as sampling
 from recordmill.pipeline.forecast.cost import read_prices
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
@@ -204,6 +207,38 @@ def test_the_time_is_that_of_a_build_of_all_rows(
     spec = SPEC.replace("name: people", "name: small")
     rate = forecast_of(write(tmp_path, rows(400, lambda n: f"{n},1,bern,{n % 2}"), spec), str(tmp_path / "out")).rate
     assert (rate.is_whole, seconds is None or rate.seconds) == (seconds is not None, seconds is None or seconds)
+
+
+@pytest.mark.parametrize(
+    ("base", "a_row", "rows", "limits", "seconds"),
+    [
+        (1.0, 0.01, 100_000, [200, 400, 2_000], 1_001),
+        (1.0, 0.0002, 100_000, [200, 400, 2_000, 10_000], 21),  # 2,000 rows say nothing: they may even take less
+        (1.0, 0.000001, 10_000_000, [200, 400, 2_000, 10_000, 50_000], 11),
+        (1.0, 0.0002, 5_000, [200, 400, 2_000, 10_000], 2),
+        (1.0, 0.0002, 300, [200, 400, 2_000], 1.06),
+    ],
+)
+def test_trial_builds_grow_until_rows_take_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    base: float,
+    a_row: float,
+    rows: int,
+    limits: list[int],
+    seconds: float,
+) -> None:
+    tried = list[int]()
+
+    def timed(plan: Any, options: RunOptions) -> tuple[int, float]:
+        tried.append(options.limit or 0)
+        built = min(rows, tried[-1])
+        return built, base + a_row * built - (0.1 if tried[-1] == 2_000 and a_row < 0.01 else 0)
+
+    monkeypatch.setattr(rates, "_timed", timed)
+    plan = replace(make_plan(load_spec(str(mixed(tmp_path))), LocalFiles()), rows=rows)
+    assert rates.rate_of_trials(plan, RunOptions()).seconds == pytest.approx(seconds, abs=0.2)
+    assert tried == limits
 
 
 def texts(folder: Path, count: int, length: int) -> Path:

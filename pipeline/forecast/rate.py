@@ -16,8 +16,10 @@ from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_hi
 
 UNFINISHED = (RUNNING, KILLED, "stopped", "failed")
 """The ends of a build that may leave work for the next one."""
-TRIALS = (200, 400, 2_000)
-"""The rows of trial builds. The first warms TensorFlow up; what the others differ in is what rows cost."""
+TRIALS = (200, 400, 2_000, 10_000, 50_000)
+"""The rows of trial builds. The first warms TensorFlow up; the second and the last differ in what rows cost."""
+CLEAR = 1.5
+"""How many times as long as the second a trial takes that ends them: a smaller difference may be chance."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,13 @@ def rate_of_trials(plan: BuildPlan, options: RunOptions) -> Rate:
     Raises:
         UserError: as a build.
     """
-    _, (few, first), (many, second) = (_timed(plan, replace(options, limit=limit)) for limit in TRIALS)
+    warm, fewer, *larger = TRIALS
+    _timed(plan, replace(options, limit=warm))
+    few, first = many, second = _timed(plan, replace(options, limit=fewer))
+    for limit in larger:
+        many, second = _timed(plan, replace(options, limit=limit))
+        if second > CLEAR * first or limit >= plan.rows:
+            break
     a_row = max(0.0, second - first) / (many - few) if many > few else 0.0
     seconds = second + a_row * max(0, plan.rows - many)
     how = f"trial builds of {few:,} and {many:,} rows took {first:.1f} and {second:.1f} s"
