@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 from recordmill.pipeline.dataset.id_changes import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.dataset.vocabulary import Ids, read_words
+from recordmill.pipeline.dataset.vocabulary import Ids, read_words, without_blank
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.category import NamedClasses
@@ -41,7 +41,7 @@ def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
             written = manifest.files.get(description.vocabulary, {}).get("sha256")
             if written not in (None, hashlib.sha256("".join(f"{word}\n" for word in words).encode()).hexdigest()):
                 raise DatasetError(f"{folder / description.vocabulary} is not what it was")
-            kept[name] = tuple(word for word in words if word.strip())  # the file of no word holds a blank one
+            kept[name] = without_blank(words)
     return {name: words for name, words in kept.items() if words}
 
 

@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recordmill.pipeline.dataset.distances import binned, jensen_shannon, l_infinity, population_stability_index
+from recordmill.pipeline.dataset.distances import (
+    aligned,
+    binned,
+    jensen_shannon,
+    l_infinity,
+    population_stability_index,
+)
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
 
 SHOWN = 5
@@ -26,8 +32,7 @@ def _figures(before: FeatureProfile, after: FeatureProfile) -> dict[str, Any]:
         bins = binned(before.histogram, after.histogram)
         figures |= {"jensen_shannon": jensen_shannon(*bins), "psi": population_stability_index(*bins)}
     if before.ids and after.ids:
-        both = dict.fromkeys([*before.ids, *after.ids])
-        counts = [[ids.get(id_, 0) for id_ in both] for ids in (before.ids, after.ids)]
+        _, *counts = aligned(before.ids, after.ids)
         figures |= {"l_infinity": l_infinity(before.ids, after.ids)[0], "jensen_shannon": jensen_shannon(*counts)}
     return figures
 

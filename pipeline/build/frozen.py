@@ -20,6 +20,7 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, profiles_of
 from recordmill.pipeline.dataset.safe_paths import read_checked
+from recordmill.pipeline.dataset.vocabulary import without_blank
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
@@ -152,8 +153,7 @@ class LiveAnalysis:
         file = self.manifest.features.get(feature, {}).get("vocabulary")
         if file is None:
             return None
-        words = self.read(file).decode().removesuffix("\n").split("\n")
-        return tuple(word for word in words if word.strip())  # the file of no word holds a blank one
+        return without_blank(self.read(file).decode().removesuffix("\n").split("\n"))
 
     @property
     def sample_share(self) -> float:

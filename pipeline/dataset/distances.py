@@ -32,11 +32,17 @@ def l_infinity(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[f
         before: how often each name occurs, at least once in all.
         after: the same; a name that is not there occurs 0 times.
     """
-    names = [*dict.fromkeys([*before, *after])]
-    old, new = (_shares([counts.get(name, 0) for name in names]) for counts in (before, after))
+    names, *counts = aligned(before, after)
+    old, new = map(_shares, counts)
     differences = abs(new - old).round(12)  # of two names equal differences are equal
     largest = len(names) - 1 - int(np.argmax(differences[::-1]))
     return float(differences[largest]), names[largest]
+
+
+def aligned(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[list[Name], list[int], list[int]]:
+    """Gives all names, and how often each occurs on either side, in one order."""
+    names = [*dict.fromkeys([*before, *after])]
+    return names, [before.get(name, 0) for name in names], [after.get(name, 0) for name in names]
 
 
 def jensen_shannon(before: Counts, after: Counts) -> float:

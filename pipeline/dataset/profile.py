@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.safe_paths import Location, read_inner
+from recordmill.pipeline.dataset.safe_paths import Location, read_checked, read_inner
 from recordmill.pipeline.errors import DatasetError
 
 FILE = "profile/features.json"
@@ -140,15 +140,24 @@ def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
     return {split: profile_of_json(profile) for split, profile in json.loads(data).items()}
 
 
-def read_profiles(folder: Location) -> dict[str, dict[str, FeatureProfile]] | None:
+def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict[str, FeatureProfile]] | None:
     """Reads the profiles of a version from its folder; None where it has none, as an earlier Recordmill's.
 
+    Args:
+        folder: the version's.
+        sha256: the file's, in hexadecimal, where it is to be compared; the file must be there then.
+
     Raises:
-        DatasetError: the file is broken or cannot be read.
+        DatasetError: the file is broken, not what it was, or cannot be read.
     """
-    if not (folder / FILE).is_file():
+    if sha256 is None and not (folder / FILE).is_file():
         return None
     try:
-        return profiles_of(read_inner(folder, FILE, MOST_BYTES))
+        checked = (
+            read_inner(folder, FILE, MOST_BYTES) if sha256 is None else read_checked(folder, FILE, sha256, MOST_BYTES)
+        )
+        return profiles_of(checked)
+    except DatasetError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(f"{folder / FILE} is broken ({error}): copy the version again, or build again") from None

@@ -1,6 +1,6 @@
 """Ids and the words that they stand for: a feature's vocabulary, with the special entries in their places."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from recordmill.pipeline.dataset.safe_paths import Location, read_inner
@@ -76,6 +76,11 @@ def read_words(folder: Location, file: str) -> list[str]:
         raise DatasetError(f"{path} is not UTF-8 ({error}): {ADVICE}") from error
     # Only a newline ends a word: `splitlines` would also cut at characters such as U+0085 that a word may hold.
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def without_blank(words: Iterable[str]) -> tuple[str, ...]:
+    """Leaves blank words out: the file of a vocabulary without words holds one."""
+    return tuple(word for word in words if word.strip())
 
 
 def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> list[Any]:

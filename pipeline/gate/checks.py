@@ -5,7 +5,7 @@
 (True, 'rows_lost of train is 0.4, more than 0.1: 1,000 → 600 records')
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,33 @@ class Check:
             return cls(str(json["rule"]), str(json["subject"]), float(json["figure"]), limit, detail)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DatasetError(f"a figure of the gate is {json!r:.80}") from None
+
+
+def rise(
+    rule: str,
+    subject: str,
+    parts: Sequence[int],
+    wholes: Sequence[int],
+    limit: float | None,
+    least: int,
+    unit: str = "",
+) -> Iterator[Check]:
+    """Compares the share that some rows or values have, where there are enough on both sides.
+
+    Args:
+        rule: the rule.
+        subject: as `Check.subject`.
+        parts: their numbers before and after.
+        wholes: the numbers of all, before and after.
+        limit: the largest rise that is no breach.
+        least: how many are enough.
+        unit: shows both numbers, of these; empty shows the shares.
+    """
+    if min(wholes) >= least:
+        before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))
+        numbers = (f"{part:,} of {whole:,}" for part, whole in zip(parts, wholes, strict=True))
+        detail = f"{' → '.join(numbers)} {unit}" if unit else f"{before:.2%} → {after:.2%}"
+        yield Check(rule, subject, max(0.0, after - before), limit, detail)
 
 
 @dataclass(frozen=True)

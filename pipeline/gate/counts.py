@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.gate.checks import Check
+from recordmill.pipeline.gate.checks import Check, rise
 from recordmill.pipeline.gate.compared import is_edited
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ def count_checks(before: Manifest, after: Manifest, gate: "Gate") -> Iterator[Ch
         for name, split in before.splits.items():
             others = after.splits.get(name)
             yield from _records(name, _rows(split), 0 if others is None else _rows(others), gate)
-    counts = (before.rows.get("read", 0), after.rows.get("read", 0))
-    yield from _rise("rejects", [rows.get("rejected", 0) for rows in (before.rows, after.rows)], counts, "rows", gate)
+    rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
+    yield from rise("rejects", "all", rejected, read, gate.rejects, gate.min_rows, "rows")
     if "exact" in before.duplicates and "exact" in after.duplicates and not spans_are_regrouped(before, after):
         records = (_all(before), _all(after))
         for rule, count in (("duplicates", _within), ("leakage", _across)):
             both = [count(version.duplicates) for version in (before, after)]
-            yield from _rise(rule, both, records, "records", gate)
+            yield from rise(rule, "all", both, records, getattr(gate, rule), gate.min_rows, "records")
 
 
 def spans_are_regrouped(before: Manifest, after: Manifest) -> bool:
@@ -57,14 +57,6 @@ def _records(subject: str, before: int, after: int, gate: "Gate") -> Iterator[Ch
         detail = f"{before:,} → {after:,} rows"
         yield Check("rows_lost", subject, max(0.0, 1 - after / before), gate.rows_lost, detail)
         yield Check("rows_gained", subject, max(0.0, after / before - 1), gate.rows_gained, detail)
-
-
-def _rise(rule: str, parts: list[int], wholes: tuple[int, int], unit: str, gate: "Gate") -> Iterator[Check]:
-    """Compares the share that some rows have, where there are enough on both sides."""
-    if min(wholes) >= gate.min_rows:
-        before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))
-        detail = f"{parts[0]:,} of {wholes[0]:,} → {parts[1]:,} of {wholes[1]:,} {unit}"
-        yield Check(rule, "all", max(0.0, after - before), getattr(gate, rule), detail)
 
 
 def _within(duplicates: Mapping[str, Any]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.dataset.distances import (
+    aligned,
     binned,
     jensen_shannon,
     l_infinity,
@@ -15,7 +16,7 @@ from recordmill.pipeline.dataset.distances import (
 )
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile
-from recordmill.pipeline.gate.checks import Check
+from recordmill.pipeline.gate.checks import Check, rise
 from recordmill.pipeline.gate.compared import GatedVersion
 
 if TYPE_CHECKING:
@@ -50,22 +51,15 @@ def _values(
 ) -> Iterator[Check]:
     """Compares the values of a feature in some rows, each side with the version that its ids are of."""
     (before, old), (after, new) = live, candidate
-    yield from _rise("missing", name, subject, (old.missing, new.missing), (old.rows, new.rows), gate)
-    yield from _rise("out_of_vocabulary", name, subject, (old.unknown, new.unknown), (old.tokens, new.tokens), gate)
+    missing, unknown = (old.missing, new.missing), (old.unknown, new.unknown)
+    yield from rise("missing", subject, missing, (old.rows, new.rows), gate.limit("missing", name), gate.min_rows)
+    limit = gate.limit("out_of_vocabulary", name)
+    yield from rise("out_of_vocabulary", subject, unknown, (old.tokens, new.tokens), limit, gate.min_rows)
     if old.histogram is not None and new.histogram is not None:
         yield from _histograms(subject, name, old.histogram, new.histogram, gate)
     if old.ids and new.ids and min(old.tokens, new.tokens) >= gate.min_values:
         names = [_by_name(profile, side.words(name)) for profile, side in ((old, before), (new, after))]
         yield from _names(subject, name, names[0], names[1], gate)
-
-
-def _rise(
-    rule: str, name: str, subject: str, parts: tuple[int, int], wholes: tuple[int, int], gate: "Gate"
-) -> Iterator[Check]:
-    """Compares the share that some values have, where there are enough on both sides."""
-    if min(wholes) >= gate.min_rows:
-        before, after = (part / whole for part, whole in zip(parts, wholes, strict=True))
-        yield Check(rule, subject, max(0.0, after - before), gate.limit(rule, name), f"{before:.2%} → {after:.2%}")
 
 
 def _histograms(subject: str, name: str, before: Histogram, after: Histogram, gate: "Gate") -> Iterator[Check]:
@@ -86,8 +80,7 @@ def _names(
     shares = [counts.get(moved, 0) / sum(counts.values()) for counts in (before, after)]
     detail = f"'{moved}' {shares[0]:.2%} → {shares[1]:.2%}"
     yield Check("l_infinity", subject, distance, gate.limit("l_infinity", name), detail)
-    both = dict.fromkeys([*before, *after])
-    counts = [[each.get(word, 0) for word in both] for each in (before, after)]
+    _, *counts = aligned(before, after)
     yield Check("jensen_shannon", subject, jensen_shannon(*counts), gate.limit("jensen_shannon", name), detail)
 
 
