@@ -6,6 +6,8 @@ python examples/serving/client.py demo/data/images/000017.png --model shapes --p
 import argparse
 import base64
 import json
+import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -26,7 +28,12 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8501)
     arguments = parser.parse_args()
     url = f"http://127.0.0.1:{arguments.port}/v1/models/{arguments.model}:predict"
-    answers = predict(url, [photo.read_bytes() for photo in arguments.photos])
+    try:
+        answers = predict(url, [photo.read_bytes() for photo in arguments.photos])
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{url} answers {error.code}: {error.read().decode(errors='replace')}")
+    except OSError as error:
+        sys.exit(f"{url} does not answer, or a photo cannot be read: {error}")
     for photo, answer in zip(arguments.photos, answers, strict=True):
         best = zip(answer["classes"], answer["scores"], strict=True)
         print(f"{photo.name}: {', '.join(f'{name} {score:.3f}' for name, score in best)}")

@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Saves a model that takes photos and gives the names of classes.")
     parser.add_argument("dataset", help="the folder that `recordmill build --output` wrote")
     parser.add_argument("folder", help="the folder of the model: models/NAME/VERSION")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=8)
     arguments = parser.parse_args()
     dataset = open_dataset(arguments.dataset)
     model = train(dataset, arguments.epochs)

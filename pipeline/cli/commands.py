@@ -1,8 +1,9 @@
 """The command line: each command reads its arguments, calls one function, and prints the outcome.
 
-Alone among the modules, those of commands, `session` and `build.entry` import inside functions, so that each command
-loads only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `versions`, `diff`, `pin`, `prune`,
-`rollback`, `materialize`, `head` (with Pillow) and `verify` without `--spec` run with NumPy, typer and rich alone.
+Alone among the modules, those of commands, `source_files`, `session` and `build.entry` import inside functions, so that
+each command loads only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `versions`, `diff`,
+`pin`, `prune`, `rollback`, `materialize`, `head` (with Pillow) and `verify` without `--spec` run with NumPy, typer and
+rich alone.
 """
 
 import sys

@@ -19,7 +19,7 @@ UNFINISHED = (RUNNING, KILLED, "stopped", "failed")
 TRIALS = (200, 400, 2_000, 10_000, 50_000)
 """The rows of trial builds. The first warms TensorFlow up; the second and the last differ in what rows cost."""
 CLEAR = 1.5
-"""How many times as long as the second a trial takes that ends them: a smaller difference may be chance."""
+"""The last trial takes so many times as long as the second, or more: a smaller difference may be chance."""
 
 
 @dataclass(frozen=True)
