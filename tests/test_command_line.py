@@ -102,7 +102,11 @@ def test_schema_is_json_schema(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "sent", "status"), [([], signal.SIGINT, 130), (["--processes", "2"], signal.SIGTERM, 143)]
+    ("options", "sent", "status"),
+    [
+        ([], signal.SIGINT, 130),
+        pytest.param(["--processes", "2"], signal.SIGTERM, 143, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_signal_ends_everything_and_says_how_to_go_on(
     tmp_path: Path, options: list[str], sent: signal.Signals, status: int

@@ -68,6 +68,7 @@ def _wait_for_a_job(service: DataflowService, driver: subprocess.Popen[str]) -> 
         time.sleep(0.1)
 
 
+@pytest.mark.thorough
 def test_a_killed_driver(
     bucket: str, service: DataflowService, start: Callable[[], subprocess.Popen[str]], tmp_path: Path
 ) -> None:

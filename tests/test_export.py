@@ -442,8 +442,8 @@ def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Pa
     assert_equal_rows(dataset, open_dataset(tmp_path / "out"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("to", ["folder", pytest.param("webdataset", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("to", ["webdataset", "folder"])
 def test_images_with_words_and_numbers_go_out_and_back(tmp_path: Path, to: str) -> None:
     only = ["image", "text", "captions", "category", "boxes", "gap", "plain", "count", "note", "tags", "label"]
     build(kinds.make(tmp_path / "in", 60, only=only), str(tmp_path / "first"))

@@ -111,6 +111,7 @@ def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
     assert (open_gate.is_new, open_gate.went_live, read_latest(output).candidate) == (False, True, None)
 
 
+@pytest.mark.thorough
 def test_a_normal_night_passes_and_leaves_its_figures(tmp_path: Path) -> None:
     """By the defaults: one in a hundred rows is new. Profiles are those of the rows, whatever was learned."""
     output, gate = str(tmp_path / "out"), "gate: {min_rows: 50, min_values: 50}"

@@ -28,7 +28,7 @@ def simulate(nights: Nights, count: int, *, compact_each: int = 30) -> None:
             assert verify(str(nights.folder / "out"), quick=True).is_whole
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_four_nights_with_a_frozen_analysis(tmp_path: Path) -> None:
     simulate(Nights(tmp_path, SEED, "frozen", "none"), 4)
 

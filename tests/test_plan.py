@@ -64,7 +64,8 @@ def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
         ("splits: {train: 1, test: 0}", {"train": 8, "test": 1}),
     ],
 )
-def test_shards(rows: Path, more: str, shards: dict[str, int]) -> None:
+def test_shards(rows: Path, more: str, shards: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARD_BYTES", 4 << 20)
     for file in rows.iterdir():
         os.truncate(file, int(2.39 * module.SHARD_BYTES))  # a hole, which is not read
     layout = planned(rows, more=more).layout

@@ -225,7 +225,7 @@ def test_a_copied_version_is_repaired_where_it_was_published(tmp_path: Path) -> 
     assert "is not a version in a dataset's folder" in mend(folder, None).unrepaired[0]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_says_what_it_repaired_and_nothing_else(tmp_path: Path) -> None:
     """Beam and TensorFlow, which it loads, are not heard."""
     folder = published.write_version(tmp_path)

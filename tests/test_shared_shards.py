@@ -145,7 +145,7 @@ def test_prune_frees_what_no_other_version_holds(local: Path) -> None:
     assert len(notes(local)) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [2, pytest.param(4, marks=pytest.mark.thorough)])
 def test_a_prune_that_is_killed_anywhere_breaks_nothing(
     bucket: str, monkeypatch: pytest.MonkeyPatch, step: int
@@ -168,7 +168,7 @@ def test_a_prune_that_is_killed_anywhere_breaks_nothing(
     assert notes(bucket) == rows
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_version_of_a_newer_format_keeps_all_that_it_may_need(bucket: str) -> None:
     store, name = open_store(bucket), f"versions/{THIRD}/dataset.json"
     content = store.read(name)
@@ -189,7 +189,7 @@ def test_what_is_held_for_a_build_stays_with_all_that_it_needs(output: str, tmp_
         publish(output, tmp_path, "20261124T000000Z-eeee0000", keep=())
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_path: Path) -> None:
     live = publishing.live_manifest(bucket)
     assert live is not None
@@ -275,7 +275,7 @@ def test_a_version_on_a_disk_is_whole_already(local: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == f"{THIRD} is whole already: all its files lie in its own folder\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_downloaded_output_is_read_pruned_and_made_whole(bucket: str, tmp_path: Path) -> None:
     copy, rows = download(bucket, tmp_path / "copy"), notes(bucket)
     assert notes(copy) == rows

@@ -18,10 +18,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 TOOLS = os.environ.get("RECORDMILL_DOCS_TOOLS")
 """A Python with the packages of docs/tools.lock: `make test-docs` sets it."""
-RUNNABLE = [
-    "first_dataset.md",
-    *(pytest.param(f"migrate/{page.name}", marks=pytest.mark.thorough) for page in sorted(DOCS.glob("migrate/*.md"))),
-]
+RUNNABLE = ["first_dataset.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 READ = """
 import itertools, json, sys
@@ -76,7 +73,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
         assert re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="(?:https?:)?//[^"]*"', text) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
     blocks = BLOCK.findall((DOCS / page).read_text())
