@@ -37,13 +37,13 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 	$(BIN)/recordmill build examples/$(NAME)/dataset.yaml --output demo/$(NAME)/out || [ $$? -eq 3 ]
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
-test: $(READY)  ## Run the whole test suite
+test: $(READY)  ## Run the test suite, but its longest tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-thorough: $(READY)  ## Run what `make test` leaves out: the same proofs by other stores, runners, moments of death
+test-thorough: $(READY)  ## Run the longest tests: other stores, runners, moments of death, whole nights
 	$(BIN)/python -m pytest -m thorough $(PARALLEL)
 
-test-nightly: $(READY)  ## Run the whole test suite, with more kills at random moments and every example trained
+test-nightly: $(READY)  ## Run both, with more kills at random moments and every example trained
 	$(BIN)/python -m pytest -m "not flink and not container" $(PARALLEL)
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
