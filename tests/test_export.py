@@ -433,8 +433,8 @@ def assert_equal_rows(before: Dataset, after: Dataset) -> None:
                 assert same, (key, name, values[name], again[name])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("to", ["parquet", pytest.param("jsonl", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("to", ["parquet", "jsonl"])
 def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Path, to: str) -> None:
     dataset = open_dataset(every_kind[0] / "out")
     export(dataset, to, tmp_path / "to")

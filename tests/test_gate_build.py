@@ -72,6 +72,7 @@ def spec_of(folder: Path, own: str = "one", gate: str = "") -> str:
     return str(folder / "dataset.yaml")
 
 
+@pytest.mark.thorough
 def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
     output = str(tmp_path / "out")
     write(tmp_path, 300)

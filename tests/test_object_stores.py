@@ -66,12 +66,13 @@ def local(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
     return build(parse_spec(SPEC.format(path=folder / "set")), str(folder / "out"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("start", "option"),
     [
         pytest.param(emulators.s3, None, id="s3"),
-        pytest.param(emulators.s3, "--s3_endpoint_url={}", id="s3 by Beam's options", marks=pytest.mark.thorough),
-        pytest.param(lambda: emulators.gcs(conditions=True), "--no_auth", id="gcs", marks=pytest.mark.thorough),
+        pytest.param(emulators.s3, "--s3_endpoint_url={}", id="s3 by Beam's options"),
+        pytest.param(lambda: emulators.gcs(conditions=True), "--no_auth", id="gcs"),
     ],
 )
 def test_a_source_and_an_output(
@@ -144,7 +145,7 @@ features: {number: {kind: number}, text: {kind: text}}
 STORES = pytest.mark.parametrize(
     "start",
     [
-        pytest.param(emulators.s3, id="s3", marks=pytest.mark.thorough),
+        pytest.param(emulators.s3, id="s3"),
         pytest.param(lambda: emulators.gcs(conditions=True), id="gcs"),
     ],
 )

@@ -86,6 +86,7 @@ def test_a_prune_beside_forget(output: str, tmp_path: Path) -> None:
         assert keys(output) == rows
 
 
+@pytest.mark.thorough
 def test_a_prune_beside_a_build_that_takes_shards_over(output: str, tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "dataset.yaml").write_text(SPEC.format(folder=tmp_path))

@@ -113,7 +113,7 @@ def test_the_list_says_what_is_shared(local: Path, capsys: pytest.CaptureFixture
     assert f"{train:,}" in next(line for line in capsys.readouterr().out.splitlines() if FIRST in line).split()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_prune_keeps_what_a_kept_version_needs_and_lets_it_go_with_the_last(bucket: str, tmp_path: Path) -> None:
     rows = notes(bucket)
     expected = prune(bucket, keep=1, grace_seconds=0, dry_run=True)
