@@ -36,8 +36,8 @@ TAIL = 1500  # bytes of a failed run's output are shown
 TUNED = (0, 1, 2, 4)
 
 IMAGES = (
-    "recordmill_numpy recordmill_tf_data tfds tf_data tf_data_numpy grain grain_processes "
-    "grain_pil streaming litdata webdataset"
+    "recordmill_numpy recordmill_numpy_workers recordmill_tf_data recordmill_tf_data_workers tfds tf_data "
+    "tf_data_numpy grain grain_processes grain_pil streaming litdata webdataset"
 ).split()
 TEXT = (
     "recordmill_padded recordmill_padded_workers recordmill_bucketed recordmill_bucketed_workers recordmill_packed "
