@@ -27,9 +27,8 @@ from recordmill.pipeline.dataset.manifest import (
 from recordmill.pipeline.dataset.profile import FILE, FeatureProfile, to_text
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions.inventory import inventory
-from tests.published import example
+from tests.published import VERSION, example
 
-VERSION = "20261120T120000Z-4f1c9a2e"
 SCRIPT = "<script>alert('label')</script>"
 IMAGE = '"><img src=http://127.0.0.1:9/x onerror=alert(1)>'
 CLASSES = (SCRIPT, "\u202eright to left\u202d", "مرحبا", "👩\u200d🔬 lab")

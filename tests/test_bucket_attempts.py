@@ -162,6 +162,7 @@ def test_nothing_is_kept_of_an_attempt_whose_removal_was_killed(
         kill_while_it_removes(patch, 2)
         with pytest.raises(Killed):
             remove(output, first)
+    assert leases.holders(open_bucket(output)) == {}
     assert again(output, tmp_path).kept is None
 
 

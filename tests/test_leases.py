@@ -33,7 +33,7 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.forked import wait_until, wait_until_ended
 
-NAME = "1ea5e00000000000"  # of no other test: theirs may leave leases that beat until the process ends
+NAME = "1ea5e00000000000"  # of no other file: its threads are looked for by this name
 FORK = multiprocessing.get_context("fork")
 
 

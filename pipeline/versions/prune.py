@@ -343,8 +343,10 @@ class _Pruning:
         size = measure()
         lease = None if self.dry_run else leases.take_over(self.store, name, self.dead.get(name))
         if lease is not None:
-            remove()
-            lease.release()
+            try:
+                remove()
+            finally:
+                lease.release()
         if lease is not None or self.dry_run:  # else a build has begun meanwhile
             self.done.removed[removed] = size
 
