@@ -301,5 +301,5 @@ def test_a_version_may_be_meant_by_its_place(tmp_path: Path) -> None:
 
 def test_a_pointer_to_a_version_that_is_gone_says_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "LATEST").write_text(Latest("gone", 7).to_text())
-    with pytest.raises(DatasetError, match="LATEST names a version that is not there: 'gone'; there is none$"):
+    with pytest.raises(DatasetError, match="LATEST names a version that is not there: 'gone'; no version is there$"):
         open_dataset(tmp_path)

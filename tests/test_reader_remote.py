@@ -117,7 +117,11 @@ def read(dataset: Dataset) -> None:
         ("hand-train.tfrecord-00000-of-00004", read, "hand-train.tfrecord-00000-of-00004 is missing: copy"),
         ("hand-train.index-00001-of-00004", read, "hand-train.index-00001-of-00004 is missing: copy"),
         ("LATEST", lambda _: open_dataset(URL), "nothing has been published"),
-        ("dataset.json", lambda _: open_dataset(URL), "LATEST names a version that is not there: .*; there is none$"),
+        (
+            "dataset.json",
+            lambda _: open_dataset(URL),
+            "LATEST names a version that is not there: .*; no version is there$",
+        ),
     ],
 )
 def test_what_is_missing_is_named(memory: Any, inner: str, reads: Callable[[Dataset], Any], message: str) -> None:

@@ -150,7 +150,7 @@ def test_where_nothing_is_published(tmp_path: Path) -> None:
     assert prune(str(tmp_path), keep=1).removed == {}
     with pytest.raises(OutputError, match="nothing is live in .*rollback"):
         pin(str(tmp_path), "1")
-    with pytest.raises(DatasetError, match="no live version.*; there is none"):
+    with pytest.raises(DatasetError, match="no live version.*; no version is there"):
         rollback(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 

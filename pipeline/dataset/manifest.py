@@ -9,7 +9,7 @@ All paths in it are relative to the version's folder, so that a copied folder is
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -334,6 +334,11 @@ def version_folder(output: str | Location, version: str) -> Location:
     if not is_version(version):
         raise DatasetError(f"{version!r:.100} is no version: a version is named like 20261120T120000Z-4f1c9a2e")
     return _location(output) / VERSIONS_FOLDER / version
+
+
+def which_versions(names: Sequence[str]) -> str:
+    """Names the versions of a dataset for a message: those that somebody may have meant."""
+    return f"there are {', '.join(names)}" if names else "no version is there"
 
 
 def is_version(name: str) -> bool:

@@ -19,6 +19,7 @@ from recordmill.pipeline.dataset.manifest import (
     read_latest,
     read_manifest,
     version_folder,
+    which_versions,
 )
 from recordmill.pipeline.reader.options.read_options import (
     ReadOptions,
@@ -88,7 +89,7 @@ def _folder(path: str) -> Path | RemotePath:
 
 def _published(folder: Path | RemotePath) -> str:
     versions = sorted(manifest.parent.name for manifest in (folder / VERSIONS_FOLDER).glob(f"*/{MANIFEST_FILE}"))
-    return f"there are {', '.join(versions)}" if versions else "there is none"
+    return which_versions(versions)
 
 
 class Dataset:

@@ -12,7 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest
+from recordmill.pipeline.dataset.manifest import (
+    MANIFEST_FILE,
+    VERSIONS_FOLDER,
+    DatasetError,
+    Latest,
+    Manifest,
+    which_versions,
+)
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.versions import latest_file, leases
 from recordmill.pipeline.versions.latest_file import compare_and_swap
@@ -133,7 +140,7 @@ def _find(manifests: list[Manifest], output: str, wanted: str, latest: Latest | 
 
 
 def _known(manifests: list[Manifest]) -> str:
-    return f"there are {', '.join(manifest.version for manifest in manifests)}" if manifests else "there is none"
+    return which_versions([manifest.version for manifest in manifests])
 
 
 def pin(output: str, wanted: str) -> Manifest:
