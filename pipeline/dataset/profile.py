@@ -153,11 +153,10 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
     if sha256 is None and not (folder / FILE).is_file():
         return None
     try:
-        checked = (
-            read_inner(folder, FILE, MOST_BYTES) if sha256 is None else read_checked(folder, FILE, sha256, MOST_BYTES)
-        )
-        return profiles_of(checked)
-    except DatasetError:
+        if sha256 is None:
+            return profiles_of(read_inner(folder, FILE, MOST_BYTES))
+        return profiles_of(read_checked(folder, FILE, sha256, MOST_BYTES))
+    except DatasetError:  # a ValueError, too, which says what is wrong already
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatasetError(f"{folder / FILE} is broken ({error}): copy the version again, or build again") from None
