@@ -1,4 +1,4 @@
-"""Small batches handed over to `tf.data` in groups: the same arrays, one batch after another."""
+"""Batches handed over to `tf.data` in groups: the same arrays, one batch after another."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,9 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from recordmill.pipeline.reader.tf_data.handover import MOST_BATCHES, MOST_BYTES, in_groups
+from recordmill.pipeline.reader.tf_data.handover import MOST_BYTES, in_groups
+
+MOST = 5
 
 SPECS = [
     tf.TensorSpec([None, None], tf.int64),
@@ -17,6 +19,7 @@ SPECS = [
     tf.TensorSpec([None], tf.bool),
     tf.TensorSpec([None], tf.int8),
     tf.TensorSpec([None], tf.bfloat16),
+    tf.TensorSpec([None], tf.string),
 ]
 
 
@@ -31,14 +34,15 @@ def drawn(seed: int) -> list[NDArray[Any]]:
         rng.random(rows) < 0.5,
         rng.integers(-128, 128, rows, np.int8),
         rng.random(rows, np.float32).astype(tf.bfloat16.as_numpy_dtype),
+        np.array([b"word" * number for number in range(rows)], object),
     ]
 
 
 def handed_over(batches: Any, specs: list[tf.TensorSpec] = SPECS) -> list[Any]:
-    return list(in_groups(lambda: batches, specs, tuple).as_numpy_iterator())
+    return list(in_groups(lambda: batches, specs, tuple, MOST).as_numpy_iterator())
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 64, 2 * MOST_BATCHES + 1])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 64, 64 + MOST])
 def test_batches_arrive_as_they_are(count: int) -> None:
     expected = [drawn(seed) for seed in range(count)]
     arrived = handed_over(expected)
@@ -54,7 +58,7 @@ def test_arrays_of_any_strides() -> None:
     np.testing.assert_array_equal(ours[0], table.T)
 
 
-def test_large_batches_come_one_by_one() -> None:
+def test_large_batches_do_not_wait_for_each_other() -> None:
     made: list[int] = []
 
     def batches() -> Iterator[list[NDArray[Any]]]:
@@ -62,7 +66,7 @@ def test_large_batches_come_one_by_one() -> None:
             made.append(number)
             yield [np.zeros(MOST_BYTES, np.uint8)]
 
-    iterator = iter(in_groups(batches, [tf.TensorSpec([None], tf.uint8)], tuple))
+    iterator = iter(in_groups(batches, [tf.TensorSpec([None], tf.uint8)], tuple, MOST))
     next(iterator)
     assert len(made) <= 4  # one given out, and those that wait
 
@@ -73,7 +77,7 @@ def test_batches_before_an_error_come_before_it() -> None:
             yield [np.array([number])]
         raise ValueError("the seventh is damaged")
 
-    iterator = in_groups(batches, [tf.TensorSpec([1], tf.int64)], tuple).as_numpy_iterator()
+    iterator = in_groups(batches, [tf.TensorSpec([1], tf.int64)], tuple, MOST).as_numpy_iterator()
     assert [int(next(iterator)[0][0]) for _ in range(6)] == list(range(6))
     with pytest.raises(tf.errors.OpError, match="the seventh is damaged"):
         next(iterator)
@@ -81,6 +85,6 @@ def test_batches_before_an_error_come_before_it() -> None:
 
 def test_an_element_has_its_structure_and_shape() -> None:
     batches = in_groups(
-        lambda: [[np.zeros((2, 5), np.int64)]], [tf.TensorSpec([2, None], tf.int64)], lambda x: {"a": x[0]}
+        lambda: [[np.zeros((2, 5), np.int64)]], [tf.TensorSpec([2, None], tf.int64)], lambda x: {"a": x[0]}, MOST
     )
     assert batches.element_spec == {"a": tf.TensorSpec([2, None], tf.int64)}

@@ -42,7 +42,8 @@ IMAGES = (
 TEXT = (
     "recordmill_padded recordmill_padded_workers recordmill_bucketed recordmill_bucketed_workers recordmill_packed "
     "recordmill_packed_workers recordmill_padded_tf_data recordmill_padded_tf_data_workers recordmill_bucketed_tf_data "
-    "recordmill_packed_tf_data tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
+    "recordmill_bucketed_tf_data_workers recordmill_packed_tf_data recordmill_packed_tf_data_workers "
+    "tutorial tf_data tf_data_buckets tfds grain grain_processes grain_packed streaming "
     "litdata litdata_tokens hugging_face"
 ).split()
 RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()

@@ -125,7 +125,7 @@ class Input:
         """Gives the batches as a `tf.data.Dataset`; each iteration over it is the next epoch, as with `as_numpy`.
 
         Args:
-            native: False: the batches of `as_numpy`, large ones handed over without a copy, small ones many at a time.
+            native: False: the batches of `as_numpy`, handed over several at a time, without a copy.
                 True: a pipeline of TensorFlow's operations alone, for TPU hosts and the tf.data service. It holds the
                 same rows, shuffled by a buffer (`seed` decides how), so that it has neither state nor exact order; what
                 needs these is refused.

@@ -1,4 +1,4 @@
-"""An input as `tf.data`: the batches of the NumPy reader as they are, large ones handed over without a copy."""
+"""An input as `tf.data`: the batches of the NumPy reader as they are, handed over without a copy."""
 
 from collections.abc import Callable
 from copy import copy
@@ -11,6 +11,7 @@ from recordmill.pipeline.reader.order.steps import Passes
 from recordmill.pipeline.reader.tf_data.handover import in_groups
 from recordmill.transforms.contract.ragged import ArraySpec
 
+TOGETHER = 4  # batches of a call, at least: more of images change nothing
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
 
 Begin: TypeAlias = Callable[[Source], NumpyBatches]
@@ -41,17 +42,15 @@ def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
     """Gives the batches of a source; ragged lists travel as pairs of values and splits."""
     spec = source.element_spec
     specs = _mapped(_tensor_spec, spec)
-    leaves: list[tf.TensorSpec] = tf.nest.flatten(specs)
-    if source.steps_together > 1 and not any(leaf.dtype == tf.string for leaf in leaves):
-        return in_groups(
-            lambda: (tf.nest.flatten(_pairs(batch)) for batch in begin(source)),
-            leaves,
-            lambda tensors: _mapped(_tensor, spec, tf.nest.pack_sequence_as(specs, tensors)),
-        )
-    flat = tf.data.Dataset.from_generator(lambda: map(_pairs, begin(source)), output_signature=specs)
+    batches = in_groups(
+        lambda: (tf.nest.flatten(_pairs(batch)) for batch in begin(source)),
+        tf.nest.flatten(specs),
+        lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
+        max(TOGETHER, source.steps_together),
+    )
     if not _has_ragged(spec):
-        return flat
-    return flat.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
+        return batches
+    return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
 
 
 def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
