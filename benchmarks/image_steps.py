@@ -19,7 +19,7 @@ from recordmill import augment
 from recordmill.pipeline.build.images.encode_jpeg import interval
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.numpy.augment import chain
-from recordmill.transforms.numpy.buffers import BatchMemory
+from recordmill.transforms.numpy.buffers import BatchMemory, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import jpeg
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.jpeg_parts import JpegPart, read_layout
@@ -68,7 +68,7 @@ def measured(side: int) -> list[str]:
         return [layout.part(file, window) for file, window in zip(files, windows, strict=True) if window]
 
     cut = [file if part is None else part.data for part, file in zip(parts(), files, strict=True)]
-    memory, scratch = BatchMemory(), np.empty((side, side, 3), np.uint8)
+    memory, scratch = BatchMemory(), pixels_read_soon((side, side, 3))
     pixels = np.empty((TARGET, TARGET, 3), np.uint8)
     floats, to_float = np.empty(pixels.shape, np.float32), normalizer([120.0] * 3, [0.01] * 3, np.dtype(np.float32))
     whole = [jpeg(file, 3) for file in files]

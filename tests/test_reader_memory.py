@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill.transforms.numpy.buffers import SMALL, SPARE, BatchMemory
+from recordmill.transforms.numpy.buffers import SMALL, SPARE, BatchMemory, pixels_read_soon
 
 SHAPE = (64, 1024)  # of uint8: as much as is not small
 
@@ -27,6 +27,14 @@ def test_an_array_has_its_shape_and_dtype_and_large_ones_a_page(shape: tuple[int
     assert array.flags.writeable
     assert array.nbytes < SMALL or place(array) % 4096 == 0
     array[...] = 1
+
+
+@pytest.mark.parametrize("shape", [(256, 256, 3), (7, 5, 1), (480, 480, 3), (1, 1, 1)])
+def test_rows_that_are_read_soon_begin_where_libjpeg_turbo_keeps_them_in_the_cache(shape: tuple[int, ...]) -> None:
+    kept = [pixels_read_soon(shape) for _ in range(9)]  # malloc aligns to 16 bytes, every other time to 32
+    assert {place(array) % 32 for array in kept} == {8}
+    assert {(array.shape, array.dtype.name, array.flags.c_contiguous) for array in kept} == {(shape, "uint8", True)}
+    assert all(array.flags.writeable for array in kept)
 
 
 def test_objects_are_numpys() -> None:

@@ -18,7 +18,7 @@ from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSe
 from recordmill.transforms.contract.ragged import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import Part, Shape
 from recordmill.transforms.numpy.augment.chain import Acting, Augment, acting, apply_acting, first_window, output_shape
-from recordmill.transforms.numpy.buffers import Array, Empty
+from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.image_resize import resize
 from recordmill.transforms.numpy.jpeg_parts import JpegPart, Layout, read_layout
@@ -98,7 +98,7 @@ class ImageReader:
         self._normalize = normalizer(description.offset, description.scale, self._dtype, description.channel_order)
         # Pixels on their way lie here: memory that is used again at once stays in the processor's cache.
         is_constant = None not in (*self._stored, *self._shape)
-        self._scratch = np.empty(self._stored, np.uint8) if is_constant else None  # type: ignore[type-var] # no None
+        self._scratch = pixels_read_soon(self._stored) if is_constant else None  # type: ignore[arg-type] # no None
 
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
         """Reads one image a row.
