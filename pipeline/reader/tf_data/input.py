@@ -11,7 +11,6 @@ from recordmill.pipeline.reader.order.steps import Passes
 from recordmill.pipeline.reader.tf_data.handover import in_groups
 from recordmill.transforms.contract.ragged import ArraySpec
 
-TOGETHER = 4  # batches of a call, at least: more of images change nothing
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
 
 Begin: TypeAlias = Callable[[Source], NumpyBatches]
@@ -46,7 +45,6 @@ def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
         lambda: (tf.nest.flatten(_pairs(batch)) for batch in begin(source)),
         tf.nest.flatten(specs),
         lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
-        max(TOGETHER, source.steps_together),
     )
     if not _has_ragged(spec):
         return batches
