@@ -8,7 +8,9 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from recordmill.pipeline.reader.tf_data.handover import MOST_BATCHES, MOST_BYTES, in_groups
+from recordmill.pipeline.reader.tf_data.handover import MOST_BYTES, in_groups
+
+MOST = 8
 
 SPECS = [
     tf.TensorSpec([None, None], tf.int64),
@@ -37,10 +39,10 @@ def drawn(seed: int) -> list[NDArray[Any]]:
 
 
 def handed_over(batches: Any, specs: list[tf.TensorSpec] = SPECS) -> list[Any]:
-    return list(in_groups(lambda: batches, specs, tuple).as_numpy_iterator())
+    return list(in_groups(lambda: batches, specs, tuple, MOST).as_numpy_iterator())
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 64, 64 + MOST_BATCHES + 1])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 64, 64 + MOST + 1])
 def test_batches_arrive_as_they_are(count: int) -> None:
     expected = [drawn(seed) for seed in range(count)]
     arrived = handed_over(expected)
@@ -64,7 +66,7 @@ def test_large_batches_do_not_wait_for_each_other() -> None:
             made.append(number)
             yield [np.zeros(MOST_BYTES, np.uint8)]
 
-    iterator = iter(in_groups(batches, [tf.TensorSpec([None], tf.uint8)], tuple))
+    iterator = iter(in_groups(batches, [tf.TensorSpec([None], tf.uint8)], tuple, MOST))
     next(iterator)
     assert len(made) <= 4  # one given out, and those that wait
 
@@ -75,7 +77,7 @@ def test_batches_before_an_error_come_before_it() -> None:
             yield [np.array([number])]
         raise ValueError("the seventh is damaged")
 
-    iterator = in_groups(batches, [tf.TensorSpec([1], tf.int64)], tuple).as_numpy_iterator()
+    iterator = in_groups(batches, [tf.TensorSpec([1], tf.int64)], tuple, MOST).as_numpy_iterator()
     assert [int(next(iterator)[0][0]) for _ in range(6)] == list(range(6))
     with pytest.raises(tf.errors.OpError, match="the seventh is damaged"):
         next(iterator)
@@ -83,6 +85,6 @@ def test_batches_before_an_error_come_before_it() -> None:
 
 def test_an_element_has_its_structure_and_shape() -> None:
     batches = in_groups(
-        lambda: [[np.zeros((2, 5), np.int64)]], [tf.TensorSpec([2, None], tf.int64)], lambda x: {"a": x[0]}
+        lambda: [[np.zeros((2, 5), np.int64)]], [tf.TensorSpec([2, None], tf.int64)], lambda x: {"a": x[0]}, MOST
     )
     assert batches.element_spec == {"a": tf.TensorSpec([2, None], tf.int64)}

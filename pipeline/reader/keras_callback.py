@@ -10,6 +10,7 @@ then, by one rename, the file that names it.
 """
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +28,33 @@ WEIGHTS = ".weights.h5"  # Keras wants this suffix
 class InputSpeed(keras.callbacks.Callback):
     """Adds to each epoch's logs how fast its batches came.
 
-    `rows_per_second`, and `input_wait`, the part of the time in which a batch was asked for and not there, 0 to 1. Put
-    it before callbacks that write logs. A native tf.data pipeline is not measured.
+    `rows_per_second`, from the end of its first batch on, and `input_wait`, the part of the time in which a batch was
+    asked for and not there, 0 to 1. Put it before callbacks that write logs. A native tf.data pipeline is not measured.
     """
 
     def __init__(self, train: Input) -> None:
         super().__init__()
         self._train = train
+        self._ends: list[tuple[int, float]] = []
+        """The epoch's first and latest batches that Keras has trained with: how many by then, and when."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Begins anew."""
+        self._ends = []
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Notes the time: `tf.data` reads ahead, so that the input's own count says too much."""
+        self._ends[1:] = [(batch + 1, time.perf_counter())]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Adds to the logs."""
         meter = self._train.meter
-        if meter is None or logs is None:
+        if meter is None or logs is None or not self._ends:
             return
-        figures = meter.figures()
-        logs.update(rows_per_second=figures.rows_per_second, input_wait=figures.waited_share)
+        (first, start), (last, end) = self._ends[0], self._ends[-1]
+        rows = (last - first) * meter.rows / meter.batches
+        rate = rows / (end - start) if end > start else 0.0
+        logs.update(rows_per_second=rate, input_wait=meter.figures().waited_share)
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):

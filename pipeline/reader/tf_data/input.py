@@ -6,11 +6,13 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from recordmill.pipeline.reader.input import NumpyBatches, Source
+from recordmill.pipeline.reader.input import BATCHES_AHEAD, NumpyBatches, Source
 from recordmill.pipeline.reader.order.steps import Passes
 from recordmill.pipeline.reader.tf_data.handover import in_groups
+from recordmill.pipeline.reader.workers.pool import AHEAD as AHEAD_OF_WORKER
 from recordmill.transforms.contract.ragged import ArraySpec
 
+MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
 AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
 
 Begin: TypeAlias = Callable[[Source], NumpyBatches]
@@ -45,10 +47,18 @@ def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
         lambda: (tf.nest.flatten(_pairs(batch)) for batch in begin(source)),
         tf.nest.flatten(specs),
         lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
+        min(MOST_TOGETHER, _ready(source)),
     )
     if not _has_ragged(spec):
         return batches
     return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
+
+
+def _ready(source: Source) -> int:
+    """Counts the batches that a reader which is faster than its loop has ready: a call does not wait for more."""
+    workers, threads = source.given.workers, source.threads
+    made = AHEAD_OF_WORKER * workers if workers else threads + BATCHES_AHEAD if threads else 1
+    return made * source.steps_together
 
 
 def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
