@@ -49,6 +49,8 @@ TEXT = (
 RAW = "recordmill_numpy recordmill_tf_data memory tf_data grain".split()
 CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain grain_processes".split()
 """The pipelines that are measured with a thread or process a core."""
+PROCESSES = {"images": 2, "text": 2, "text_tf_data": 1}
+"""Worker processes where a name ends in `_workers`: one makes texts as fast as TensorFlow takes them over."""
 RECORDMILL_WORKERS = ("recordmill_numpy", "recordmill_tf_data")
 BATCH_SIZES = {"images": 32, "raw": 32, "text": 64}
 PACKED_ROWS = 32
@@ -89,6 +91,16 @@ class Case:
         return PACKED_ROWS if packs(self.name) else BATCH_SIZES[self.modules]
 
 
+def case_of(task: str, name: str, settings: dict[str, Any]) -> Case:
+    """Gives a pipeline's case; with `_workers` at its name's end, made in worker processes of one thread each."""
+    pipeline = name.removesuffix("_workers")
+    if pipeline == name:
+        return Case(task, name, settings)
+    modules = Case(task, pipeline).modules
+    key = "text_tf_data" if modules == "text" and pipeline.endswith("_tf_data") else modules
+    return Case(task, pipeline, {"workers": 1, "processes": PROCESSES[key], **settings}, name)
+
+
 @dataclass(frozen=True)
 class Bench:
     """Where the data lies and how it is measured."""
@@ -101,7 +113,7 @@ class Bench:
 
     def cases(self, task: str, names: Iterable[str], **settings: Any) -> list[Case]:
         """Gives a case for each pipeline that was asked for."""
-        return [Case(task, name, settings) for name in names if not self.only or name in self.only]
+        return [case_of(task, name, settings) for name in names if not self.only or name in self.only]
 
     def measure(self, cases: Sequence[Case], seconds: float) -> dict[str, list[Run]]:
         """Measures the cases in turns; a case that fails is told and left out."""
@@ -277,10 +289,11 @@ def tune(bench: Bench, task: str) -> None:
     names = {"images": IMAGES, "text": TEXT, "raw": RAW}[task]
     rows = []
     for case in bench.cases(task, names):
-        cases = [Case(task, case.name, {"workers": count}, f"{case.name} {count}") for count in TUNED]
+        tuned = [{**case.settings, "workers": count} for count in TUNED]
+        cases = [replace(case, settings=some, label=f"{case.title} {some['workers']}") for some in tuned]
         found = bench.measure(cases, bench.seconds)
         speeds = [f"{median(rates(found[c.title])):,.0f}" if c.title in found else "-" for c in cases]
-        rows.append([case.name, *speeds])
+        rows.append([case.title, *speeds])
     table(f"{task} by workers", ("", *map(str, TUNED)), rows)
 
 
