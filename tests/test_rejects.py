@@ -184,7 +184,7 @@ def transformer(graph: Any) -> BatchTransformer:
 def batch() -> Batch:
     """Three rows, of which the second has a bad image."""
     rows = pa.table({"@key": [b"a", b"b", b"c"], "@chunk": [0, 0, 0], "@position": [4, 5, 6]})
-    return Batch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, looks={}, needs=0)
+    return Batch(rows, {"image": [b"good", b"bad", b"good"]}, files={}, whole={}, looks={}, needs=0)
 
 
 def graph(*failures: Exception) -> Failing:

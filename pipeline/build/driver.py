@@ -24,16 +24,18 @@ from recordmill.pipeline.build.beam.probe import probe_workers
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.class_ids import gone, id_changes
+from recordmill.pipeline.build.context.file_digests import FileDigests
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.descriptions import describe_features
+from recordmill.pipeline.build.digest_inputs import TableInMaking
 from recordmill.pipeline.build.disk_failures import disk_error
 from recordmill.pipeline.build.drift import drift_lines
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.frozen import LearnedAnewError
 from recordmill.pipeline.build.gating import breach_lines, judge_of
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
-from recordmill.pipeline.build.input_table import INPUTS_FILE, Remembered, TableInMaking
+from recordmill.pipeline.build.input_table import INPUTS_FILE, Remembered
 from recordmill.pipeline.build.plan import BuildPlan, pieces, planned_build
 from recordmill.pipeline.build.preparation import (
     Prepared,
@@ -236,7 +238,7 @@ class _Attempt:
         if chunks or (finished and not is_counted(context)):
             run_job(context, chunks, finished, self.runner)
         self.listener.on_stage(Stage.COMPARE)
-        inputs.wait()  # so that what was digested is what was read
+        inputs.finish(FileDigests(planned.workspace))  # so that what was digested is what was read
         check_unchanged(plan, self.files)
         return collect(plan, context, kept_spans)
 

@@ -9,8 +9,7 @@ store have a tag, an ETag or a generation, in place of both; they have no digest
 """
 
 import hashlib
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import repeat
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather
 
+from recordmill.pipeline.build.context.file_digests import HashedRows, taken
 from recordmill.pipeline.build.spans.sources import SpanSource
 from recordmill.pipeline.dataset.manifest import Location
 from recordmill.pipeline.dataset.safe_paths import read_inner
@@ -29,9 +29,9 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import FileInfo, Files
 
 INPUTS_FILE = "inputs.arrow"
-BLOCK = 1 << 16  # rows that are made at a time
+BLOCK = 1 << 16  # rows that are looked at together
 READ_BYTES = 1 << 20
-HASHING_THREADS = 4  # where nothing else runs; a build has one
+HASHING_THREADS = 4
 SCHEMA = pa.schema(
     {
         "source": pa.int32(),
@@ -84,9 +84,7 @@ class Remembered:
     def __init__(self, table: pa.Table, *, by_span: bool) -> None:
         self.table, self._by_span = table, by_span
         self._modified, self._identity = (table[name].to_numpy() for name in ("modified", "identity"))
-        hashes = np.fromiter(map(hash, self._names()), np.int64, table.num_rows)
-        self._order = np.argsort(hashes)
-        self._hashes = hashes[self._order]
+        self._found = HashedRows(self._names())
 
     @classmethod
     def read(cls, folder: Location, *, by_span: bool) -> "Remembered | None":
@@ -108,7 +106,7 @@ class Remembered:
 
     def row(self, group: Group, path: str) -> dict[str, Any] | None:
         """Gives what is remembered of a file of any size; None where there was none of its path."""
-        is_file = pc.and_(pc.equal(self.table["source"], group.of.index), pc.equal(self.table["path"], _encoded(path)))
+        is_file = pc.and_(pc.equal(self.table["source"], group.of.index), pc.equal(self.table["path"], encoded(path)))
         rows = self.table.filter(is_file).to_pylist()
         return next((row for row in rows if not self._by_span or row["span"] == group.of.name), None)
 
@@ -116,7 +114,7 @@ class Remembered:
         """Gives the remembered digest of each file of the same identity time; None for others."""
         rows, times = self._rows(group), _times(group)
         known = (rows >= 0) & (self._identity[rows] == times)
-        return _taken(self.table["sha256"], np.where(known, rows, -1))
+        return taken(self.table["sha256"], np.where(known, rows, -1))
 
     def times(self, groups: Iterable[Group], files: Files) -> Times:
         """Compares files of another time of change than the remembered one by their content.
@@ -130,7 +128,7 @@ class Remembered:
             rows, now, path = self._rows(group), _times(group), group.of.source.input_path(files)
             is_same = (rows >= 0) & (self._modified[rows] == now)
             is_local = np.fromiter(("://" not in path(file.path) for file in group.files), np.bool_, len(group.files))
-            digests = _taken(self.table["sha256"], np.where((rows >= 0) & ~is_same & is_local, rows, -1))
+            digests = taken(self.table["sha256"], np.where((rows >= 0) & ~is_same & is_local, rows, -1))
             asked = [path(file.path) for file, digest in zip(group.files, digests, strict=True) if digest is not None]
             with ThreadPoolExecutor(HASHING_THREADS) as pool:
                 found = pool.map(lambda name: file_sha256(files, name), asked)
@@ -144,93 +142,12 @@ class Remembered:
     def _rows(self, group: Group) -> npt.NDArray[np.int64]:
         """Gives the row of each file; -1 for a path and size that no row has."""
         source, span = group.of.index, group.of.name if self._by_span else None
-        wanted = np.fromiter(
-            (hash((source, span, _encoded(file.path), file.bytes)) for file in group.files), np.int64, len(group.files)
-        )
-        position = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
-        return np.where(self._hashes[position] == wanted, self._order[position], -1)
+        return self._found.find((source, span, encoded(file.path), file.bytes) for file in group.files)
 
     def _names(self) -> Iterator[tuple[int, str | None, bytes, int]]:
         for batch in self.table.select(["source", "span", "path", "bytes"]).to_batches(BLOCK):
             source, span, path, size = (column.to_pylist() for column in batch.columns)
             yield from zip(source, span if self._by_span else repeat(None), path, size, strict=False)
-
-
-def input_table(
-    groups: Iterable[Group],
-    files: Files,
-    times: Times,
-    remembered: Remembered | None,
-    kept: pa.Table | None,
-    is_ended: Callable[[], bool],
-) -> pa.Table:
-    """Makes the table of a build's inputs, and digests the local files that are not remembered.
-
-    Args:
-        groups: the inputs that are used, with their identity times.
-        files: opens them.
-        times: gives their times of change.
-        remembered: the inputs of the live version.
-        kept: the inputs of spans that are taken over.
-        is_ended: whether nobody waits for the table any more.
-    """
-    blocks = [SCHEMA.empty_table() if kept is None else kept]
-    for group in groups:
-        known = remembered.sha256(group) if remembered else [None] * len(group.files)
-        path, rows = group.of.source.input_path(files), list[tuple[object, ...]]()
-        for file, digest in zip(group.files, known, strict=True):
-            if is_ended():
-                break
-            full = path(file.path)
-            sha256 = digest or (None if "://" in full else file_sha256(files, full))
-            modified = times.modified(file._replace(path=full))
-            rows.append((
-                group.of.index, group.of.name, _encoded(file.path), file.bytes, modified, file.modified, sha256,
-                file.tag or None,
-            ))  # fmt: skip
-            if len(rows) == BLOCK:
-                blocks.append(_table(rows))
-                rows = []
-        blocks.append(_table(rows))
-    return pa.concat_tables(blocks)
-
-
-class TableInMaking:
-    """Makes the table of a build's inputs in a thread, while the job runs.
-
-    >>> with TableInMaking(plan.inputs, files, files.times, None) as table:  # doctest: +SKIP
-    ...     run_job()
-    ...     data = table.feather()
-    """
-
-    def __init__(
-        self,
-        groups: Sequence[Group],
-        files: Files,
-        times: Times,
-        remembered: Remembered | None,
-        kept: pa.Table | None = None,
-    ) -> None:
-        self._ended = threading.Event()
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="inputs")
-        self._table = self._pool.submit(input_table, groups, files, times, remembered, kept, self._ended.is_set)
-
-    def __enter__(self) -> "TableInMaking":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._pool.shutdown()
-
-    def wait(self) -> None:
-        """Waits until every file is digested."""
-        self._table.result()
-
-    def feather(self) -> bytes:
-        """Waits for the table; gives it as the content of `inputs.arrow`."""
-        sink = pa.BufferOutputStream()
-        pa.feather.write_feather(self._table.result(), sink, compression="zstd")
-        return sink.getvalue().to_pybytes()
 
 
 def file_sha256(files: Files, path: str) -> bytes | None:
@@ -243,20 +160,10 @@ def file_sha256(files: Files, path: str) -> bytes | None:
     return None
 
 
-def _table(rows: Sequence[tuple[object, ...]]) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
-    return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
-
-
 def _times(group: Group) -> npt.NDArray[np.float64]:
     return np.fromiter((file.modified for file in group.files), np.float64, len(group.files))
 
 
-def _taken(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> list[bytes | None]:
-    """Gives the values of some rows; None for -1."""
-    values: list[bytes | None] = column.take(pa.array(rows, mask=rows < 0)).to_pylist()
-    return values
-
-
-def _encoded(path: str) -> bytes:
+def encoded(path: str) -> bytes:
+    """Gives a path as the table has it."""
     return path.encode("utf-8", "surrogateescape")

@@ -44,6 +44,11 @@ def inline(data: bytes) -> bytes:
     return INLINE + data
 
 
+def file_path(reference: bytes) -> str | None:
+    """Gives the path of a whole file of the source; None for any other reference, whose bytes are not copied."""
+    return reference[1:].decode() if reference.startswith(FILE) else None
+
+
 def parse(reference: bytes) -> Reference:
     """Reads a reference.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.image_refs import Reference, parse
+from recordmill.pipeline.sources.image_refs import Reference, file_path, parse
 from recordmill.pipeline.sources.machine_faults import why_absent
 from recordmill.pipeline.sources.typing.checks import ABSENT
 from recordmill.pipeline.spec.features.image import MAX_BYTES
@@ -47,6 +47,11 @@ class ImageFiles:
             if why is None or parsed.in_scratch:
                 raise
             raise ImageError("unreadable", f"the file {parsed.path}: {why}", full) from None
+
+    def whole_file(self, source: int, reference: bytes) -> str | None:
+        """Gives the full path of an image that is a local file; None for any other."""
+        path, root = file_path(reference), self.roots[source]
+        return None if path is None or "://" in root else f"{root}/{path}"
 
     def _read(self, full: str, reference: Reference, most: int) -> bytes:
         with self.files.open(full) as file:

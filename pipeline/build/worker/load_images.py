@@ -1,5 +1,6 @@
 """Loads the images of keyed rows, in batches of so many bytes as go through the transform graph at once."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +9,6 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.rejects import reject_row
-from recordmill.pipeline.build.duplicates.contents import file_digests
 from recordmill.pipeline.build.images.read import ImageReader, Loaded, kept, perceptual_hash_of
 from recordmill.pipeline.build.worker.batch import Batch, ImageBytes
 from recordmill.pipeline.sources.rejects import Reject
@@ -33,7 +33,7 @@ class ImageLoader:
     def batches(self, rows: pa.Table) -> Iterator[Batch]:
         """Yields the rows with their images, in order; several batches where the images are many bytes."""
         if not self._images:
-            yield Batch(rows, {}, {}, {}, 0)
+            yield Batch(rows, {}, {}, {}, {}, 0)
             return
         while rows.num_rows:
             loaded, taken = self._load_first(rows)
@@ -45,6 +45,7 @@ class ImageLoader:
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
         looks: dict[str, list[bytes]] = {name: [] for name in self._hashed}
+        whole = dict[str, bytes]()
         good, rejects, transcoded, size, needs = list[bool](), list[Reject](), Counter[str](), 0, 0
         columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
         for row, (source, *references) in enumerate(zip(*columns, strict=True)):
@@ -56,7 +57,11 @@ class ImageLoader:
             for reference, (name, parts) in zip(references, loaded.items(), strict=True):
                 data = [part.data for part in parts]
                 images[name].append(data if isinstance(reference, list) else b"".join(data))
-                files[name].append(file_digests(part.source for part in parts))
+                digests = [hashlib.sha256(part.source).digest() for part in parts]
+                files[name].append(b"".join(digests))
+                for each, digest in zip(kept(reference, self._images[name]), digests, strict=True):
+                    if path := self._reader.whole_file(source, each):
+                        whole[path] = digest
                 if name in looks:
                     looks[name].append(perceptual_hash_of(parts, self._images[name].max_pixels))
                 transcoded.update(f"{name} {part.transcoded}" for part in parts if part.transcoded)
@@ -64,7 +69,7 @@ class ImageLoader:
             if size >= PART_BYTES:
                 break
         loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
-        return Batch(loaded_rows, images, files, looks, needs + 2 * size, rejects, transcoded), len(good)
+        return Batch(loaded_rows, images, files, whole, looks, needs + 2 * size, rejects, transcoded), len(good)
 
     def _load_row(self, source: int, references: Sequence[bytes | list[bytes]]) -> dict[str, list[Loaded]] | Fault:
         """Loads a row's images by feature; gives the fault of a row whose image cannot be had."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.file_digests import write_file_digests
 from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.steps import shard_step
 from recordmill.pipeline.build.duplicates.contents import write_contents
@@ -36,6 +37,8 @@ class ShardTotals:
     """Those of the batches, or their sums."""
     digests: list[bytes] = field(default_factory=list)
     """The digests of the batches' keys and image files."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """The digests of local files that images were read of, by full path."""
     contents: list[pa.Table] = field(default_factory=list)
     """The contents that rows are compared by (`pipeline.build.duplicates.contents`)."""
 
@@ -51,10 +54,12 @@ class ShardTotals:
         if len(self.profiles) > TOGETHER:
             self.profiles = [add_up(self.profiles)]
         self.digests += batch.digests
+        self.files |= batch.files
         self.contents += batch.contents
 
     def report(self, context: BuildContext, group: int) -> dict[str, Any]:
-        """Writes the rejects and the contents; gives the rejects' file and the sums."""
+        """Writes the rejects, the contents and the files' digests; gives the rejects' file and the sums."""
+        write_file_digests(context.workspace, group, self.files)
         write_contents(context.workspace, group, self.contents)
         return {
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
