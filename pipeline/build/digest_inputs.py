@@ -13,7 +13,7 @@ from recordmill.pipeline.build.input_table import SCHEMA, Group, Remembered, Tim
 from recordmill.pipeline.sources.base import FileInfo, Files
 from recordmill.pipeline.sources.paths import is_image
 
-BLOCK = 1 << 16  # rows that are made at a time
+BLOCK = 1 << 12  # rows that are made at a time: as Python objects they take 300 bytes each
 Digest = bytes | None
 """The SHA-256 of a file; None where it is not known yet, and of a file that cannot be read and an object of a store."""
 
