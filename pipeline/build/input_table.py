@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather
 
-from recordmill.pipeline.build.context.file_digests import HashedRows, taken
+from recordmill.pipeline.build.context.hashed_rows import HashedRows, taken
 from recordmill.pipeline.build.spans.sources import SpanSource
 from recordmill.pipeline.dataset.manifest import Location
 from recordmill.pipeline.dataset.safe_paths import read_inner

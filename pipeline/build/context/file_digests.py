@@ -3,36 +3,18 @@
 A version remembers the digest of each of its inputs (`pipeline.build.input_table`), so these are not read once more.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.feather
 
 from recordmill.pipeline.build.context.arrow_files import write_table
+from recordmill.pipeline.build.context.hashed_rows import HashedRows, taken
 from recordmill.pipeline.build.context.steps import shard_step
 from recordmill.pipeline.build.context.workspace import Workspace, read_all
 
 FOLDER = "digests/files"
 DIGEST = pa.binary(32)
-
-
-class HashedRows:
-    """The rows of a table, found by the hash of their names: 16 bytes a row."""
-
-    def __init__(self, names: Iterable[Hashable]) -> None:
-        hashes = np.fromiter(map(hash, names), np.int64)
-        self._order = np.argsort(hashes)
-        self._hashes = hashes[self._order]
-
-    def find(self, names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
-        """Gives the row of each name, int64 [names]; -1 for a name that no row has."""
-        wanted = np.fromiter(map(hash, names), np.int64)
-        if not len(self._hashes):
-            return np.full(len(wanted), -1)
-        position = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
-        return np.where(self._hashes[position] == wanted, self._order[position], -1)
 
 
 class FileDigests:
@@ -61,9 +43,3 @@ def _paths(workspace: Workspace, digests: list[pa.Array]) -> Iterator[str]:
         table = pa.feather.read_table(pa.BufferReader(data))
         digests += table["sha256"].chunks
         yield from table["path"].to_pylist()
-
-
-def taken(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> list[bytes | None]:
-    """Gives the values of some rows; None for -1."""
-    values: list[bytes | None] = column.take(pa.array(rows, mask=rows < 0)).to_pylist()
-    return values

@@ -45,16 +45,16 @@ class ImageReader(ImageFiles):
             OSError: as `read`.
             OutOfMemoryError: memory is not enough to transcode it.
         """
-        data = self.read(source, reference, options.max_bytes)
+        data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
         header = check_header(data, options.max_pixels)
         pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 else 12  # with coefficients, or alpha
         needs = header.width * header.height * pixel_bytes
         if header.in_graph and self.isolation is None:
-            return Loaded(data, None, data, needs)
+            return Loaded(data, None, data, needs, file)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose, limits = f"decode an image of {len(data):,} bytes", {"max_pixels": options.max_pixels}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
-        return Loaded(ready, None if header.in_graph else header.format, data, needs)
+        return Loaded(ready, None if header.in_graph else header.format, data, needs, file)
 
 
 class Loaded(NamedTuple):
@@ -67,6 +67,8 @@ class Loaded(NamedTuple):
     """The file as it was read."""
     needs: int
     """The estimated bytes of memory to decode it."""
+    file: str | None = None
+    """The full path of the file, where it is a local one that holds nothing else."""
 
 
 def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
@@ -77,9 +79,9 @@ def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
     """
     if not loaded:
         return NONE
-    data, _, _, needs = loaded[0]
-    purpose = f"decode an image of {len(data):,} bytes"
-    return retry_alone(lambda: perceptual_hash(data, max_pixels), purpose, needs=needs)
+    image = loaded[0]
+    purpose = f"decode an image of {len(image.data):,} bytes"
+    return retry_alone(lambda: perceptual_hash(image.data, max_pixels), purpose, needs=image.needs)
 
 
 @functools.cache

@@ -59,9 +59,7 @@ class ImageLoader:
                 images[name].append(data if isinstance(reference, list) else b"".join(data))
                 digests = [hashlib.sha256(part.source).digest() for part in parts]
                 files[name].append(b"".join(digests))
-                for each, digest in zip(kept(reference, self._images[name]), digests, strict=True):
-                    if path := self._reader.whole_file(source, each):
-                        whole[path] = digest
+                whole.update({part.file: digest for part, digest in zip(parts, digests, strict=True) if part.file})
                 if name in looks:
                     looks[name].append(perceptual_hash_of(parts, self._images[name].max_pixels))
                 transcoded.update(f"{name} {part.transcoded}" for part in parts if part.transcoded)
