@@ -50,8 +50,8 @@ class ImageFiles:
 
     def whole_file(self, source: int, reference: bytes) -> str | None:
         """Gives the full path of an image that is a local file; None for any other."""
-        path, root = file_path(reference), self.roots[source]
-        return None if path is None or "://" in root else f"{root}/{path}"
+        path = file_path(reference)
+        return None if path is None or "://" in self.roots[source] else f"{self.roots[source]}/{path}"
 
     def _read(self, full: str, reference: Reference, most: int) -> bytes:
         with self.files.open(full) as file:
