@@ -11,9 +11,7 @@ from heapq import merge
 from itertools import groupby
 from typing import BinaryIO
 
-import numpy as np
-import numpy.typing as npt
-
+from recordmill.pipeline.build.context.hashed_rows import HashedRows
 from recordmill.pipeline.build.input_table import Times
 from recordmill.pipeline.build.plan import BuildPlan, inputs_digest, list_groups, listing_digest
 from recordmill.pipeline.errors import UserError
@@ -72,14 +70,12 @@ class Listings:
 
     def has(self, path: str) -> bool:
         """Whether a file was listed; a path of an equal hash would pass, too."""
-        row = np.searchsorted(self._hashes, hash(path))
-        return bool(row < len(self._hashes) and self._hashes[row] == hash(path))
+        return bool(self._paths.find([path])[0] >= 0)
 
     @cached_property
-    def _hashes(self) -> npt.NDArray[np.int64]:
-        """The hashes of all paths, sorted: 8 bytes a file, where a set of the paths takes 200."""
-        paths = (file.path for listed in self._listed.values() for file in listed)
-        return np.sort(np.fromiter(map(hash, paths), np.int64))
+    def _paths(self) -> HashedRows:
+        """The paths of all files by their hashes, where a set of the paths takes 200 bytes a file."""
+        return HashedRows(file.path for listed in self._listed.values() for file in listed)
 
     def changes(self) -> Iterator[str]:
         """Lists everything again; yields a line for each file that differs, or several."""

@@ -27,7 +27,7 @@ class Batch:
     images: Mapping[str, list[ImageBytes]]
     files: Mapping[str, list[bytes]]
     """The joined SHA-256 digests of each row's files as the source has them, by image feature."""
-    whole: Mapping[str, bytes]
+    whole: dict[str, bytes]
     """The SHA-256 digests of local files that were read as a whole, by full path; also those of rows left out."""
     looks: Mapping[str, list[bytes]]
     """Perceptual hashes, by image feature that is compared by them (`pipeline.build.images.perceptual_hash`)."""

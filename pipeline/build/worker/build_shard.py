@@ -110,7 +110,7 @@ class ShardBuilder:
             lengths={name: [each] for name, each in lengths.items()},
             profiles=[profile_of(self._context.features, batch.rows, stored, lengths)],
             digests=[batch.digest(keys)],
-            files=dict(batch.whole),
+            whole=batch.whole,
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
         )
         return BuiltBatch([] if self._context.packed() else encode(keys, stored), keys, texts, totals)

@@ -37,8 +37,8 @@ class ShardTotals:
     """Those of the batches, or their sums."""
     digests: list[bytes] = field(default_factory=list)
     """The digests of the batches' keys and image files."""
-    files: dict[str, bytes] = field(default_factory=dict)
-    """The digests of local files that images were read of, by full path."""
+    whole: dict[str, bytes] = field(default_factory=dict)
+    """The digests of local files that were read as a whole, by full path."""
     contents: list[pa.Table] = field(default_factory=list)
     """The contents that rows are compared by (`pipeline.build.duplicates.contents`)."""
 
@@ -54,12 +54,12 @@ class ShardTotals:
         if len(self.profiles) > TOGETHER:
             self.profiles = [add_up(self.profiles)]
         self.digests += batch.digests
-        self.files |= batch.files
+        self.whole |= batch.whole
         self.contents += batch.contents
 
     def report(self, context: BuildContext, group: int) -> dict[str, Any]:
         """Writes the rejects, the contents and the files' digests; gives the rejects' file and the sums."""
-        write_file_digests(context.workspace, group, self.files)
+        write_file_digests(context.workspace, group, self.whole)
         write_contents(context.workspace, group, self.contents)
         return {
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
