@@ -22,6 +22,7 @@ from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
 from recordmill.pipeline.dataset.key_hash import digest
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
@@ -229,12 +230,11 @@ class _Removal:
         if isinstance(self.store, BucketStore):
             folder = f"{VERSIONS_FOLDER}/{version}"
             return ShardWriter(f"{folder}/{file}", f"{folder}/{index}", self.store.create)
-        return ShardWriter(str(assembled / file), str(assembled / index))
+        return ShardWriter(str(path_within(assembled, file)), str(path_within(assembled, index)))
 
     def _write_rejects(self, assembled: Path) -> None:
         for path, data in self.rejects.files.items():
-            (assembled / path).parent.mkdir(parents=True, exist_ok=True)
-            (assembled / path).write_bytes(data)
+            path_within(assembled, path).write_bytes(data)
 
     @cached_property
     def _touched(self) -> set[str]:

@@ -223,7 +223,7 @@ def test_a_version_lies_under_versions() -> None:
 
 @pytest.mark.parametrize("version", ["", ".", "..", "../v1", "a/b"])
 def test_a_version_is_one_folder(version: str) -> None:
-    with pytest.raises(DatasetError, match="is no version: a version is named like"):
+    with pytest.raises(DatasetError, match="is no version: its name is that of one folder"):
         version_folder("out", version)
 
 

@@ -109,7 +109,7 @@ def test_a_path_in_a_manifest_stays_in_its_folder(output: Path, put: Callable[[A
 @pytest.mark.parametrize("version", [*BAD_PATHS, "a/b"])
 def test_a_version_is_the_name_of_a_folder(output: Path, version: str) -> None:
     (output / "LATEST").write_text(json.dumps({"version": version, "sequence": 1}))
-    with opened() as read_files, pytest.raises(DatasetError, match="is no version: a version is named like"):
+    with opened() as read_files, pytest.raises(DatasetError, match="is no version: its name is that of one folder"):
         open_dataset(output)
     assert set(read_files) == {str(output / "LATEST")}
     with pytest.raises(DatasetError, match="is no version"):

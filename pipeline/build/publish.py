@@ -25,6 +25,7 @@ from recordmill.pipeline.build.tfds_files import write_tfds_files
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.profile import FILE, to_text
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.dataset.vocabulary import read_words
 from recordmill.pipeline.errors import UserError
@@ -73,8 +74,7 @@ def assemble(
         shutil.copytree(os.path.join(results.export, name), assembled / name)
     for owner in sorted(set(results.context.models.values())):
         for file, data in tokenizer(results.context, owner).files(owner).items():
-            (assembled / file).parent.mkdir(exist_ok=True)
-            (assembled / file).write_bytes(data)
+            path_within(assembled, file).write_bytes(data)
     spec = results.plan.spec
     if spec.summaries:
         _write_summaries(results, assembled)
@@ -84,7 +84,7 @@ def assemble(
     write_tfds_files(str(assembled), features, vocabularies)
     manifest = _manifest(results, described, splits, rejects, version)
     for name, data in more.items():
-        (assembled / name).write_bytes(data)
+        path_within(assembled, name).write_bytes(data)
     manifest = replace(manifest, files=_inventory(assembled, reports.values(), taken))
     return with_sidecars(manifest, assembled, output)
 
@@ -161,25 +161,21 @@ def _empty_shard(context: BuildContext, split: str, shard: int) -> dict[str, Any
 
 def _write_summaries(results: Results, assembled: Path) -> None:
     for file, data in full_buckets(results.context.workspace, STATISTICS):
-        (assembled / file).parent.mkdir(parents=True, exist_ok=True)
-        (assembled / file).write_bytes(data)
+        path_within(assembled, file).write_bytes(data)
 
 
 def _write_profile(results: Results, assembled: Path) -> None:
-    (assembled / FILE).parent.mkdir()
-    (assembled / FILE).write_text(to_text(results.sums.profiles()), encoding="ascii")
+    path_within(assembled, FILE).write_text(to_text(results.sums.profiles()), encoding="ascii")
     learned = results.plan.frozen.learned_profile if results.plan.frozen else None
     if learned is not None:
-        (assembled / LEARNED_PROFILE).write_bytes(learned)
+        path_within(assembled, LEARNED_PROFILE).write_bytes(learned)
 
 
 def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
     files = []
     if rejected := sum(results.reasons.values()):
-        path = assembled / REJECTS_FILE
-        path.parent.mkdir()
         data = results.rejects_jsonl
-        path.write_bytes(data)
+        path_within(assembled, REJECTS_FILE).write_bytes(data)
         digest = hashlib.sha256(data).hexdigest()
         files.append({"file": REJECTS_FILE, "bytes": len(data), "records": rejected, "sha256": digest})
     return {"by_reason": results.reasons, "in_statistics": results.rejected_in_statistics, "files": files}

@@ -9,6 +9,7 @@ from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.spans.reports import files_of, kept_shards
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
 from recordmill.pipeline.dataset.manifest import Json, Shard
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.versions.kept_files import KeptFiles
 
 
@@ -50,6 +51,4 @@ def write_span_files(results: Results, assembled: Path) -> None:
         files = {REPORT: json.dumps(results.span_report(span)).encode(), REJECTED: results.rejected_of(span)}
         for name, data in files.items():
             if data:
-                path = assembled / span_file(span, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data)
+                path_within(assembled, span_file(span, name)).write_bytes(data)

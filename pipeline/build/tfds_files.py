@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.vocabulary import UNKNOWN
 from recordmill.pipeline.spec.features.base import Feature, tfds_stored
 from recordmill.transforms.contract.kinds.base import Description
@@ -25,7 +26,7 @@ def write_tfds_files(
     for feature, (options, description) in features.items():
         if "classLabel" in options.tfds(description) and isinstance(description, CategoryDescription):
             names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
-            (into / f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+            path_within(into, f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
 
 
 def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

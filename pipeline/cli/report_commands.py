@@ -10,7 +10,7 @@ from recordmill.pipeline.cli.arguments import OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import REPORT, check_extra
 from recordmill.pipeline.cli.screen import print_line, print_with_codes
 from recordmill.pipeline.dataset.atomic_files import write_atomically
-from recordmill.pipeline.dataset.safe_paths import safe_name
+from recordmill.pipeline.dataset.names import safe_name
 from recordmill.pipeline.errors import DatasetError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from recordmill.pipeline.dataset.names import check_folder_name, check_name
 from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
@@ -30,7 +31,9 @@ LEFT_OUT = {"spans", "drift", "gate", "trial"}
 
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
-_JSON_NAMES = {str: "a string", int: "a whole number", list: "a list", dict: "an object"}
+MOST = (1 << 63) - 1
+"""The largest number of bytes, records, rows, versions or ids."""
+_JSON_NAMES = {str: "a string", int: "a whole number from 0 to 2^63 - 1", list: "a list", dict: "an object"}
 
 _Folder = TypeVar("_Folder", bound=Location)
 
@@ -60,17 +63,15 @@ class Shard:
     @classmethod
     def from_json(cls, shard: Any) -> "Shard":
         """Reads what `to_json` gave."""
-        version = _take(shard, "version", str, default=None)
-        if version is not None and not is_version(version):
-            raise DatasetError(f"'version' should be the name of a version, got {version!r:.80}")
+        span, version = (_take(shard, name, str, default=None) for name in ("span", "version"))
         return cls(
             file=check_inner(_take(shard, "file", str)),
             bytes=_take(shard, "bytes", int),
             records=_take(shard, "records", int),
             sha256=_take(shard, "sha256", str),
             index=check_inner(_take(shard, "index", str)),
-            span=_take(shard, "span", str, default=None),
-            version=version,
+            span=span if span is None else check_folder_name("span", span),
+            version=version if version is None else check_folder_name("version", version),
         )
 
 
@@ -99,7 +100,7 @@ class Span:
         """Reads what `to_json` gave."""
         return cls(
             _take(span, "key", str),
-            _take(span, "rows", dict),
+            _counts(span, "rows"),
             _take(span, "files", int),
             _take(span, "bytes", int),
             _take(span, "inputs_sha256", str),
@@ -140,6 +141,8 @@ class Split:
     def from_json(cls, split: Any) -> "Split":
         """Reads what `to_json` gave."""
         counts = _take(split, "label_counts", list, default=None)
+        if not all(map(_is_count, counts or ())):
+            raise DatasetError(f"'label_counts' should hold {_JSON_NAMES[int]} for each id, got {counts!r:.80}")
         read = cls(
             tuple(Shard.from_json(shard) for shard in _take(split, "shards", list)),
             None if counts is None else tuple(counts),
@@ -226,24 +229,25 @@ class Manifest:
             DatasetError: the format is newer, or something is missing or of a wrong type.
         """
         _check_format(_take(manifest, "format", int))
-        splits = _take(manifest, "splits", dict)
+        features, splits = (_take(manifest, name, dict) for name in ("features", "splits"))
+        spans = _take(manifest, "spans", dict, default={})
         read = cls(
-            name=_take(manifest, "name", str),
-            version=_take(manifest, "version", str),
+            name=check_name("dataset", _take(manifest, "name", str)),
+            version=check_folder_name("version", _take(manifest, "version", str)),
             build_key=_take(manifest, "build_key", str),
             label=_take(manifest, "label", str, default=None),
-            features=_take(manifest, "features", dict),
-            splits={name: Split.from_json(split) for name, split in splits.items()},
+            features={check_name("feature", name): about for name, about in features.items()},
+            splits={check_name("split", name): Split.from_json(split) for name, split in splits.items()},
             statistics=_take(manifest, "statistics", dict, default={}),
-            rows=_take(manifest, "rows", dict, default={}),
-            sources=tuple(_take(manifest, "sources", list, default=[])),
+            rows=_counts(manifest, "rows", default={}),
+            sources=tuple(_objects(manifest, "sources")),
             rejects=_take(manifest, "rejects", dict, default={}),
             spec=_take(manifest, "spec", dict, default={}),
             provenance=_take(manifest, "provenance", dict, default={}),
             sequence=_take(manifest, "sequence", int, default=0),
             files=_take(manifest, "files", dict, default={}),
             duplicates=_take(manifest, "duplicates", dict, default={}),
-            spans={name: Span.from_json(span) for name, span in _take(manifest, "spans", dict, default={}).items()},
+            spans={check_folder_name("span", name): Span.from_json(span) for name, span in spans.items()},
             drift=_take(manifest, "drift", dict, default={}),
             gate=_take(manifest, "gate", dict, default={}),
             trial=_take(manifest, "trial", int, default=0),
@@ -299,7 +303,7 @@ class Latest:
     def from_json(cls, latest: Any) -> "Latest":
         """Reads a parsed `LATEST`."""
         return cls(
-            _take(latest, "version", str),
+            check_folder_name("version", _take(latest, "version", str)),
             _take(latest, "sequence", int),
             _take(latest, "retired", dict, default={}),
             _versions(latest, "pinned"),
@@ -316,8 +320,9 @@ def _versions(latest: Any, name: str) -> tuple[str, ...]:
 def _names(*versions: Any, name: str) -> tuple[str, ...]:
     """Checks names of versions. Raises: DatasetError."""
     for version in versions:
-        if not isinstance(version, str) or not is_version(version):
+        if not isinstance(version, str):
             raise DatasetError(f"'{name}' should hold names of versions, got {version!r:.80}")
+        check_folder_name("version", version)
     return versions
 
 
@@ -331,22 +336,13 @@ def version_folder(output: str | Location, version: str) -> Location:
     Raises:
         DatasetError: `version` is no name of a folder.
     """
-    if not is_version(version):
-        raise DatasetError(f"{version!r:.100} is no version: a version is named like 20261120T120000Z-4f1c9a2e")
+    check_folder_name("version", version)
     return _location(output) / VERSIONS_FOLDER / version
 
 
 def which_versions(names: Sequence[str]) -> str:
     """Names the versions of a dataset for a message: those that somebody may have meant."""
     return f"there are {', '.join(names)}" if names else "no version is there"
-
-
-def is_version(name: str) -> bool:
-    """Whether a version's folder may have this name."""
-    try:
-        return "/" not in name and bool(check_inner(name))
-    except DatasetError:
-        return False
 
 
 def read_latest(output: str | Location) -> Latest:
@@ -408,9 +404,28 @@ def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
     content = value.get(name)
     if content is None and default is not ...:
         return default
-    if not isinstance(content, kind):
+    if not isinstance(content, kind) or (kind is int and not _is_count(content)):
         raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {content!r:.80}")
     return content
+
+
+def _counts(value: Any, name: str, default: Any = ...) -> Any:
+    """Gives a JSON object of counts, as `_take`."""
+    counts = _take(value, name, dict, default)
+    return {what: _take(counts, what, int) for what in counts}
+
+
+def _objects(value: Any, name: str) -> list[Any]:
+    """Gives a list of JSON objects, as `_take`; it may be absent."""
+    items = _take(value, name, list, default=[])
+    if not all(isinstance(item, dict) for item in items):
+        raise DatasetError(f"'{name}' should hold objects, got {items!r:.80}")
+    return items  # type: ignore[no-any-return]
+
+
+def _is_count(number: Any) -> bool:
+    """Whether a parsed number counts something; `true` does not."""
+    return type(number) is int and 0 <= number <= MOST
 
 
 def _check_format(written: int) -> None:
@@ -431,7 +446,7 @@ def _check_features(manifest: Manifest) -> None:
 
 
 def _check_files(manifest: Manifest) -> None:
-    for file in _take(manifest.rejects, "files", list, default=[]):
+    for file in _objects(manifest.rejects, "files"):
         check_inner(_take(file, "file", str))
     for path, entry in manifest.files.items():
         check_inner(path)

@@ -14,7 +14,6 @@ pipeline.errors.DatasetError: the path '../../etc/passwd' leaves the version's f
 import errno
 import hashlib
 import os
-import re
 import stat
 from io import BufferedReader
 from pathlib import Path
@@ -49,16 +48,6 @@ Location: TypeAlias = Path | Remote
 """A folder or a file, local or remote."""
 
 
-def safe_name(text: str) -> str:
-    """Gives a text as the name of one file or folder: what no file system, and no glob, takes amiss.
-
-    >>> safe_name("../etc/passwd"), safe_name("/")
-    ('_etc_passwd', '_')
-    """
-    plain = re.sub(r"[^\w. -]+", "_", text).strip(". ")[:100]
-    return plain.encode()[:200].decode(errors="ignore") or "_"  # a name has 255 bytes at most, with what follows it
-
-
 def check_inner(path: str) -> str:
     """Refuses the path of a file that does not lie below the folder it is relative to, by its text alone.
 
@@ -85,6 +74,19 @@ def locate(folder: str, path: str) -> str:
     if not real.startswith(os.path.join(os.path.realpath(folder), "")):
         raise DatasetError(f"{full} is a link that leaves the version's folder: copy there what it leads to")
     return real
+
+
+def path_within(folder: str | Path, path: str) -> Path:
+    """Returns where to write a file below a local folder, and makes the folders on its way.
+
+    Whatever writes below a folder by names that may come from anywhere goes through here.
+
+    Raises:
+        DatasetError: `path` leaves `folder`, or a symbolic link in it does.
+    """
+    full = Path(locate(str(folder), path))
+    full.parent.mkdir(parents=True, exist_ok=True)
+    return full
 
 
 def check_place(folder: str, path: str) -> None:

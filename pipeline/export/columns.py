@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.build.frozen import ANALYSIS
+from recordmill.pipeline.dataset.names import safe_name
 from recordmill.pipeline.dataset.vocabulary import UNKNOWN
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.image_files import image_file
@@ -183,7 +184,7 @@ def _text(result: Columns, name: str, description: TextDescription, options: Opt
     many = isinstance(description, TextsDescription)
     texts: Callable[[Value], Any] = (lambda value: [text.text for text in value]) if many else (lambda text: text.text)
     if _goes_back(description, options):
-        words = f"vocabularies/{name}.txt"
+        words = f"vocabularies/{safe_name(name)}.txt"
         result.files[words] = dataset.vocabulary(name)[description.first_id :]
         kept = {key: options[key] for key in KEPT_OF_TEXTS if key in options}
         again = {**kept, "tokenizer": "whitespace", "case": "keep", "vocabulary": words}
@@ -267,7 +268,7 @@ def _with_classes(
     names = dataset.vocabulary(name)[description.first_id or 0 :]
     given: Options = {"classes": names}
     if len(names) > SHORT:
-        path = f"vocabularies/{name}.txt"
+        path = f"vocabularies/{safe_name(name)}.txt"
         result.files[path], given = names, {"classes_file": path}
     return {**_without(options, "classes", "classes_file", "order", "max_classes", "minimum_count"), **given}
 

@@ -16,6 +16,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.export.columns import Columns, ExportError, columns_of
 from recordmill.pipeline.export.formats import FORMATS, Format, Row
@@ -179,8 +180,7 @@ def _key(record: Record) -> str:
 
 def _write_spec(spec: str, columns: Columns, folder: Path) -> None:
     for path, lines in columns.files.items():
-        (folder / path).parent.mkdir(exist_ok=True)
-        (folder / path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        path_within(folder, path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
 
 

@@ -16,7 +16,8 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recordmill.pipeline.dataset.safe_paths import safe_name
+from recordmill.pipeline.dataset.names import safe_name
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.export.columns import Column, Columns, ExportError
 from recordmill.pipeline.export.image_files import ImageFile
 from recordmill.pipeline.inspection.records import Record
@@ -78,7 +79,7 @@ class ParquetWriter:
     """Writes one Parquet file, with images' bytes in its rows."""
 
     def __init__(self, folder: Path, name: str, columns: Columns) -> None:
-        path = _inside(folder, f"data/{name}.parquet")
+        path = path_within(folder, f"data/{name}.parquet")
         own = [(name, pa.string()) for name in (*columns.key, columns.split)]
         self._schema = pa.schema([*own, *((column.name, ARROW[column.type]) for column in columns.columns)])
         self._file = pq.ParquetWriter(path, self._schema)
@@ -116,20 +117,23 @@ class JsonLinesWriter:
     """Writes one file of JSON Lines, and the images beside it in `images/`."""
 
     def __init__(self, folder: Path, name: str, columns: Columns) -> None:
-        self._images, self._file = folder / "images", open(_inside(folder, f"data/{name}.jsonl"), "w", encoding="utf-8")
+        self._images, self._file = (
+            folder / "images",
+            open(path_within(folder, f"data/{name}.jsonl"), "w", encoding="utf-8"),
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def write(self, record: Record, row: Row) -> None:
         """Writes a line, and a file for each image."""
-        stem = f"{record.split}/{record.position:08d}"
+        stem = f"{safe_name(record.split)}/{record.position:08d}"
         self._file.write(_line({name: self._named(cell, f"{stem}-{name}") for name, cell in row.items()}))
 
     def _named(self, cell: Any, stem: str) -> Any:
         """Writes images, and gives their paths instead."""
         if isinstance(cell, ImageFile):
-            _inside(self._images, stem + cell.suffix).write_bytes(cell.data)
+            path_within(self._images, stem + cell.suffix).write_bytes(cell.data)
             return stem + cell.suffix
         if isinstance(cell, list):
             return [self._named(each, f"{stem}-{number}") for number, each in enumerate(cell)]
@@ -145,7 +149,7 @@ class WebDatasetWriter:
     """Writes one tar file of samples: `00000017.json`, and `00000017.photo.jpeg` for the column `photo`."""
 
     def __init__(self, folder: Path, name: str, columns: Columns) -> None:
-        self._file = tarfile.open(_inside(folder, f"data/{name}.tar"), "w")  # noqa: SIM115 - closed by __exit__
+        self._file = tarfile.open(path_within(folder, f"data/{name}.tar"), "w")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
         return self
@@ -176,7 +180,7 @@ class FolderWriter:
     def __init__(self, folder: Path, name: str, columns: Columns) -> None:
         self._folder, self._label = folder / "images", columns.label
         [self._image] = [column.name for column in columns.columns if column.type == "image"]
-        self._metadata = open(_inside(self._folder, "metadata.jsonl"), "a", encoding="utf-8")
+        self._metadata = open(path_within(self._folder, "metadata.jsonl"), "a", encoding="utf-8")
 
     def __enter__(self) -> Self:
         return self
@@ -184,9 +188,9 @@ class FolderWriter:
     def write(self, record: Record, row: Row) -> None:
         """Writes an image and its line."""
         image, label = row[self._image], row.get(self._label or "")
-        folder = f"{record.split}/{safe_name(label)}" if isinstance(label, str) else record.split
-        path = f"{folder}/{record.position:08d}{image.suffix}"
-        _inside(self._folder, path).write_bytes(image.data)
+        folders = [safe_name(name) for name in (record.split, label) if isinstance(name, str)]
+        path = f"{'/'.join(folders)}/{record.position:08d}{image.suffix}"
+        path_within(self._folder, path).write_bytes(image.data)
         self._metadata.write(_line({"file_name": path} | {name: row[name] for name in row if name != self._image}))
 
     def __exit__(
@@ -209,13 +213,6 @@ def _is_json(value: Any) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """Gives the path of a file, whose folders it makes."""
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def _member(column: Column) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from recordmill.pipeline.dataset.names import is_folder_name
 from recordmill.pipeline.sources.base import Source
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 
@@ -26,8 +27,6 @@ DAY = re.compile(r"(?P<YYYY>[0-9]{4})-(?P<MM>[0-9]{2})-(?P<DD>[0-9]{2})(?:T(?P<H
 PLACEHOLDER = re.compile(r"\{(span|YYYY|MM|DD|HH)\}")
 TEMPLATED = ("path", "images")
 """The options of a source that may hold placeholders."""
-MOST_CHARACTERS = 100
-"""The longest name of a span, which is that of a folder, too."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Template:
     def _values(self, span: str) -> dict[str, str] | None:
         """Gives the text of each placeholder in a span."""
         if "span" in self.names:
-            return {"span": span} if is_name(span) else None
+            return {"span": span} if is_folder_name(span) else None
         match = DAY.fullmatch(span)
         values = match.groupdict() if match else {}
         has_hour = values.get("HH") is not None
@@ -91,7 +90,7 @@ class Template:
 def _name(values: Mapping[str, str]) -> str | None:
     span = values.get("span")
     if span is not None:
-        return span if is_name(span) else None
+        return span if is_folder_name(span) else None
     day = "-".join(values[name] for name in ("YYYY", "MM", "DD"))
     hour = values.get("HH")
     try:
@@ -99,11 +98,6 @@ def _name(values: Mapping[str, str]) -> str | None:
     except ValueError:
         return None
     return day if hour is None else f"{day}T{hour}"
-
-
-def is_name(span: str) -> bool:
-    """Whether a span may have this name: it is a folder's, too, and is shown."""
-    return span.isprintable() and not span.startswith(".") and "/" not in span and len(span) <= MOST_CHARACTERS
 
 
 def is_template(source: Source) -> bool:

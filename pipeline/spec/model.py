@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from recordmill.pipeline.dataset.key_hash import split_bounds
+from recordmill.pipeline.dataset.names import MOST_CHARACTERS, NAME
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
@@ -48,7 +49,7 @@ def _power_of_two(count: int) -> int:
     return count
 
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=100)]
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
 Columns = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...]),

@@ -29,6 +29,7 @@ from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned
 from recordmill.pipeline.build.up_to_date import take_times
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
@@ -140,7 +141,7 @@ def _rebuild(
         lease.check()
         replaced = [file for shard in shards for file in _files(manifest, shard)]
         for file in replaced:
-            replace_file(made / file, folder / file)
+            replace_file(made / file, path_within(folder, file))
     finally:
         run.remove()
     return replaced
@@ -182,7 +183,7 @@ def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -
 def _reindex(folder: Path, manifest: Manifest, number: ShardNumber) -> str:
     """Writes the index of an undamaged shard; returns its path in the version."""
     shard = _shard(manifest, number)
-    made = folder / attempt_name(shard.index)
+    made = path_within(folder, attempt_name(shard.index))
     write_atomically(made, index_of(VersionFiles(folder), shard))
-    replace_file(made, folder / shard.index)
+    replace_file(made, path_within(folder, shard.index))
     return shard.index

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name, replacing
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
-from recordmill.pipeline.dataset.safe_paths import file_bytes, locate, open_file
+from recordmill.pipeline.dataset.safe_paths import file_bytes, locate, open_file, path_within
 from recordmill.pipeline.dataset.shard_paths import shard_paths
 from recordmill.pipeline.versions.publishing import version_path
 from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
@@ -85,9 +85,7 @@ class KeptFiles:
         return f"the disk refuses hard links ({self._refusal}): {self.copied_bytes:,} bytes of kept shards were copied"
 
     def _link(self, folder: str, path: str, name: str, size: int) -> None:
-        target = os.path.join(self._assembled, name)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        linked = link_or_copy(folder, path, target, size)
+        linked = link_or_copy(folder, path, str(path_within(self._assembled, name)), size)
         self._refusal = linked.refusal or self._refusal
         self.copied_bytes += linked.copied_bytes
 

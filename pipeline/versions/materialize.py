@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Manifest, Shard
-from recordmill.pipeline.dataset.safe_paths import check_inner
+from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.exchange.croissant import CROISSANT, croissant
 from recordmill.pipeline.versions import latest_file
@@ -87,7 +87,7 @@ def _copies(manifest: Manifest) -> Iterator[tuple[str, tuple[str, int]]]:
 def _names(manifest: Manifest, split: str, number: int) -> tuple[str, str]:
     count = len(manifest.splits[split].shards)
     shard, index = (name(manifest.name, split, number, count) for name in (shard_name, index_name))
-    return check_inner(shard), check_inner(index)
+    return shard, index
 
 
 def _sizes(shard: Shard) -> tuple[int, int]:
@@ -106,7 +106,8 @@ def _copy_all(store: Store, version: str, copies: Mapping[str, tuple[str, int]])
         if isinstance(store, BucketStore):
             store.copy(f"{VERSIONS_FOLDER}/{old}", f"{folder}/{new}")
             return size
-        return link_or_copy(f"{store.url}/{VERSIONS_FOLDER}", old, f"{store.url}/{folder}/{new}", size).copied_bytes
+        target = path_within(store.url, f"{folder}/{new}")
+        return link_or_copy(f"{store.url}/{VERSIONS_FOLDER}", old, str(target), size).copied_bytes
 
     with ThreadPoolExecutor(UPLOADS) as threads:
         copied = sum(threads.map(copy, copies))

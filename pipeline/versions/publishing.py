@@ -132,10 +132,12 @@ def _kept(store: Store) -> list[str]:
 
 
 def _manifest(store: Store, version: str) -> Manifest | None:
+    """Reads the manifest of the version in a folder; None for a broken one, or one that names itself otherwise."""
     try:
-        return read_manifest(version_folder(store.location, version))
+        manifest = read_manifest(version_folder(store.location, version))
     except DatasetError:
         return None
+    return manifest if manifest.version == version else None
 
 
 def find_version(output: str, source_key: str, fits: Callable[[Manifest], bool] = lambda _: True) -> Manifest | None:

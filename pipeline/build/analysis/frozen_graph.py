@@ -2,12 +2,12 @@
 
 import os
 import tempfile
-from pathlib import Path
 
 from recordmill.pipeline.build.analysis.tokenizer_models import FOLDER, SUFFIXES
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_archive import GRAPH_FOLDERS, pack_graph
 from recordmill.pipeline.build.frozen import LiveAnalysis
+from recordmill.pipeline.dataset.safe_paths import path_within
 
 
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
@@ -35,7 +35,5 @@ def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
             os.mkdir(os.path.join(folder, name))
         for file in live.files:
             if file.split("/")[0] in GRAPH_FOLDERS:
-                path = Path(folder, file)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(live.read(file))
+                path_within(folder, file).write_bytes(live.read(file))
         return pack_graph(planned.workspace, folder)

@@ -7,19 +7,18 @@
 `inputs` are the raw columns by feature, `outputs` what the built-in function made of them; what it returns is stored.
 """
 
-import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
 from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.context.workspace import Workspace
+from recordmill.pipeline.dataset.names import is_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.python.user_code import UserCode, blame, load
 from recordmill.transforms.contract.stored import KEY
 
 STORED = ("string", "int64", "float32")
-NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")
 
 
 class PreprocessingError(UserError):
@@ -76,7 +75,7 @@ def _why_not_stored(name: str, value: Any) -> str | None:
     """Names the fault of a value that cannot be stored; reads attributes alone, to load without TensorFlow."""
     if name == KEY:
         return "is what every record's own key is stored under: call it otherwise"
-    if not NAME.fullmatch(name):
+    if not is_name(name):
         return "is no name: a letter, then letters, digits and underscores"
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None or hasattr(value, "dense_shape"):

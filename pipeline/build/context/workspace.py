@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 from recordmill.pipeline.dataset.atomic_files import is_unfinished, replacing
+from recordmill.pipeline.dataset.safe_paths import locate
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 
@@ -133,12 +134,12 @@ class LocalWorkspace:
         return replacing(self._path(name))
 
     def _path(self, name: str) -> str:
-        path = self.url
+        full, path = locate(self.url, name), self.url
         for folder in name.split("/")[:-1]:
             path = os.path.join(path, folder)
             with suppress(FileExistsError):
                 os.mkdir(path)
-        return os.path.join(self.url, name)
+        return full
 
     def folder(self, name: str) -> "LocalWorkspace":
         return LocalWorkspace(os.path.join(self.url, name))

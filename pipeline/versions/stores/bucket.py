@@ -16,7 +16,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
-from recordmill.pipeline.dataset.safe_paths import Location
+from recordmill.pipeline.dataset.safe_paths import Location, check_inner
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     Conflict,
@@ -118,6 +118,10 @@ class BucketStore(Store):
     def location(self) -> Location:
         return Stored(self)
 
+    def _key(self, name: str) -> str:
+        """Returns the key of an object. Raises: DatasetError: a client could read it as another prefix' object."""
+        return self._prefix + check_inner(name)
+
     def _begin(self, key: str) -> Upload:
         raise NotImplementedError
 
@@ -138,12 +142,12 @@ class BucketStore(Store):
     def write(self, name: str, data: bytes) -> None:
         """Writes an object, or replaces it. Raises: OutputError."""
         with refusals(self.url, "written"):
-            self._write(self._prefix + name, data)
+            self._write(self._key(name), data)
 
     def copy(self, name: str, target: str) -> None:
         """Copies an object inside the store. Raises: OutputError."""
         with refusals(self.url, "written"):
-            self._copy(self._prefix + name, self._prefix + target)
+            self._copy(self._key(name), self._key(target))
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
@@ -156,7 +160,7 @@ class BucketStore(Store):
                 store refuses.
         """
         with refusals(self.url, "written"):
-            upload = self._begin(self._prefix + name)
+            upload = self._begin(self._key(name))
         stream = _Stream(upload, self.url)
         try:
             yield cast(BinaryIO, stream)
@@ -190,7 +194,7 @@ class BucketStore(Store):
         """Gives an object's SHA-256; None if it does not exist."""
         sha256 = hashlib.sha256()
         with refusals(self.url, "read"), suppress(FileNotFoundError):
-            for chunk in self._chunks(self._prefix + name):
+            for chunk in self._chunks(self._key(name)):
                 sha256.update(chunk)
             return sha256.digest()
         return None

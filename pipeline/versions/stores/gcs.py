@@ -32,7 +32,7 @@ class GcsStore(BucketStore):
     def read(self, name: str) -> Content | None:
         """Asks for the generation first, because a download does not return it."""
         with refusals(self.url, "read"), suppress(self._errors.NotFound):
-            blob = self._bucket.blob(self._prefix + name)
+            blob = self._bucket.blob(self._key(name))
             while True:
                 with suppress(self._errors.PreconditionFailed):  # replaced in between
                     blob.reload()
@@ -43,7 +43,7 @@ class GcsStore(BucketStore):
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
         """Writes on a condition; generation 0 means that there is no object."""
         with refusals(self.url, "written"), suppress(self._errors.PreconditionFailed):
-            blob = self._bucket.blob(self._prefix + name)
+            blob = self._bucket.blob(self._key(name))
             blob.upload_from_string(data, "application/json", if_generation_match=int(tag or 0))
             return str(blob.generation)
         return self._settle(name, data)
@@ -51,7 +51,7 @@ class GcsStore(BucketStore):
     def delete(self, name: str, tag: str | None = None) -> None:
         gone = self._errors.NotFound, self._errors.PreconditionFailed
         with refusals(self.url, "written"), suppress(*gone):
-            self._bucket.blob(self._prefix + name).delete(if_generation_match=None if tag is None else int(tag))
+            self._bucket.blob(self._key(name)).delete(if_generation_match=None if tag is None else int(tag))
 
     def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
         blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter=delimiter or None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name, sync, sync_tree, write_atomically
-from recordmill.pipeline.dataset.safe_paths import locate, open_file
+from recordmill.pipeline.dataset.safe_paths import check_inner, locate, open_file
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
 
 LOCK_FILE = ".lock"
@@ -79,8 +79,9 @@ class LocalStore(Store):
                 content = self.read(name)
                 if (content and content.tag) != tag:
                     raise Conflict(name)
-                (self._root / name).parent.mkdir(parents=True, exist_ok=True)
-                _replace(self._root / name, data)
+                path = self._entry(name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _replace(path, data)
         return hashlib.sha256(data).hexdigest()
 
     def exists(self, name: str) -> bool:
@@ -103,7 +104,7 @@ class LocalStore(Store):
 
     def delete(self, name: str, tag: str | None = None) -> None:
         """Also deletes a hidden folder that this leaves empty."""
-        path = self._root / name
+        path = self._entry(name)
         if not path.exists():
             return
         with self._refusals("written"), self.locked():
@@ -132,16 +133,16 @@ class LocalStore(Store):
 
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Fsyncs the files where they are."""
-        if (self._root / folder).exists():
-            raise Conflict(folder)
         with self._refusals("written"):
+            if self._entry(folder).exists():
+                raise Conflict(folder)
             os.makedirs(self._root, exist_ok=True)
             sync_tree(assembled)
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
         """Shows the folder by one rename."""
-        target = self._root / folder
         with self._refusals("written"), self.locked():
+            target = self._entry(folder)
             if tag is not None:
                 _replace(target / name, data)
                 return tag
@@ -162,8 +163,8 @@ class LocalStore(Store):
 
     def remove(self, folder: str, first: str) -> None:
         """Renames the folder away, then deletes it."""
-        path, away = self._root / folder, self._root / REMOVING_FOLDER / attempt_name(Path(folder).name)
         with self._refusals("written"):
+            path, away = self._entry(folder), self._root / REMOVING_FOLDER / attempt_name(Path(folder).name)
             while os.path.lexists(path):  # another removal may take `.removing` away in between
                 away.parent.mkdir(exist_ok=True)
                 with suppress(FileNotFoundError):
@@ -173,13 +174,24 @@ class LocalStore(Store):
             _remove_empty(path.parent)
 
     def strays(self, *, remove: bool) -> dict[str, int]:
-        """Lists temporary files, which nobody writes under this lock, and folders renamed away."""
+        """Lists temporary files, which nobody writes under this lock, and folders renamed away; follows no link."""
+        root = os.path.realpath(self.url)
         with self._refusals("written"), self.locked() if remove else nullcontext():
-            strays = [path for pattern in _STRAYS for path in self._root.glob(pattern) if not path.parent.is_symlink()]
-            sizes = {path.relative_to(self._root).as_posix(): folder_bytes(path) for path in strays}
+            found = (path for pattern in _STRAYS for path in Path(root).glob(pattern))
+            strays = [path for path in found if os.path.realpath(path.parent) == str(path.parent)]
+            sizes = {path.relative_to(root).as_posix(): folder_bytes(path) for path in strays}
             for path in strays if remove else []:
                 _delete(path)
         return sizes
+
+    def _entry(self, name: str) -> Path:
+        """Returns the path of what is to be made, replaced or removed: of a link itself, not of what it leads to.
+
+        Raises:
+            DatasetError: it leaves the output, by its text or through a link.
+        """
+        folder, _, last = check_inner(name).rpartition("/")
+        return Path(locate(self.url, folder) if folder else self.url, last)
 
     @contextmanager
     def _refusals(self, action: str) -> Iterator[None]:

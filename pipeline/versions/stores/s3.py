@@ -46,24 +46,24 @@ class S3Store(BucketStore):
             if str(error.response.get("Error", {}).get("Code", "")) not in codes:
                 raise
 
-    def _key(self, name: str) -> dict[str, str]:
-        return {"Bucket": self._bucket_name, "Key": self._prefix + name}
+    def _object(self, name: str) -> dict[str, str]:
+        return {"Bucket": self._bucket_name, "Key": self._key(name)}
 
     def read(self, name: str) -> Content | None:
         with refusals(self.url, "read"), self._passing(*_MISSING):
-            answer = self._client.get_object(**self._key(name))
+            answer = self._client.get_object(**self._object(name))
             return Content(answer["Body"].read(), answer["ETag"])
         return None
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         with refusals(self.url, "written"), self._passing(*_CONFLICTS, *_MISSING):
-            return str(self._client.put_object(**self._key(name), Body=data, **condition)["ETag"])
+            return str(self._client.put_object(**self._object(name), Body=data, **condition)["ETag"])
         return self._settle(name, data)
 
     def delete(self, name: str, tag: str | None = None) -> None:
         with refusals(self.url, "written"), self._passing(*_CONFLICTS, *_MISSING):
-            self._client.delete_object(**self._key(name), **({} if tag is None else {"IfMatch": tag}))
+            self._client.delete_object(**self._object(name), **({} if tag is None else {"IfMatch": tag}))
 
     def _delete_all(self, names: Sequence[str]) -> None:
         """Deletes `_DELETED_AT_ONCE` objects by a request; those that S3 refuses one by one, which gives the reason."""

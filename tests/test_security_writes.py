@@ -1,0 +1,222 @@
+"""No command makes, changes or removes a file outside its target, whatever a dataset from somebody else says."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill.pipeline.build.context.workspace import LocalWorkspace
+from recordmill.pipeline.cli import commands
+from recordmill.pipeline.dataset.manifest import Candidate, DatasetError, Latest, Manifest, read_manifest
+from recordmill.pipeline.dataset.names import safe_name
+from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.listing import list_versions
+from recordmill.pipeline.versions.stores.local import LocalStore
+from tests.published import FEATURES, VERSION, write_manifest, write_version
+
+SECOND = "20261121T120000Z-77d0a4b1"
+KINDS = {name: about for name, about in FEATURES.items() if name != "note"}  # its bytes are no text to export
+OPTIONS = {name: {"kind": about["kind"]} for name, about in KINDS.items()}
+SPEC = {"splits": {"train": 60, "test": 40}, "split_by": None, "features": OPTIONS, "source": [{"split": None}]}
+COMMANDS = [
+    ["report", "out", "--output", "cwd/report.html"],
+    ["export", "out", "export/a", "--to", "jsonl"],
+    ["export", "out", "export/b", "--to", "parquet"],
+    ["export", "out", "export/c", "--to", "webdataset"],
+    ["pin", "out", "1"],
+    ["materialize", "out"],
+    ["approve", "out"],
+    ["forget", "out", "row/3"],
+    ["rollback", "out"],
+    ["reject", "out"],
+    ["prune", "out", "--keep", "1", "--grace", "0"],
+]
+TARGETS = ("out", "cwd", "export", "temp")
+_watching: list[list[str]] = []
+CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
+
+
+def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
+    if not _watching:
+        return
+    if event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR):
+        named = arguments[:1]
+    else:  # a path that is relative to an open folder says nothing
+        is_plain = not isinstance(arguments[-1], int) or arguments[-1] < 0
+        named = arguments[:2] if event in CHANGES and is_plain else ()
+    _watching[-1] += [os.fsdecode(each) for each in named if isinstance(each, str | bytes | os.PathLike)]
+
+
+@contextmanager
+def written() -> Iterator[list[str]]:
+    """Gives the paths of all that Python writes, makes, renames and removes in the block."""
+    paths: list[str] = []
+    _watching.append(paths)
+    try:
+        yield paths
+    finally:
+        _watching.remove(paths)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An output of two versions, one of which waits for approval."""
+    output = tmp_path_factory.mktemp("good") / "out"
+    first = write_version(output, rows=24, spec=SPEC, features=KINDS, sequence=1)
+    second = first.with_name(SECOND)
+    shutil.copytree(first, second)
+    write_manifest(second, replace(read_manifest(first), version=SECOND, build_key="77d0a4b1", sequence=2))
+    waiting = Candidate(SECOND, VERSION, ("rows: 24",))
+    (output / "LATEST").write_text(Latest(VERSION, 2, pinned=(SECOND,), candidate=waiting).to_text())
+    return output
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of folders: a target of each command, the temporary files, and what belongs to a victim."""
+    for name in (*TARGETS, "victim/outside"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "victim/outside/dataset.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    return tmp_path
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Gives the way to each value of a JSON document, of a list's items to the first alone."""
+    if path:
+        yield path
+    children = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places(child, (*path, key))
+
+
+def tampered(value: Any, path: tuple[Any, ...], hostile: str) -> Iterator[Any]:
+    """Gives the document with a value replaced, and with its key, if it has one."""
+    for rename in (False, True):
+        copy = json.loads(json.dumps(value))
+        parent = copy
+        for key in path[:-1]:
+            parent = parent[key]
+        if not rename:
+            parent[path[-1]] = hostile
+        elif isinstance(path[-1], str):
+            parent[hostile] = parent.pop(path[-1])
+        yield copy
+
+
+def touched(place: Path, good: Path, path: str, content: str) -> set[str]:
+    """Runs each command on a copy of the output with one file changed; gives the paths outside of all targets."""
+    for name in TARGETS:
+        shutil.rmtree(place / name, ignore_errors=True)
+        (place / name).mkdir()
+    shutil.copytree(good, place / "out", dirs_exist_ok=True)
+    (place / "out" / path).write_text(content)
+    with written() as paths:
+        for arguments in COMMANDS:
+            sys.argv = ["recordmill", *arguments]
+            with suppress(SystemExit):
+                commands.main()
+    real = {os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in paths}
+    ours = tuple(str(place / name) for name in TARGETS)
+    return {path for path in real if path.startswith(str(place)) and not path.startswith(ours)}
+
+
+FILES = {
+    "dataset.json": f"versions/{VERSION}/dataset.json",
+    "candidate": f"versions/{SECOND}/dataset.json",
+    "LATEST": "LATEST",
+    "forgotten.json": "forgotten.json",
+}
+FORGOTTEN = Forgotten({"0" * 48: "2026-11-20T12:00:00Z"}).to_text()
+
+
+@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("file", FILES)
+def test_no_value_leads_a_command_out_of_its_target(file: str, step: int, place: Path, good: Path) -> None:
+    path = FILES[file]
+    content = json.loads((good / path).read_text() if (good / path).exists() else FORGOTTEN)
+    hostile = [f"{'../' * up}victim/outside" for up in (1, 2, 3)] + [str(place / "victim/outside")]
+    before = sorted(place.joinpath("victim").rglob("*"))
+    for number, way in enumerate(places(content)):
+        if number % step == 0:
+            for bad in tampered(content, way, hostile[number % len(hostile)]):
+                assert not touched(place, good, path, json.dumps(bad))
+    assert sorted(place.joinpath("victim").rglob("*")) == before
+    assert (place / "victim/outside/dataset.json").read_text() == "{}"
+
+
+NAMES = {
+    "the dataset": lambda manifest, name: manifest.update(name=name),
+    "a split": lambda manifest, name: manifest["splits"].update({name: manifest["splits"].pop("train")}),
+    "a feature": lambda manifest, name: manifest["features"].update({name: manifest["features"].pop("text")}),
+    "a version": lambda manifest, name: manifest.update(version=name),
+    "a span": lambda manifest, name: manifest.update(spans={name: SPAN}),
+    "a shard's span": lambda manifest, name: manifest["splits"]["train"]["shards"][0].update(span=name),
+}
+SPAN = {"key": "", "rows": {}, "files": 0, "bytes": 0, "inputs_sha256": ""}
+
+
+@pytest.mark.parametrize("what", NAMES)
+@pytest.mark.parametrize("name", ["../../victim/outside", "/victim", "a/b", "..", "", "x" * 101, "a\\b", "a\x1b[2J"])
+def test_a_name_that_becomes_a_path_is_checked_where_a_manifest_is_read(what: str, name: str, good: Path) -> None:
+    manifest = json.loads((good / FILES["dataset.json"]).read_text())
+    assert Manifest.from_json(manifest).version == VERSION
+    NAMES[what](manifest, name)
+    with pytest.raises(DatasetError, match="is no name of a|is no version|is no span"):
+        Manifest.from_json(manifest)
+
+
+def test_two_versions_are_never_one(place: Path, good: Path) -> None:
+    """A manifest that takes the name of another version would let a prune of it remove the other."""
+    shutil.copytree(good, place / "out", dirs_exist_ok=True)
+    path = place / "out" / FILES["candidate"]
+    path.write_text(path.read_text().replace(SECOND, VERSION))
+    assert [version.manifest.version for version in list_versions(str(place / "out"))] == [VERSION]
+
+
+@pytest.mark.parametrize("name", ["CON", "nul", "NUL.txt", "com1", "Lpt9.tar.gz", "aux "])
+def test_no_export_makes_a_name_that_windows_keeps_for_devices(name: str) -> None:
+    assert safe_name(name) == f"_{name.strip()}"
+    assert safe_name("console") == "console"
+
+
+@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "link/x", "~/x"])
+def test_whatever_is_written_stays_in_its_folder(path: str, place: Path) -> None:
+    (place / "out/link").symlink_to(place / "victim")
+    store = LocalStore(str(place / "out"))
+    acts: list[Callable[[], object]] = [
+        lambda: path_within(place / "out", path),
+        lambda: store.write_if(path, b"", None),
+        lambda: store.delete(path),
+        lambda: store.remove(path, "dataset.json"),
+        lambda: store.reveal(str(place / "temp"), path, "dataset.json", b""),
+        lambda: LocalWorkspace(str(place / "out")).write(path, b""),
+    ]
+    for act in acts:
+        with pytest.raises(DatasetError, match="leaves the version's folder"):
+            act()
+
+
+def test_a_link_in_an_output_is_removed_and_not_what_it_leads_to(place: Path) -> None:
+    (place / "out/versions").mkdir()
+    (place / "out/versions/old").symlink_to(place / "victim/outside")
+    LocalStore(str(place / "out")).remove("versions/old", "dataset.json")
+    assert not (place / "out/versions/old").is_symlink()
+    assert (place / "victim/outside/dataset.json").exists()
+
+
+def test_nothing_is_swept_through_a_link(place: Path) -> None:
+    (place / "victim/outside/dataset.json.new").write_text("")
+    (place / "out/versions").symlink_to(place / "victim")
+    assert LocalStore(str(place / "out")).strays(remove=True) == {}
+    assert (place / "victim/outside/dataset.json.new").exists()
