@@ -32,7 +32,7 @@ COMMANDS = [
     ["export", "out", "export/a", "--to", "jsonl"],
     ["export", "out", "export/b", "--to", "parquet"],
     ["export", "out", "export/c", "--to", "webdataset"],
-    ["pin", "out", "1"],
+    ["unpin", "out", "2"],
     ["materialize", "out"],
     ["approve", "out"],
     ["forget", "out", "row/3"],
@@ -48,12 +48,15 @@ CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.syml
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
     if not _watching:
         return
-    if event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR):
-        named = arguments[:1]
-    else:  # a path that is relative to an open folder says nothing
-        is_plain = not isinstance(arguments[-1], int) or arguments[-1] < 0
-        named = arguments[:2] if event in CHANGES and is_plain else ()
+    named: tuple[Any, ...] = ()
+    if event == "open":
+        named = arguments[:1] if arguments[2] & (os.O_WRONLY | os.O_RDWR) else ()
+    elif event in CHANGES and not (isinstance(arguments[-1], int) and arguments[-1] >= 0):
+        named = arguments[:2]  # those of a call by an open folder's number are relative to it
     _watching[-1] += [os.fsdecode(each) for each in named if isinstance(each, str | bytes | os.PathLike)]
+
+
+sys.addaudithook(_on_event)  # it cannot be taken back: it does nothing while nobody watches
 
 
 @contextmanager
@@ -140,12 +143,12 @@ FILES = {
 FORGOTTEN = Forgotten({"0" * 48: "2026-11-20T12:00:00Z"}).to_text()
 
 
-@pytest.mark.parametrize("step", [16, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [40, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("file", FILES)
 def test_no_value_leads_a_command_out_of_its_target(file: str, step: int, place: Path, good: Path) -> None:
     path = FILES[file]
     content = json.loads((good / path).read_text() if (good / path).exists() else FORGOTTEN)
-    hostile = [f"{'../' * up}victim/outside" for up in (1, 2, 3)] + [str(place / "victim/outside")]
+    hostile = [f"{'../' * up}victim/outside" for up in (1, 3, 5)] + [str(place / "victim/outside")]
     before = sorted(place.joinpath("victim").rglob("*"))
     for number, way in enumerate(places(content)):
         if number % step == 0:
@@ -174,6 +177,16 @@ def test_a_name_that_becomes_a_path_is_checked_where_a_manifest_is_read(what: st
     NAMES[what](manifest, name)
     with pytest.raises(DatasetError, match="is no name of a|is no version|is no span"):
         Manifest.from_json(manifest)
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_no_name_leads_a_command_out_of_its_target(what: str, place: Path, good: Path) -> None:
+    manifest = json.loads((good / FILES["dataset.json"]).read_text())
+    for up in (3, 5):  # from an export, and from a version that `forget` assembles
+        tampered_with = json.loads(json.dumps(manifest))
+        NAMES[what](tampered_with, f"{'../' * up}victim/outside/x")
+        assert not touched(place, good, FILES["dataset.json"], json.dumps(tampered_with))
+    assert [path.name for path in (place / "victim/outside").iterdir()] == ["dataset.json"]
 
 
 def test_two_versions_are_never_one(place: Path, good: Path) -> None:
@@ -220,3 +233,15 @@ def test_nothing_is_swept_through_a_link(place: Path) -> None:
     (place / "out/versions").symlink_to(place / "victim")
     assert LocalStore(str(place / "out")).strays(remove=True) == {}
     assert (place / "victim/outside/dataset.json.new").exists()
+
+
+def test_all_that_is_written_is_seen(place: Path, good: Path) -> None:
+    """Proves that the tests above watch: the commands write, in their targets."""
+    shutil.copytree(good, place / "out", dirs_exist_ok=True)
+    with written() as paths:
+        for arguments in COMMANDS:
+            sys.argv = ["recordmill", *arguments]
+            with suppress(SystemExit):
+                commands.main()
+    seen = " ".join(paths)
+    assert all(name in seen for name in ("LATEST.new", "report.html", ".jsonl", ".tar", "forgotten.json", ".removing"))
