@@ -27,19 +27,22 @@ SECOND = "20261121T120000Z-77d0a4b1"
 KINDS = {name: about for name, about in FEATURES.items() if name != "note"}  # its bytes are no text to export
 OPTIONS = {name: {"kind": about["kind"]} for name, about in KINDS.items()}
 SPEC = {"splits": {"train": 60, "test": 40}, "split_by": None, "features": OPTIONS, "source": [{"split": None}]}
-COMMANDS = [
-    ["report", "out", "--output", "cwd/report.html"],
-    ["export", "out", "export/a", "--to", "jsonl"],
-    ["export", "out", "export/b", "--to", "parquet"],
-    ["export", "out", "export/c", "--to", "webdataset"],
-    ["unpin", "out", "2"],
-    ["materialize", "out"],
-    ["approve", "out"],
-    ["forget", "out", "row/3"],
-    ["rollback", "out"],
-    ["reject", "out"],
-    ["prune", "out", "--keep", "1", "--grace", "0"],
+NIGHTS = [
+    [
+        ["report", "out", "--output", "cwd/report.html"],
+        ["export", "out", "export/a", "--to", "jsonl"],
+        ["export", "out", "export/b", "--to", "parquet"],
+        ["export", "out", "export/c", "--to", "webdataset"],
+        ["materialize", "out"],
+        ["forget", "out", "row/3"],
+        ["unpin", "out", "2"],
+        ["rollback", "out"],
+        ["prune", "out", "--keep", "1", "--grace", "0"],
+    ],
+    [["approve", "out"], ["rollback", "out"]],
+    [["reject", "out"], ["prune", "out", "--keep", "1", "--grace", "0", "--purge"]],
 ]
+"""Commands that follow each other on one output."""
 TARGETS = ("out", "cwd", "export", "temp")
 _watching: list[list[str]] = []
 CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
@@ -117,21 +120,32 @@ def tampered(value: Any, path: tuple[Any, ...], hostile: str) -> Iterator[Any]:
         yield copy
 
 
+def paths_of(place: Path, good: Path, path: str, content: str) -> set[str]:
+    """Runs all commands on copies of the output with one file changed; gives the real paths that they wrote."""
+    paths = set[str]()
+    for night in NIGHTS:
+        for name in TARGETS:
+            shutil.rmtree(place / name, ignore_errors=True)
+            (place / name).mkdir()
+        shutil.copytree(good, place / "out", dirs_exist_ok=True)
+        (place / "out" / path).write_text(content)
+        with written() as new:
+            for arguments in night:
+                sys.argv = ["recordmill", *arguments]
+                with suppress(SystemExit):
+                    commands.main()
+        paths |= {os.path.join(os.path.realpath(os.path.dirname(each)), os.path.basename(each)) for each in new}
+    return paths
+
+
 def touched(place: Path, good: Path, path: str, content: str) -> set[str]:
-    """Runs each command on a copy of the output with one file changed; gives the paths outside of all targets."""
-    for name in TARGETS:
-        shutil.rmtree(place / name, ignore_errors=True)
-        (place / name).mkdir()
-    shutil.copytree(good, place / "out", dirs_exist_ok=True)
-    (place / "out" / path).write_text(content)
-    with written() as paths:
-        for arguments in COMMANDS:
-            sys.argv = ["recordmill", *arguments]
-            with suppress(SystemExit):
-                commands.main()
-    real = {os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path)) for path in paths}
-    ours = tuple(str(place / name) for name in TARGETS)
-    return {path for path in real if path.startswith(str(place)) and not path.startswith(ours)}
+    """Gives the paths that the commands wrote outside of all targets."""
+    ours = tuple(f"{place}/{name}" for name in TARGETS)
+    return {
+        each
+        for each in paths_of(place, good, path, content)
+        if each.startswith(str(place)) and not each.startswith(ours)
+    }
 
 
 FILES = {
@@ -237,11 +251,5 @@ def test_nothing_is_swept_through_a_link(place: Path) -> None:
 
 def test_all_that_is_written_is_seen(place: Path, good: Path) -> None:
     """Proves that the tests above watch: the commands write, in their targets."""
-    shutil.copytree(good, place / "out", dirs_exist_ok=True)
-    with written() as paths:
-        for arguments in COMMANDS:
-            sys.argv = ["recordmill", *arguments]
-            with suppress(SystemExit):
-                commands.main()
-    seen = " ".join(paths)
+    seen = " ".join(paths_of(place, good, "forgotten.json", Forgotten().to_text()))
     assert all(name in seen for name in ("LATEST.new", "report.html", ".jsonl", ".tar", "forgotten.json", ".removing"))
