@@ -1,0 +1,155 @@
+"""An object store that lies about lengths, tags and what it holds costs a line, and touches nothing elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from recordmill import DatasetError, open_dataset
+from recordmill.pipeline.cli import commands
+from recordmill.pipeline.versions.stores.base import Content
+from recordmill.pipeline.versions.stores.bucket import Listed
+from recordmill.pipeline.versions.stores.open_store import open_bucket
+from recordmill.pipeline.versions.stores.s3 import S3Store
+from tests.emulators import s3
+from tests.published import VERSION, write_version
+
+URL = "memory://bucket/out/small"
+Lie = Callable[[pytest.MonkeyPatch, Any], None]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Any]:
+    """A store of the reader's kind, with a dataset in it."""
+    write_version(tmp_path / "out", rows=24)
+    store = fsspec.filesystem("memory")
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    store.pipe({f"{URL}/{path.relative_to(tmp_path / 'out')}": path.read_bytes() for path in files})
+    yield store
+    store.store.clear()
+
+
+def on_shards(lie: Callable[[bytes], bytes]) -> Lie:
+    """Changes what the store gives of shards and their indexes."""
+
+    def tell(patch: pytest.MonkeyPatch, store: Any) -> None:
+        read = type(store).cat_file
+
+        def cat_file(self: Any, path: str, start: Any = None, end: Any = None, **more: Any) -> bytes:
+            data = bytes(read(self, path, start, end, **more))
+            return lie(data) if "small-" in path else data
+
+        patch.setattr(type(store), "cat_file", cat_file)
+
+    return tell
+
+
+def on_sizes(size: int) -> Lie:
+    def tell(patch: pytest.MonkeyPatch, store: Any) -> None:
+        info = type(store).info
+        patch.setattr(type(store), "info", lambda self, path, **more: info(self, path, **more) | {"size": size})
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        on_shards(lambda data: data[:-1]),
+        on_shards(lambda data: data + b"\0"),
+        on_shards(lambda data: data + bytes(1 << 20)),
+        on_shards(lambda data: b""),
+        on_shards(lambda data: b"\xff" * len(data)),
+        on_shards(lambda data: data[::-1]),
+    ],
+    ids=["cut", "longer", "much longer", "nothing", "another", "turned"],
+)
+def test_a_reader_believes_no_length(lie: Lie, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lie(monkeypatch, memory)
+    rows = open_dataset(URL).evaluation_input("train", batch_size=4, features=["price"], verify=True)
+    with pytest.raises(DatasetError, match=r"small-train\.(tfrecord|index)|damaged|broken"):
+        list(rows.as_numpy())
+
+
+@pytest.mark.parametrize("size", [-1, 0, 10**30])
+def test_a_reader_believes_no_size(size: int, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_sizes(size)(monkeypatch, memory)
+    with suppress(DatasetError):  # where the size is not needed, it does not matter
+        dataset = open_dataset(URL)
+        rows = list(dataset.evaluation_input("train", batch_size=4, features=["price"], verify=True).as_numpy())
+        assert sum(len(batch["price"]) for batch in rows) == dataset.manifest.split("train").records
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An output in S3, and an object of somebody else's in the same bucket."""
+    folder = tmp_path_factory.mktemp("lies")
+    write_version(folder / "out", rows=24)
+    with s3() as url:
+        store = open_bucket(url)
+        for path in sorted(path for path in (folder / "out").rglob("*") if path.is_file()):
+            store.write(path.relative_to(folder / "out").as_posix(), path.read_bytes())
+        open_bucket(f"{url}-victim").write("versions/v/dataset.json", b"{}")
+        yield url
+
+
+def listing(more: Callable[[str], dict[str, Listed]]) -> Lie:
+    def tell(patch: pytest.MonkeyPatch, store: Any) -> None:
+        told = S3Store._list
+        patch.setattr(S3Store, "_list", lambda self, prefix, *rest: told(self, prefix, *rest) | more(prefix))
+
+    return tell
+
+
+def content(lie: Callable[[Content], Content]) -> Lie:
+    def tell(patch: pytest.MonkeyPatch, store: Any) -> None:
+        read = S3Store.read
+
+        def lying(self: S3Store, name: str) -> Content | None:
+            truth = read(self, name)
+            return None if truth is None else lie(truth)
+
+        patch.setattr(S3Store, "read", lying)
+
+    return tell
+
+
+TAGS = count()
+LIES: dict[str, Lie] = {
+    "names that lead up": listing(lambda prefix: {f"{prefix}../../victim": Listed(1, "t")}),
+    "another prefix": listing(lambda prefix: {"elsewhere/versions/v/dataset.json": Listed(1, "t")}),
+    "less than nothing": listing(lambda prefix: {f"{prefix}{VERSION}/a": Listed(-(10**30), "t")}),
+    "odd names": listing(
+        lambda prefix: {f"{prefix}\0\x1b[2J\udc80": Listed(1, "t"), f"{prefix}{'x' * 9000}": Listed(1, "")}
+    ),
+    "half the content": content(lambda truth: Content(truth.data[: len(truth.data) // 2], truth.tag)),
+    "other content": content(lambda truth: Content(b"[]", truth.tag)),
+    "another tag each time": content(lambda truth: Content(truth.data, f'"{next(TAGS):032x}"')),
+}
+
+
+FIRST = "names that lead up"
+
+
+@pytest.mark.parametrize(
+    "lie", [FIRST, *(pytest.param(lie, marks=pytest.mark.nightly) for lie in LIES if lie != FIRST)]
+)
+def test_a_store_that_lies_costs_a_line(
+    lie: str, bucket: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        LIES[lie](patch, None)
+        for arguments in (["versions"], ["show"], ["pin", "1"], ["prune", "--keep", "1"], ["verify"], ["materialize"]):
+            name, *rest = arguments
+            monkeypatch.setattr(sys, "argv", ["recordmill", name, bucket, *rest])
+            with suppress(SystemExit):
+                commands.main()
+            shown = capfd.readouterr()
+            assert "unexpectedly" not in shown.err
+            assert "\x1b" not in shown.out + shown.err
+    assert open_bucket(f"{bucket}-victim").exists("versions/v/dataset.json")
