@@ -34,6 +34,12 @@ def memory(tmp_path: Path) -> Iterator[Any]:
     store.store.clear()
 
 
+def rows_read() -> int:
+    """Reads a split, each record with its checksum; gives the number of rows."""
+    rows = open_dataset(URL).evaluation_input("train", batch_size=4, features=["price"], verify=True)
+    return sum(len(batch["price"]) for batch in rows.as_numpy())
+
+
 def on_shards(lie: Callable[[bytes], bytes]) -> Lie:
     """Changes what the store gives of shards and their indexes."""
 
@@ -71,18 +77,15 @@ def on_sizes(size: int) -> Lie:
 )
 def test_a_reader_believes_no_length(lie: Lie, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     lie(monkeypatch, memory)
-    rows = open_dataset(URL).evaluation_input("train", batch_size=4, features=["price"], verify=True)
     with pytest.raises(DatasetError, match=r"small-train\.(tfrecord|index)|damaged|broken"):
-        list(rows.as_numpy())
+        rows_read()
 
 
 @pytest.mark.parametrize("size", [-1, 0, 10**30])
 def test_a_reader_believes_no_size(size: int, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     on_sizes(size)(monkeypatch, memory)
     with suppress(DatasetError):  # where the size is not needed, it does not matter
-        dataset = open_dataset(URL)
-        rows = list(dataset.evaluation_input("train", batch_size=4, features=["price"], verify=True).as_numpy())
-        assert sum(len(batch["price"]) for batch in rows) == dataset.manifest.split("train").records
+        assert rows_read() == open_dataset(URL).manifest.split("train").records
 
 
 @pytest.fixture(scope="module")
