@@ -105,7 +105,7 @@ def test_schema_is_json_schema(tmp_path: Path) -> None:
     ("options", "sent", "status"),
     [
         ([], signal.SIGINT, 130),
-        pytest.param(["--processes", "2"], signal.SIGTERM, 143, marks=pytest.mark.thorough),
+        pytest.param(["--processes", "2"], signal.SIGTERM, 143, marks=pytest.mark.nightly),
     ],
 )
 def test_a_signal_ends_everything_and_says_how_to_go_on(

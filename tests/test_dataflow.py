@@ -122,7 +122,7 @@ def test_a_job_that_fails(service: DataflowService, run: Callable[..., None]) ->
         run()
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_job_that_somebody_cancels(service: DataflowService, run: Callable[..., None]) -> None:
     service.start = lambda job: Scripted("RUNNING", "CANCELLING", "CANCELLED")
     with pytest.raises(JobFailedError, match="the Dataflow job 2026-11-22_000000 was cancelled"):
@@ -141,7 +141,7 @@ def _failing(service: DataflowService, *states: str, **failures: list[int]) -> S
     return Scripted(*states)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_job_outlives_hiccups(
     service: DataflowService, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +184,7 @@ def test_a_service_that_stays_away(
     assert service.states() == ["JOB_STATE_CANCELLED"]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_hiccup_while_a_job_is_cancelled(service: DataflowService, run: Callable[..., None]) -> None:
     service.start = lambda job: _failing(service, "RUNNING", LIST=[503, 0], PUT=[429])
 
@@ -196,7 +196,7 @@ def test_a_hiccup_while_a_job_is_cancelled(service: DataflowService, run: Callab
     assert service.states() == ["JOB_STATE_CANCELLED"]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_job_that_the_driver_may_not_cancel(service: DataflowService, run: Callable[..., None]) -> None:
     """The build ends with its own reason, and a note has the service's words: the job runs on."""
     service.start = lambda job: _failing(service, "RUNNING", PUT=[403] * 1_000)

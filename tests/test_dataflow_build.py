@@ -68,7 +68,7 @@ def _wait_for_a_job(service: DataflowService, driver: subprocess.Popen[str]) -> 
         time.sleep(0.1)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_killed_driver(
     bucket: str, service: DataflowService, start: Callable[[], subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_killed_driver(
     assert there.rows == here.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_driver(
     number: signal.Signals, service: DataflowService, start: Callable[[], subprocess.Popen[str]]
@@ -109,7 +109,7 @@ def test_a_stopped_driver(
     assert "stopped: nothing was published" in messages
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_workers_own_error(service: DataflowService, start: Callable[[], subprocess.Popen[str]], bucket: str) -> None:
     """It arrives by the workspace, in the place of what the service says."""
     rows = open_store(bucket)

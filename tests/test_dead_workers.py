@@ -147,7 +147,7 @@ def start(folder: Path) -> Iterator[Callable[[], tuple[ForkServerProcess, list[p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", [pytest.param("while it starts", marks=pytest.mark.thorough), "while it reads"])
+@pytest.mark.parametrize("when", [pytest.param("while it starts", marks=pytest.mark.nightly), "while it reads"])
 def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable[..., tuple]) -> None:
     """Left alone, the runner waits for it for ever."""
     driver, (worker, other) = start()
@@ -170,7 +170,7 @@ def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable
     assert not (folder / "out/LATEST").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_workers_end_with_a_driver_that_is_killed_and_another_goes_on(
     folder: Path, start: Callable[..., tuple]
 ) -> None:

@@ -107,7 +107,7 @@ def test_keep_counts_what_straddles(kept: tuple[Published, dict[str, str]]) -> N
     assert "look like some of" in file.getvalue()
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_what_looks_alike_is_dropped(photos: Path, tmp_path: Path) -> None:
     published, splits = _build_photos(photos, tmp_path, "drop")
     assert published.manifest.rows == {"read": 60, "written": 40, "rejected": 0, "duplicates": 20}
@@ -134,7 +134,7 @@ def _shards(published: Published) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ["drop", pytest.param("same_split", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("action", ["drop", pytest.param("same_split", marks=pytest.mark.nightly)])
 def test_the_bytes_do_not_depend_on_order_chunks_or_repeats(tmp_path: Path, action: str) -> None:
     one = _build_texts(tmp_path / "one", ROWS, action)
     other = _build_texts(tmp_path / "other", ROWS[::-1], action, "--direct_runner_bundle_repeat=1")
@@ -149,7 +149,7 @@ def test_the_bytes_do_not_depend_on_order_chunks_or_repeats(tmp_path: Path, acti
     assert one.manifest.duplicates["exact"]["rows"] == 50 - left_out
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_classes_are_cut_by_the_read_that_finds_duplicates(tmp_path: Path) -> None:
     """Rows that are left out count for no class, and the sources are opened as often as without `stratify`."""
     stratify = "\nsplit_by: {stratify: label}"
@@ -177,7 +177,7 @@ def test_fail_publishes_nothing(tmp_path: Path) -> None:
     assert published.manifest.rows["written"] == 40
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_build_that_goes_on_counts_the_same(tmp_path: Path) -> None:
     def fail() -> None:
         raise RuntimeError("the power is out")

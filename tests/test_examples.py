@@ -38,7 +38,7 @@ AT_NIGHT = {name: 120 for name in LEARNED} | {"transfer_learning": 240}
 del AT_NIGHT["text_classification"]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "rows"), AT_NIGHT.items())
 def test_a_model_of_the_example_takes_a_step(
     name: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,7 +91,7 @@ def take_single_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return steps
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_training_loop_that_is_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
     example, output = build_example("training_loop", 600, tmp_path, broken=5)
     train = [str(example / "train.py"), str(output), "--checkpoints"]

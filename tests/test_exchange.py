@@ -154,7 +154,7 @@ def test_a_shard_of_another_version_is_named_by_its_path() -> None:
     assert described[-1]["includes"] == ["d-*.tfrecord-*", "../v1/d-test.tfrecord-0"]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_version_that_is_made_whole_names_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with STORES["s3"](tmp_path) as url:
         publish(url, tmp_path, NAMES[0])

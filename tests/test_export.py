@@ -433,7 +433,7 @@ def assert_equal_rows(before: Dataset, after: Dataset) -> None:
                 assert same, (key, name, values[name], again[name])
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize("to", ["parquet", "jsonl"])
 def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Path, to: str) -> None:
     dataset = open_dataset(every_kind[0] / "out")
@@ -442,7 +442,7 @@ def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Pa
     assert_equal_rows(dataset, open_dataset(tmp_path / "out"))
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize("to", ["webdataset", "folder"])
 def test_images_with_words_and_numbers_go_out_and_back(tmp_path: Path, to: str) -> None:
     only = ["image", "text", "captions", "category", "boxes", "gap", "plain", "count", "note", "tags", "label"]

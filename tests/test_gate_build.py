@@ -72,7 +72,7 @@ def spec_of(folder: Path, own: str = "one", gate: str = "") -> str:
     return str(folder / "dataset.yaml")
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
     output = str(tmp_path / "out")
     write(tmp_path, 300)
@@ -112,7 +112,7 @@ def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
     assert (open_gate.is_new, open_gate.went_live, read_latest(output).candidate) == (False, True, None)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_normal_night_passes_and_leaves_its_figures(tmp_path: Path) -> None:
     """By the defaults: one in a hundred rows is new. Profiles are those of the rows, whatever was learned."""
     output, gate = str(tmp_path / "out"), "gate: {min_rows: 50, min_values: 50}"

@@ -226,8 +226,8 @@ def test_no_rows_are_no_images(how):
     "keys",
     [
         {"store": "auto", "fit": "pad"},
-        pytest.param({"store": "raw", "fit": "crop", "resize": "lanczos3"}, marks=pytest.mark.thorough),
-        pytest.param({"store": "original", "fit": "stretch", "resize": "bicubic"}, marks=pytest.mark.thorough),
+        pytest.param({"store": "raw", "fit": "crop", "resize": "lanczos3"}, marks=pytest.mark.nightly),
+        pytest.param({"store": "original", "fit": "stretch", "resize": "bicubic"}, marks=pytest.mark.nightly),
     ],
 )
 def test_any_batch_gives_the_same_bytes_in_a_data_set_and_eagerly(keys):

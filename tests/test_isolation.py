@@ -109,7 +109,7 @@ def test_the_processes_end_with_it_and_have_no_secrets(monkeypatch: pytest.Monke
     wait_until_ended(started)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_decoder_that_does_not_start_is_said() -> None:
     with pytest.raises(IsolationError, match="does not start"):
         Isolation("tests.no_such_module:decode").decodable(saved(), OPTIONS)

@@ -301,7 +301,7 @@ def kill_after(folder: Path, seconds: float) -> None:
     shutil.rmtree(before)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_three_kills_at_random_moments_in_turn(
     copy: Callable[[], Path], undisturbed: tuple[Run, Dataset, float]
 ) -> None:

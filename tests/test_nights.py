@@ -28,17 +28,17 @@ def simulate(nights: Nights, count: int, *, compact_each: int = 30) -> None:
             assert verify(str(nights.folder / "out"), quick=True).is_whole
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_four_nights_with_a_frozen_analysis(tmp_path: Path) -> None:
     simulate(Nights(tmp_path, SEED, "frozen", "none"), 4)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_four_nights_with_an_analysis_that_follows(tmp_path: Path) -> None:
     simulate(Nights(tmp_path, SEED, "refresh", "z_score"), 4, compact_each=2)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_four_nights_of_files_that_are_added_to_a_folder(tmp_path: Path) -> None:
     simulate(Nights(tmp_path, SEED, "frozen", "none", "*/*.jsonl"), 4)
 

@@ -66,7 +66,7 @@ def local(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> 
     return build(parse_spec(SPEC.format(path=folder / "set")), str(folder / "out"))
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("start", "option"),
     [
@@ -190,7 +190,7 @@ def assert_published(output: str, local: Published, work: Path) -> None:
     assert not list(work.rglob("run-*"))
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @STORES
 def test_a_killed_build_goes_on(
     start: Callable[[], AbstractContextManager[str]], spec: Path, in_a_folder: Published, tmp_path: Path
@@ -212,7 +212,7 @@ def test_a_killed_build_goes_on(
         assert_published(output, in_a_folder, tmp_path / "elsewhere")
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @STORES
 def test_two_builds_at_once(
     start: Callable[[], AbstractContextManager[str]], spec: Path, in_a_folder: Published, tmp_path: Path

@@ -24,7 +24,7 @@ features: {{n: {{kind: number, normalize: none}}}}
 """
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.thorough)])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.nightly)])
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with STORES[request.param](tmp_path) as url:
         yield url
@@ -86,7 +86,7 @@ def test_a_prune_beside_forget(output: str, tmp_path: Path) -> None:
         assert keys(output) == rows
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_prune_beside_a_build_that_takes_shards_over(output: str, tmp_path: Path) -> None:
     (tmp_path / "rows").mkdir()
     (tmp_path / "dataset.yaml").write_text(SPEC.format(folder=tmp_path))

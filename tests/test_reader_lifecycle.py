@@ -91,7 +91,7 @@ def _keys(dataset: Dataset, into: Any) -> None:
     into.put(features["key"].tolist())
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
 def test_another_process_reads_the_same(method: str, dataset: Dataset) -> None:
     expected = next(given(dataset).as_numpy())[0]["key"].tolist()
     context = multiprocessing.get_context(method)

@@ -71,7 +71,7 @@ def keys(batches: tf.data.Dataset) -> list[bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [pytest.param(options, id=name, marks=[pytest.mark.thorough] * bool(options)) for name, options in OPTIONS.items()],
+    [pytest.param(options, id=name, marks=[pytest.mark.nightly] * bool(options)) for name, options in OPTIONS.items()],
 )
 def test_the_rows_of_every_kind_are_those_of_numpy(options: dict[str, Any], all_kinds: Dataset) -> None:
     def given() -> Input:

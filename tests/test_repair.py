@@ -113,7 +113,7 @@ def test_damaged_and_missing_shards_come_back_byte_for_byte(folder: Path, once: 
     assert sorted(os.listdir(folder.parents[1])) == ["LATEST", "versions"]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], tmp_path: Path) -> None:
     write_rows(tmp_path / "in")
     Image.new("RGB", (11, 9)).save(tmp_path / "in" / "0.png")
@@ -225,7 +225,7 @@ def test_a_copied_version_is_repaired_where_it_was_published(tmp_path: Path) -> 
     assert "is not a version in a dataset's folder" in mend(folder, None).unrepaired[0]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_command_says_what_it_repaired_and_nothing_else(tmp_path: Path) -> None:
     """Beam and TensorFlow, which it loads, are not heard."""
     folder = published.write_version(tmp_path)

@@ -312,7 +312,7 @@ COMPARED = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize("away", COMPARED)
 def test_a_pass_before_the_job_forgets_no_file_that_was_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away: str

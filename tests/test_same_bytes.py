@@ -107,7 +107,7 @@ def test_another_order_folder_time_and_four_threads(
     assert _build(tmp_path / "elsewhere" / "inputs", tmp_path / "out", options, swap_files=True) == expected
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_one_thread_and_every_bundle_twice(
     inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +116,7 @@ def test_one_thread_and_every_bundle_twice(
     assert _build(inputs, tmp_path, options) == expected
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_two_processes_without_onednn(
     inputs: Path, expected: Fingerprint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,14 +124,14 @@ def test_two_processes_without_onednn(
     assert _build(inputs, tmp_path, RunOptions(processes=2, chunk_bytes=50 << 10)) == expected
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_a_portable_runner(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
     options = RunOptions(runner="PortableRunner", beam_options=LOOPBACK, temp=str(tmp_path / "temp"))
     assert _build(inputs, tmp_path, options) == expected
 
 
 @pytest.mark.prism
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # the first test that asks for Prism compiles it
 def test_prism(inputs: Path, expected: Fingerprint, tmp_path: Path) -> None:
     prism = f"--prism_location={compiled()}"

@@ -54,7 +54,7 @@ def test_the_same_manifest_gives_the_same_bytes_whatever_publishing_decides(tmp_
         assert sidecar(folder, manifest) == sidecar(folder, published)
 
 
-@pytest.mark.parametrize("store", ["local", pytest.param("s3", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("store", ["local", pytest.param("s3", marks=pytest.mark.nightly)])
 @pytest.mark.usefixtures("_reading")
 def test_a_version_without_some_rows_shows_none_of_them(store: str, tmp_path: Path) -> None:
     with STORES[store](tmp_path) as url:

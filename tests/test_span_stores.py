@@ -77,7 +77,7 @@ def rows_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     return {name: dict(span.rows) for name, span in manifest.spans.items()}
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "analysis"), [("s3", "frozen"), ("s3", "refresh"), ("gcs", "frozen")])
 def test_days_in_a_store_are_those_in_a_folder(
     name: str, analysis: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -133,7 +133,7 @@ def check_as_full(folder: Path, published: Published, name: str, format_: str = 
 
 
 @pytest.mark.parametrize(
-    "format_", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "image_folder")) for name in FORMATS]
+    "format_", [pytest.param(name, marks=[pytest.mark.nightly] * (name == "image_folder")) for name in FORMATS]
 )
 def test_a_new_day_is_read_alone(tmp_path: Path, format_: str) -> None:
     data, days = tmp_path / "data", {"a": [*range(20)], "b": [*range(15, 40)]}
@@ -148,7 +148,7 @@ def test_a_new_day_is_read_alone(tmp_path: Path, format_: str) -> None:
     check_as_full(data, after, "full", format_)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_every_night_holds_the_rows_of_a_full_build(tmp_path: Path) -> None:
     data, generator, days = tmp_path / "data", random.Random(7), Days()
     more = "rejects: {max_share: 1}\nduplicates: keep"
@@ -300,7 +300,7 @@ def build_folder(folder: Path, output: str, format_: str, **options: Any) -> Pub
     return build(parse_spec(spec), str(folder.parent / output), RunOptions(**options))
 
 
-@pytest.mark.parametrize("format_", ["csv", pytest.param("image_folder", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("format_", ["csv", pytest.param("image_folder", marks=pytest.mark.nightly)])
 def test_files_that_were_added_are_read_alone(tmp_path: Path, format_: str) -> None:
     data, days = tmp_path / "data", {"a": [*range(20)], "b": [*range(20, 60)]}
     write(data, days, format_)

@@ -138,7 +138,7 @@ def test_a_folder_that_came_meanwhile_stays(tmp_path: Path, assembled: Path) -> 
     assert (assembled / "shard").exists()
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_more_objects_than_one_request_deletes() -> None:
     with emulators.s3() as url:
         store = open_store(url)
