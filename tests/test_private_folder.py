@@ -198,8 +198,9 @@ def test_a_build_that_is_stopped_leaves_nothing(number: int, tmp_path: Path) -> 
         outputs = log.fileno()
         build = start_python(*command, cwd=tmp_path, stdout=outputs, stderr=outputs, environment=environment)
     wait_until((tmp_path / "at_work.txt").exists)
-    assert [entry.name.startswith(PREFIX) for entry in shared.iterdir()] == [True]
+    made = [entry.name for entry in shared.iterdir()]
     assert build.pid is not None
     os.kill(build.pid, number)
     build.join()
+    assert (len(made), made[0].startswith(PREFIX)) == (1, True)
     assert (build.exitcode, list(shared.iterdir())) == (128 + number, [])

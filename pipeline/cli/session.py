@@ -5,6 +5,7 @@ and the exceptions' types (`safe_tracebacks`), but no messages, which may hold v
 """
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -54,6 +55,7 @@ class BuildSession:
         self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
         self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
+        logging.getLogger("recordmill").addHandler(_Notes(self._display))
         self._watch = Watch(lambda error: self._end(code_of(error), str(error), *(self._kept() or [NOTHING_KEPT])))
         self._processes = 1
         self._publishing = False
@@ -208,6 +210,18 @@ class BuildSession:
         except UserError as error:
             return [str(error)]
         return []
+
+
+class _Notes(logging.Handler):
+    """Shows Recordmill's own warnings, which libraries' loggers would write into the diverted output."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.WARNING)
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Shows one as a note."""
+        self._display.note(record.getMessage())
 
 
 def kill_children() -> None:
