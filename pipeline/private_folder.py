@@ -30,7 +30,7 @@ TMPDIR = "TMPDIR"
 
 
 class _TemporaryFiles:
-    """Where this process makes temporary files: `tempfile` and the environment know one place for all its threads."""
+    """The place of this process's temporary files, one for all threads: `tempfile.tempdir` and the environment."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
@@ -81,7 +81,7 @@ def private_temporary_files() -> Iterator[None]:
 
 
 def use_private_folder() -> None:
-    """Does the same until the process ends. Raises: UserError: no folder can be made."""
+    """Uses the folder until the process ends. Raises: UserError: no folder can be made."""
     _files.begin()
 
 
@@ -98,7 +98,7 @@ def end_by_signal(number: int, frame: FrameType | None) -> None:
 
 
 def usual_folder() -> str:
-    """Gives the folder of temporary files that outlive the process."""
+    """Returns the folder for temporary files that outlive the process."""
     current = tempfile.gettempdir()
     return str(Path(current).parent) if current == str(_files.folder) else current
 
@@ -123,7 +123,7 @@ def _new_folder() -> Path:
 def _lock(folder: Path) -> None:
     """Locks a folder for as long as this process lives."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    with suppress(OSError):  # a file system without locks, where no folder is ever known to be dead
+    with suppress(OSError):  # a file system without locks: the folder of a killed process stays there
         fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 

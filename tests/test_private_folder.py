@@ -16,7 +16,7 @@ import pytest
 from recordmill.pipeline import private_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.private_folder import PREFIX, private_temporary_files
-from tests.forked import recordmill, start_python, wait_until
+from tests.forked import python, recordmill, start_python, wait_until
 
 ROOT = Path(__file__).parents[1]
 HOLDER = """
@@ -55,6 +55,21 @@ name: signs
 source: {format: python, rows: "reader:rows"}
 key: id
 features: {n: {kind: number}}
+"""
+WORKER = """
+import importlib, os, sys, tempfile
+from types import SimpleNamespace
+from recordmill.pipeline.build.beam import worker_boot
+
+def work(arguments):
+    print(tempfile.gettempdir(), oct(os.stat(tempfile.gettempdir()).st_mode), flush=True)
+    if "stop" in sys.argv:
+        os.kill(os.getpid(), 15)
+
+worker_boot.provision_info = lambda *_: None
+worker_boot.environment = lambda *_: {}
+importlib.import_module = lambda name: SimpleNamespace(main=work)
+worker_boot.main(["--id=1"])
 """
 WAITS = """
 import os, time
@@ -184,6 +199,18 @@ def test_planted_code_does_not_run_and_nothing_stays(processes: str, tmp_path: P
     folder, mode, owner = (tmp_path / "seen.txt").read_text().split()
     assert (Path(folder).parent, mode, owner) == (shared, "700", str(os.geteuid()))
     assert {*shared.iterdir()} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "status"), [([], 0), (["stop"], -signal.SIGTERM)])
+def test_a_worker_on_a_cluster_has_a_folder_of_its_own(arguments: list[str], status: int, tmp_path: Path) -> None:
+    (shared := tmp_path / "shared").mkdir()
+    (tmp_path / "worker.py").write_text(WORKER)
+    environment = {**os.environ, "TMPDIR": str(shared)}
+    done = python(str(tmp_path / "worker.py"), *arguments, cwd=tmp_path, environment=environment)
+    assert (done.returncode, list(shared.iterdir())) == (status, [])
+    assert done.stderr.startswith(f"{shared}/{PREFIX}")
+    assert done.stderr.rstrip().endswith(" 0o40700")
 
 
 @pytest.mark.slow

@@ -22,12 +22,12 @@ LOCK_FILE = ".lock"
 PATIENCE_SECONDS = 300.0
 """The time after which another holder is an error: nobody holds the lock for longer than some writes take."""
 NOTE_SECONDS = 5.0
-"""The time after which a wait is told."""
+"""The time after which a wait is reported."""
 LOCKS = Path("/proc/locks")  # Linux
 
 
 def take_lock(folder: Path) -> int:
-    """Waits for the lock of a folder; gives the descriptor that holds it.
+    """Waits for the lock of a folder; returns the descriptor that holds it.
 
     Raises:
         UnsettledOutputError: another process does not release it.
@@ -50,7 +50,7 @@ def take_lock(folder: Path) -> int:
 
 
 def _try(path: Path) -> int | None:
-    """Takes the lock if nobody holds it."""
+    """Takes the lock; returns None if another process holds it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, stat.S_IRUSR | stat.S_IWUSR)
     except PermissionError:
@@ -72,7 +72,7 @@ def _try(path: Path) -> int | None:
 
 
 def _restrict(descriptor: int, path: Path) -> None:
-    """Lets those open the file who may write into the folder: an earlier release let all readers.
+    """Lets only those open the file who may write into the folder: an earlier release let all readers.
 
     Raises:
         OutputError: it is another user's, and others may open it.
@@ -93,7 +93,7 @@ def _restrict(descriptor: int, path: Path) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Names the process that holds the lock, as the kernel does; it knows none on another host."""
+    """Names the process that holds the lock, as the kernel knows it; it knows none on another host."""
     with suppress(OSError, ValueError):
         status = os.stat(path)
         place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
