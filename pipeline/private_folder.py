@@ -122,9 +122,8 @@ def _new_folder() -> Path:
 
 def _lock(folder: Path) -> None:
     """Locks a folder for as long as this process lives."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    with suppress(OSError):  # a file system without locks: the folder of a killed process stays there
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with suppress(OSError):  # it is gone; or the file system has no locks, and a killed process's folder stays there
+        fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), fcntl.LOCK_EX)
 
 
 def _remove_dead(usual: Path) -> None:
