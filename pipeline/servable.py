@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.verify.graph_safety import serving_model
 from recordmill.transforms.contract.kinds import read_description
@@ -48,7 +49,8 @@ class Servable(tf.Module):
         self._specs = self._transform.structured_input_signature[1]
         self._inputs = {name: self._specs[name] for name in self._needed(dataset)}
         serve = tf.function(self._serve, autograph=False)
-        self.signature = serve.get_concrete_function(**self._inputs)
+        with private_temporary_files():
+            self.signature = serve.get_concrete_function(**self._inputs)
 
     def __call__(self, **raw: Any) -> dict[str, tf.Tensor]:
         """Gives the outputs for a batch of raw rows, by input as the signature takes them."""
@@ -56,7 +58,8 @@ class Servable(tf.Module):
 
     def save(self, folder: str | Path) -> None:
         """Writes the SavedModel into a folder, such as `models/emoji/1`, where TensorFlow Serving finds version 1."""
-        tf.saved_model.save(self, str(folder), signatures={"serving_default": self.signature})
+        with private_temporary_files():  # TensorFlow uses AutoGraph here, which writes modules and runs them
+            tf.saved_model.save(self, str(folder), signatures={"serving_default": self.signature})
 
     def _serve(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
         features = self._prepare(self._transform(**self._with_blanks(raw)))

@@ -1,5 +1,6 @@
 """Attempts at a build in a bucket: what the next one takes over, late writers, and what is swept away."""
 
+import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,10 @@ def test_the_next_attempt_goes_on_in_a_workspace_of_its_own_with_the_same_versio
     assert {"placement/words/000000.feather", "digests/shard-000000.arrow"} <= set(second.workspace.names())
     assert first.workspace.names() == []
     assert second.kept.counts["written"] == 3
+
+
+def test_rows_on_their_way_to_a_bucket_are_for_nobody_else_on_this_machine(output: str, tmp_path: Path) -> None:
+    assert stat.S_IMODE(Path(again(output, tmp_path).folder).stat().st_mode) == 0o700
 
 
 def test_late_writers_land_where_nobody_looks_or_write_the_same(output: str, tmp_path: Path) -> None:

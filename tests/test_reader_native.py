@@ -16,6 +16,7 @@ from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.tf_data.native import native_tf_data
 from tests import hand_made
+from tests.opened import opened
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "as the spec says": {},
@@ -36,6 +37,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     output = tmp_path_factory.mktemp("hand") / "out"
     hand_made.write_dataset(output)
     return open_dataset(output)
+
+
+@pytest.mark.parametrize("options", [{}, {"native": True}])
+def test_no_module_is_made_in_the_temporary_folder(options: dict[str, Any], dataset: Dataset) -> None:
+    with opened() as paths:
+        for text in ("padded", "ragged"):
+            assert list(dataset.training_input("train", batch_size=4, epochs=1, text=text).as_tf_data(**options))
+    assert [path for path in paths if "__autograph" in path] == []
 
 
 def rows(batches: tf.data.Dataset) -> Iterator[tuple[bytes, Row]]:

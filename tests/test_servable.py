@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from recordmill import Dataset, UserError, build, open_dataset, parse_spec
+from recordmill.pipeline.private_folder import PREFIX
+from tests.opened import opened
 from tests.pictures import saved
 
 pytestmark = pytest.mark.slow
@@ -90,7 +92,11 @@ def test_a_served_model_needs_tensorflow_its_own_inputs_and_lists_alone(dataset:
     joined = servable(model, dataset)
     given = {"a_tags": ["red"] * 3, "a_tags_lengths": [3, 0], "image": ["", ""]}
     assert joined._with_blanks({name: tf.constant(given[name]) for name in given})["text"].shape == (2,)
-    joined.save(tmp_path / "1")
+    with opened() as paths:
+        joined.save(tmp_path / "1")
+    modules = [path for path in paths if "__autograph" in path]
+    assert [path for path in modules if PREFIX not in path] == []  # of a folder that others write into
+    assert modules
     images = [str(Path(dataset.folder).parents[2] / f"{number}.png") for number in (3, 11)]
     done = subprocess.run([sys.executable, "-c", SERVE, str(tmp_path / "1"), *images], capture_output=True, timeout=200)
     assert done.returncode == 0, done.stderr.decode()

@@ -75,6 +75,8 @@ def begin(
     write_report(run.workspace, PLAN, {"chunks": digest, "version": run.version})
     place.remove_others(run)
     shutil.rmtree(Path(run.folder, "scratch"), ignore_errors=True)
+    if not is_local(output):  # who may read the bucket is not who may read this machine's cache
+        Path(run.folder).mkdir(0o700, parents=True, exist_ok=True)
     for name in FOLDERS:
         Path(run.folder, name).mkdir(parents=True, exist_ok=True)
     return run

@@ -14,6 +14,7 @@ from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_tracebacks import summary_of
 from recordmill.pipeline.spec.model import Spec
 
@@ -51,7 +52,8 @@ def build(
     """Builds a dataset and publishes it; a build that was published already is only made live.
 
     A version that is too far from the live one, by the spec's `gate`, is kept as a candidate and not published.
-    Its end goes to the output's history, whatever it is (`pipeline.build.journal`).
+    Its end goes to the output's history, whatever it is (`pipeline.build.journal`). Meanwhile all threads of this
+    process make their temporary files in a private folder, which goes with the process (`pipeline.private_folder`).
 
     Args:
         spec: the dataset.
@@ -92,10 +94,11 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     if isinstance(prepared, Published):
         return prepared
     listener.on_stage(Stage.LOAD)
-    with without_cloud_clients() if alone and _is_of_this_machine(prepared, output, options) else nullcontext():
-        from recordmill.pipeline.build import driver  # four seconds of CPU
+    with private_temporary_files():
+        with without_cloud_clients() if alone and _is_of_this_machine(prepared, output, options) else nullcontext():
+            from recordmill.pipeline.build import driver  # four seconds of CPU
 
-    return driver.build(spec, output, options, listener, prepared)
+        return driver.build(spec, output, options, listener, prepared)
 
 
 def _is_of_this_machine(prepared: Prepared | None, output: str, options: RunOptions) -> bool:

@@ -6,6 +6,7 @@ each command loads only its own packages: `--help` loads neither Beam nor Tensor
 rich alone.
 """
 
+import signal
 import sys
 from typing import Annotated
 
@@ -26,6 +27,7 @@ from recordmill.pipeline.cli import (
 from recordmill.pipeline.cli.arguments import BeamCommand
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.private_folder import end_by_signal
 from recordmill.pipeline.safe_tracebacks import frames_of, summary_of
 from recordmill.pipeline.terminal_text import say
 from recordmill.pipeline.version import VERSION
@@ -42,6 +44,7 @@ WITH_BEAM_OPTIONS = {"allow_extra_args": True}
 
 def main() -> None:
     """Runs the command line; a user's mistake is one line on standard error and a non-zero exit."""
+    signal.signal(signal.SIGTERM, end_by_signal)
     try:
         status = app(standalone_mode=False)
     except TyperException as error:

@@ -19,6 +19,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.redaction import redacted
 from recordmill.pipeline.terminal_text import count as count
 from recordmill.pipeline.terminal_text import printable
@@ -72,7 +73,10 @@ def print_findings(findings: Iterable["Finding"]) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Discards standard output and error of the whole process, those of libraries and children too."""
+    """Lets Beam and TensorFlow load and work: nobody sees what they print, and nobody else their temporary files.
+
+    Discards standard output and error of the whole process, those of children too.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stdout.flush()
     sys.stderr.flush()
@@ -81,7 +85,8 @@ def quiet() -> Iterator[None]:
     try:
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        yield
+        with private_temporary_files():
+            yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -5,6 +5,7 @@ and the exceptions' types (`safe_tracebacks`), but no messages, which may hold v
 """
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -18,13 +19,13 @@ import psutil
 
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.errors import DryRunFinished
-from recordmill.pipeline.build.runners.own_folders import remove_own_folders
 from recordmill.pipeline.build.runners.worker_environment import set_tensorflow_variables
 from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.cli.display import Display, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
+from recordmill.pipeline.private_folder import remove_private_folder, use_private_folder, usual_folder
 from recordmill.pipeline.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.terminal_text import say
 from recordmill.pipeline.versions.stores.open_store import is_local
@@ -54,6 +55,7 @@ class BuildSession:
         self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
         self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
+        logging.getLogger("recordmill").addHandler(_Notes(self._display))
         self._watch = Watch(lambda error: self._end(code_of(error), str(error), *(self._kept() or [NOTHING_KEPT])))
         self._processes = 1
         self._publishing = False
@@ -65,7 +67,8 @@ class BuildSession:
             signal.signal(number, self._interrupt)
 
     def _divert_noise(self) -> int:
-        set_tensorflow_variables()  # worker processes inherit them
+        set_tensorflow_variables()  # worker processes inherit them, and the temporary folder
+        use_private_folder()
         sys.stdout.flush()
         descriptor, name = tempfile.mkstemp(prefix="recordmill-")
         os.remove(name)  # the output of frameworks may hold values of rows and secrets
@@ -166,7 +169,7 @@ class BuildSession:
         """Writes a log of the frames without values, readable by the user alone; returns the line that names it."""
         noise = os.pread(self._noise, NOISE_BYTES, max(0, os.fstat(self._noise).st_size - NOISE_BYTES))
         try:
-            descriptor, log = tempfile.mkstemp(prefix="recordmill-", suffix=".log")  # its mode is 0600
+            descriptor, log = tempfile.mkstemp(".log", "recordmill-", usual_folder())  # its mode is 0600
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(without_values(noise.decode(errors="replace")) + frames_of(error))
         except OSError:  # a full disk
@@ -192,7 +195,7 @@ class BuildSession:
             say(message, self._screen)
         for warning in self._journal.end(status, next(iter(lines), None), published) if self._journal else []:
             say(warning, self._screen)
-        remove_own_folders()
+        remove_private_folder()
         self._screen.flush()
         os._exit(0 if status is ExitCode.UP_TO_DATE and self._up_to_date_ok else status)
 
@@ -207,6 +210,18 @@ class BuildSession:
         except UserError as error:
             return [str(error)]
         return []
+
+
+class _Notes(logging.Handler):
+    """Shows Recordmill's own warnings, which libraries' loggers would write into the diverted output."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(logging.WARNING)
+        self._display = display
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Shows one as a note."""
+        self._display.note(record.getMessage())
 
 
 def kill_children() -> None:

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ from apache_beam.portability.api import beam_provision_api_pb2_grpc as provision
 from google.protobuf import json_format
 
 from recordmill.pipeline.build.runners.worker_environment import limit_arenas, set_tensorflow_variables
+from recordmill.pipeline.private_folder import end_by_signal, remove_private_folder, use_private_folder
 
 ENDPOINTS = ("logging", "artifact", "provision", "control")
 TIMEOUT_SECONDS = 60.0
@@ -33,10 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{name}_endpoint", default="", metavar="HOST:PORT")
     known, _ = parser.parse_known_args(arguments)
     os.dup2(STDERR, 1)  # a pipe of standard output that nobody reads would stop the worker after 64 KiB
+    use_private_folder()
+    signal.signal(signal.SIGTERM, end_by_signal)  # by which a TaskManager ends its workers
     set_tensorflow_variables()
     limit_arenas()
     os.environ |= environment(known, provision_info(known.id, known.provision_endpoint))
     importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv[:1])
+    remove_private_folder()
     os._exit(0)  # TensorFlow may crash when an interpreter that used it ends, after all was done well
 
 

@@ -11,7 +11,6 @@ from recordmill.pipeline.build.runners.flink_rest import FlinkError, FlinkRest
 from recordmill.pipeline.build.runners.jars import find_jar
 from recordmill.pipeline.build.runners.job_server import JobServer, find_java, flink_server, java_version
 from recordmill.pipeline.build.runners.options import FlinkOptions
-from recordmill.pipeline.build.runners.own_folders import new_folder
 from recordmill.pipeline.build.runners.presets import (
     SLOT_SECONDS,
     flink_configuration,
@@ -74,7 +73,7 @@ class FlinkCluster:
             java = find_java()
             java_version(java)
             jar = find_jar(self.jar(), self.options.jar_sha256, self._repository)
-            self._folder = new_folder()
+            self._folder = tempfile.TemporaryDirectory(prefix="flink-")
             folder = Path(self._folder.name)
             (folder / "config.yaml").write_text(flink_configuration(LIFE_SECONDS), encoding="ascii")
             command = flink_server(java, str(jar), self.rest.address, str(folder), str(folder / "staged"))

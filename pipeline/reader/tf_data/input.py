@@ -19,6 +19,7 @@ Begin: TypeAlias = Callable[[Source], NumpyBatches]
 """Begins the next iteration over a source."""
 
 
+@tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def as_tf_data(source: Source, passes: Passes, begin: Begin) -> tf.data.Dataset:
     """Gives an input's batches; see `Input.as_tf_data`."""
     batches = _generated(_in_one_thread(source), begin)

@@ -25,6 +25,7 @@ Piece = tuple[str, int, int]
 """A file, the records to skip at its beginning, and the records to take."""
 
 
+@tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def native_tf_data(source: Source) -> tf.data.Dataset:
     """Gives an input's batches; see `Input.as_tf_data`.
 

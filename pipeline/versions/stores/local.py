@@ -1,11 +1,6 @@
-"""An output in a local or network folder: `os.replace` and fsync under a lock.
-
-The lock is a file `.lock` in the folder, taken with flock. Its holder removes it; a process that waited then finds that
-the file that it locked is gone, and starts again. The kernel releases the lock of a killed process.
-"""
+"""An output in a local or network folder: `os.replace` and fsync under a lock (`stores.folder_lock`)."""
 
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -18,8 +13,8 @@ from pathlib import Path
 from recordmill.pipeline.dataset.atomic_files import attempt_name, sync, sync_tree, write_atomically
 from recordmill.pipeline.dataset.safe_paths import check_inner, locate, open_file
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
+from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 
-LOCK_FILE = ".lock"
 REMOVING_FOLDER = ".removing"
 """Takes a folder by one rename before it is deleted."""
 _TEMPORARY = "{}.new"  # always the same, as only the lock's holder writes it: it replaces a killed writer's
@@ -120,7 +115,7 @@ class LocalStore(Store):
         with self._lock.mutex:
             if not self._lock.depth:
                 with self._refusals("written"):
-                    self._lock.file = _flock(self._root / LOCK_FILE)
+                    self._lock.file = take_lock(self._root)
             self._lock.depth += 1
             try:
                 yield
@@ -200,21 +195,6 @@ class LocalStore(Store):
         except OSError as error:
             path = error.filename or self.url
             raise OutputError(f"the output {self.url} cannot be {action}: {error.strerror}: {path}") from error
-
-
-def _flock(path: Path) -> int:
-    while True:
-        held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            if os.fstat(held).st_ino == os.stat(path).st_ino:
-                return held
-        except FileNotFoundError:
-            pass  # the last holder removed it
-        except BaseException:
-            os.close(held)
-            raise
-        os.close(held)
 
 
 def _replace(path: Path, data: bytes) -> None:

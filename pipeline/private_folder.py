@@ -1,0 +1,140 @@
+"""Temporary files where no other user of the machine can write.
+
+TensorFlow's AutoGraph writes modules into the temporary folder and imports them, and Python takes their compiled form
+from `__pycache__` there, whoever made it. So a process that builds makes its temporary files, and those of its
+children, in a folder of its own in the usual one: `recordmill-temp-…`, with mode 0700. The folder is locked while its
+process lives, and goes with it; that of a process that was killed is removed by the next that makes one.
+
+>>> with private_temporary_files():  # doctest: +SKIP
+...     tempfile.gettempdir()
+'/tmp/recordmill-temp-k3v9x2qa'
+"""
+
+import atexit
+import fcntl
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from recordmill.pipeline.errors import UserError
+
+PREFIX = "recordmill-temp-"
+TMPDIR = "TMPDIR"
+
+
+class _TemporaryFiles:
+    """The place of this process's temporary files, one for all threads: `tempfile.tempdir` and the environment."""
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None
+        self._mutex = threading.Lock()
+        self._users, self._process = 0, 0
+        self._usual: tuple[str | None, str | None] = None, None
+
+    def begin(self) -> None:
+        with self._mutex:
+            if not self._users:
+                self._usual = tempfile.tempdir, os.environ.get(TMPDIR)
+                if self.folder is None or self._process != os.getpid() or not self.folder.is_dir():
+                    self.folder, self._process = _new_folder(), os.getpid()
+                tempfile.tempdir = os.environ[TMPDIR] = str(self.folder)
+            self._users += 1
+
+    def end(self) -> None:
+        with self._mutex:
+            self._users -= 1
+            if not self._users:
+                tempfile.tempdir, variable = self._usual
+                os.environ.pop(TMPDIR)
+                os.environ |= {} if variable is None else {TMPDIR: variable}
+
+    def remove(self) -> None:
+        if self.folder is not None and self._process == os.getpid():  # a fork's parent still needs it
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_files = _TemporaryFiles()
+atexit.register(_files.remove)
+
+
+@contextmanager
+def private_temporary_files() -> Iterator[None]:
+    """Lets this process and its children make temporary files in a private folder, until the block ends.
+
+    The folder stays until the process ends: other threads may have files in it, and caches.
+
+    Raises:
+        UserError: no folder can be made.
+    """
+    _files.begin()
+    try:
+        yield
+    finally:
+        _files.end()
+
+
+def use_private_folder() -> None:
+    """Uses the folder until the process ends. Raises: UserError: no folder can be made."""
+    _files.begin()
+
+
+def remove_private_folder() -> None:
+    """Removes the folder, if there is one: for a process that ends without Python's `atexit`."""
+    _files.remove()
+
+
+def end_by_signal(number: int, frame: FrameType | None) -> None:
+    """Removes the folder, and ends the process as the signal does by itself."""
+    _files.remove()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def usual_folder() -> str:
+    """Returns the folder for temporary files that outlive the process."""
+    current = tempfile.gettempdir()
+    return str(Path(current).parent) if current == str(_files.folder) else current
+
+
+def _new_folder() -> Path:
+    try:
+        usual = tempfile.gettempdir()
+        _remove_dead(Path(usual))
+        while True:
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))  # its mode is 0700
+            _lock(folder)
+            if folder.is_dir():  # else another process took it for dead before it was locked
+                return folder
+    except OSError as error:
+        where = error.filename or "/tmp"  # noqa: S108 - named, not used
+        raise UserError(
+            f"no temporary folder can be made in {where} ({error.strerror}): free some space, or name a folder of "
+            "yours in TMPDIR"
+        ) from None
+
+
+def _lock(folder: Path) -> None:
+    """Locks a folder for as long as this process lives."""
+    with suppress(OSError):  # it is gone; or the file system has no locks, and a killed process's folder stays there
+        fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), fcntl.LOCK_EX)
+
+
+def _remove_dead(usual: Path) -> None:
+    """Removes the folders of processes that were killed; never another user's, and no link."""
+    for folder in usual.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                status = os.fstat(descriptor)
+                if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), stat.S_IRWXU):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(descriptor)

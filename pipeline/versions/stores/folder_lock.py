@@ -1,0 +1,110 @@
+"""The lock of an output's folder: a file `.lock` in it, taken with flock.
+
+Its holder removes it; a process that waited then finds that the file that it locked is gone, and starts again. The
+kernel releases the lock of a killed process. Whoever can open a file can hold its lock, also to read alone: so only
+those may open this one who may write into the folder.
+"""
+
+import fcntl
+import logging
+import os
+import pwd
+import stat
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
+
+LOG = logging.getLogger("recordmill")
+LOCK_FILE = ".lock"
+PATIENCE_SECONDS = 300.0
+"""The time after which another holder is an error: nobody holds the lock for longer than some writes take."""
+NOTE_SECONDS = 5.0
+"""The time after which a wait is reported."""
+LOCKS = Path("/proc/locks")  # Linux
+
+
+def take_lock(folder: Path) -> int:
+    """Waits for the lock of a folder; returns the descriptor that holds it.
+
+    Raises:
+        UnsettledOutputError: another process does not release it.
+        OutputError: the file is another user's, and readers of the folder may lock it.
+        OSError: the folder cannot be written.
+    """
+    path, began, is_noted = folder / LOCK_FILE, time.monotonic(), False
+    while (descriptor := _try(path)) is None:
+        waited = time.monotonic() - began
+        if waited >= PATIENCE_SECONDS:
+            raise UnsettledOutputError(
+                f"{_holder(path)} has held {path} for {waited:,.0f} seconds: end it if it hangs or is no build, and "
+                "run the same command again"
+            )
+        if waited >= NOTE_SECONDS and not is_noted:
+            LOG.warning(printable(f"waiting for {_holder(path)}, which holds {path}"))
+            is_noted = True
+        time.sleep(min(0.5, max(0.01, waited / 4)))
+    return descriptor
+
+
+def _try(path: Path) -> int | None:
+    """Takes the lock; returns None if another process holds it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, stat.S_IRUSR | stat.S_IWUSR)
+    except PermissionError:
+        if not os.access(path.parent, os.W_OK):
+            raise
+        return None  # that of a user who does not share it, such as root
+    try:
+        _restrict(descriptor, path)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):  # held, or removed by the last holder
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _restrict(descriptor: int, path: Path) -> None:
+    """Lets only those open the file who may write into the folder: an earlier release let all readers.
+
+    Raises:
+        OutputError: it is another user's, and others may open it.
+    """
+    file, folder = os.fstat(descriptor), os.stat(path.parent)
+    writers = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    mode = stat.S_IRUSR | stat.S_IWUSR | writers | writers << 1  # to read as well
+    try:
+        if writers and file.st_gid != folder.st_gid:
+            os.fchown(descriptor, -1, folder.st_gid)
+        if stat.S_IMODE(file.st_mode) != mode:
+            os.fchmod(descriptor, mode)
+    except PermissionError:
+        if file.st_uid != os.geteuid() and stat.S_IMODE(file.st_mode) & ~mode:
+            raise OutputError(
+                f"{path} is {_user(file.st_uid)}'s, and whoever reads the output may hold it: remove it"
+            ) from None
+
+
+def _holder(path: Path) -> str:
+    """Names the process that holds the lock, as the kernel knows it; it knows none on another host."""
+    with suppress(OSError, ValueError):
+        status = os.stat(path)
+        place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        for _, kind, *fields in map(str.split, LOCKS.read_text("ascii").splitlines()):
+            if kind == "FLOCK" and fields[3] == place and int(fields[2]) > 0:
+                process = int(fields[2])
+                return f"process {process} of {_user(os.stat(f'/proc/{process}').st_uid)}"
+    return "a process that is not known here"
+
+
+def _user(number: int) -> str:
+    with suppress(KeyError):
+        return f"user {pwd.getpwuid(number).pw_name}"
+    return f"user {number}"
