@@ -17,7 +17,7 @@ from typing import Any, TypeVar, overload
 from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import did_you_mean, listed
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -204,7 +204,7 @@ class Manifest:
 
     def _unknown(self, what: str, name: str, known: Iterable[str]) -> DatasetError:
         near = did_you_mean(name, known)
-        return DatasetError(f"{self.name} has no {what} '{name}'{near}; there are: {', '.join(known)}")
+        return DatasetError(f"{self.name} has no {what} '{name}'{near}; there are: {listed([*known])}")
 
     def to_text(self) -> str:
         """Gives `dataset.json`: the same text for the same manifest, ending in a newline.
