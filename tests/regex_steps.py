@@ -35,7 +35,7 @@ class Counter:
     """Matches one pattern with one text."""
 
     def __init__(self, pattern: str, flags: int, text: str, most: float) -> None:
-        self.steps, self._text, self._most = 0, text, most
+        self.steps, self.text, self._most = 0, text, most
         self._ignores_case = bool(flags & re.IGNORECASE)
         self._multiline, self._dotall = bool(flags & re.MULTILINE), bool(flags & re.DOTALL)
         tree = parser.parse(pattern, flags & ~re.UNICODE)
@@ -46,15 +46,30 @@ class Counter:
     def search(self) -> list[int]:
         """Finds the ends of all matches that are not empty, as `sub` does."""
         position, ends = 0, []
-        while position < len(self._text):
-            end = self._match(position, lambda end: end)
-            ends += [end] if end is not None and end > position else []
-            position = ends[-1] if ends and ends[-1] == end else position + 1
+        while position < len(self.text):
+            end = self.match(position)
+            is_empty = end is None or end == position
+            ends += [] if end is None or is_empty else [end]
+            position = position + 1 if is_empty else ends[-1]
         return ends
+
+    def find(self, position: int) -> None:
+        """Finds the first match from a position on."""
+        while position <= len(self.text) and self.match(position) is None:
+            position += 1
+
+    def match(self, position: int, then: Then = lambda end: end) -> int | None:
+        """Matches at a position; returns the end, or None. Each repeat is a call inside another."""
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + 100 * len(self.text))
+        try:
+            return self._match(position, then)
+        finally:
+            sys.setrecursionlimit(limit)
 
     def fullmatch(self) -> None:
         """Matches the whole text, as `fullmatch` does; `match` takes no more steps."""
-        self._match(0, lambda end: end if end == len(self._text) else None)
+        self.match(0, lambda end: end if end == len(self.text) else None)
 
     def _step(self) -> None:
         self.steps += 1
@@ -83,9 +98,7 @@ class Counter:
                 return self._atomic(self._sequence(list(value)))
             case op.BRANCH:
                 branches = [self._sequence(list(branch)) for branch in value[1]]
-                return lambda position, then: next(
-                    (end for branch in branches if (end := branch(position, then)) is not None), None
-                )
+                return self._first(branches)
             case op.ASSERT | op.ASSERT_NOT:
                 return self._look(kind is op.ASSERT, *value)
             case op.AT:
@@ -124,7 +137,7 @@ class Counter:
     def _one(self, fits: Callable[[str], bool]) -> Matcher:
         def match(position: int, then: Then) -> int | None:
             self._step()
-            return then(position + 1) if position < len(self._text) and fits(self._text[position]) else None
+            return then(position + 1) if position < len(self.text) and fits(self.text[position]) else None
 
         return match
 
@@ -154,23 +167,32 @@ class Counter:
 
         def match(position: int, then: Then) -> int | None:
             longest = position
-            limit = min(len(self._text), position + int(most)) if most is not op.MAXREPEAT else len(self._text)
+            limit = min(len(self.text), position + int(most)) if most is not op.MAXREPEAT else len(self.text)
             if kind is op.MIN_REPEAT:
                 end: int | None = None
                 while end is None:
                     end = then(longest) if longest - position >= least else None
                     self._step()
-                    if end is None and not (longest < limit and fits(self._text[longest])):
+                    if end is None and not (longest < limit and fits(self.text[longest])):
                         return None
                     longest += 1
                 return end
-            while longest < limit and fits(self._text[longest]):
+            while longest < limit and fits(self.text[longest]):
                 self._step()
                 longest += 1
             self._step()
             shortest = max(longest, position + least) if kind is op.POSSESSIVE_REPEAT else position + least
             for place in range(longest, shortest - 1, -1):
                 if (end := then(place)) is not None:
+                    return end
+            return None
+
+        return match
+
+    def _first(self, branches: list[Matcher]) -> Matcher:
+        def match(position: int, then: Then) -> int | None:
+            for branch in branches:
+                if (end := branch(position, then)) is not None:
                     return end
             return None
 
@@ -191,7 +213,7 @@ class Counter:
         def match(position: int, then: Then) -> int | None:
             start, end = self._groups.get(number, (0, 0))
             self.steps += end - start
-            is_same = self._text.startswith(self._text[start:end], position)
+            is_same = self.text.startswith(self.text[start:end], position)
             return then(position + end - start) if is_same else None
 
         return match
@@ -214,7 +236,7 @@ class Counter:
         return match
 
     def _is_at(self, where: Any, position: int) -> bool:
-        text, length = self._text, len(self._text)
+        text, length = self.text, len(self.text)
         if where in (op.AT_BEGINNING, op.AT_BEGINNING_STRING):
             return position == 0 or (
                 self._multiline and where is op.AT_BEGINNING and text[position - 1 : position] == "\n"
@@ -224,7 +246,9 @@ class Counter:
         if where is op.AT_END:
             at_line = self._multiline and text[position : position + 1] == "\n"
             return position == length or at_line or (position == length - 1 and text.endswith("\n"))
-        words = [0 <= place < length and (text[place].isalnum() or text[place] == "_") for place in (position - 1, position)]
+        words = [
+            0 <= place < length and (text[place].isalnum() or text[place] == "_") for place in (position - 1, position)
+        ]
         return (words[0] != words[1]) == (where is op.AT_BOUNDARY)
 
 
@@ -236,6 +260,5 @@ def steps(pattern: str | re.Pattern[Any], text: str, *, anchored: bool = False, 
     """
     source, flags = (pattern.pattern, pattern.flags) if isinstance(pattern, re.Pattern) else (pattern, 0)
     counter = Counter(source.decode("latin-1") if isinstance(source, bytes) else source, flags, text, most)
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 100 * len(text) + 10_000))
     counter.fullmatch() if anchored else counter.search()
     return counter.steps
