@@ -103,3 +103,27 @@ def test_a_long_name_in_latest_is_a_line(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as raised:
         open_dataset(tmp_path / "out")
     assert len(str(raised.value)) <= MOST_MESSAGE
+
+
+@pytest.mark.parametrize("feature", ["n", "m"])
+@pytest.mark.parametrize(
+    ("format_", "data"),
+    [("csv", f"n,{LONG * 3}\n1,2\n"), ("jsonl", f'{{"n": 1, "{LONG * 3}": 2, "{LONG * 3}": 3}}\n')],
+)
+def test_a_plan_of_a_long_column_ends_in_some_lines(
+    format_: str,
+    data: str,
+    feature: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "rows").write_text(data)
+    spec = f"name: a\nsource: {{format: {format_}, path: rows}}\nfeatures: {{{feature}: {{kind: number}}}}\n"
+    (tmp_path / "dataset.yaml").write_text(spec)
+    monkeypatch.setattr("sys.argv", ["recordmill", "plan", str(tmp_path / "dataset.yaml")])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr()
+    assert len(printed.err + printed.out) < 5_000
+    assert "Traceback" not in printed.err

@@ -76,9 +76,9 @@ def _part(part: str) -> str:
 def _in_turn(pieces: Iterable[str], wildcard: str, *, is_fixed: bool) -> str:
     """Joins pieces of an expression, of which some are the wildcard; several of these in a row are one."""
     first, *others = _between(pieces, wildcard)
-    *middle, last = others or [None]
-    if last is None:
+    if not others:
         return first
+    *middle, last = others
     lazy = "".join(f"{wildcard}{piece}" if is_fixed else f"(?>{wildcard}?{piece})" for piece in middle)
     return f"{first}{lazy}{wildcard}{last}"
 

@@ -14,7 +14,7 @@ FORMS = {
     WEB_PAGE: "a URL that begins with http:// or https://, without blanks",
     LANGUAGE: "a language's code, such as `en` or `de-CH`",
 }
-"""What each pattern means, in the words of a message."""
+"""The meaning of each pattern, in the words of a message."""
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]

@@ -122,7 +122,7 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
 
 
 def _check_scalar(node: yaml.ScalarNode, where: str) -> None:
-    """Refuses a number of too many digits, and a value that is none of the type that YAML takes it for."""
+    """Refuses a number of too many digits, and a value that does not fit the type that YAML reads it as."""
     if node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
         raise SpecError(
             f"{where}: YAML reads `{cut(node.value)}` as a number, of {len(node.value):,} characters: put it in quotes"
