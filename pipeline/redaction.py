@@ -8,7 +8,7 @@ A message holds text of strangers: every step here takes time linear in its leng
 >>> public_url("s3://key:secret@bucket/part-?.csv")
 's3://bucket/part-?.csv'
 >>> cut("s3://key:secret@bucket/" + "a" * 100, 40)
-'s3://***@bucket/a… [71 more] …aaaaaaaaa'
+'s3://***… [100 more] …aaaaaaaa'
 """
 
 import re
@@ -18,6 +18,7 @@ from urllib.parse import unquote
 HIDDEN = "***"
 SHORTEST = 4  # characters: shorter secrets also occur inside ordinary words
 LONGEST_SPACED = 500  # characters of a password that holds blanks or quotes; beyond, an `@` is that of a sentence
+NOTE = 24  # characters of `… [1,000,000,000 more] …`
 _IN_SCHEME = "[A-Za-z0-9+.-]"
 _BREAKS = r"\s'\"`<>"  # what ends a URL in a sentence
 _AT = "(?:@|%(?:25)*+40)"
@@ -73,8 +74,8 @@ def cut(value: object, most: int = 80) -> str:
     text = redacted(str(value))
     if len(text) <= most:
         return text
-    half = (most - len(left := f"… [{len(text) - most:,} more] …")) // 2
-    return text[: half + most % 2] + left + text[len(text) - half :]
+    half = (most - NOTE) // 2
+    return f"{text[:half]}… [{len(text) - 2 * half:,} more] …{text[len(text) - half :]}"
 
 
 def _without_users(text: str) -> Iterator[str]:
