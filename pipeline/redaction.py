@@ -1,11 +1,14 @@
 """Takes the secrets out of URLs: user and password, and everything after `?` or `#`.
 
 In an object store's URL, where a `?` may be part of a name or a wildcard, only `?name=value` counts as a query.
+A message holds text of strangers: every step here takes time linear in its length (`tests/test_linear_time.py`).
 
 >>> redacted("cannot list s3://key:secret@bucket/a?token=abc: denied")
 'cannot list s3://***@bucket/a?***: denied'
 >>> public_url("s3://key:secret@bucket/part-?.csv")
 's3://bucket/part-?.csv'
+>>> cut("s3://key:secret@bucket/" + "a" * 100, 40)
+'s3://***… [100 more] …aaaaaaaa'
 """
 
 import re
@@ -14,41 +17,124 @@ from urllib.parse import unquote
 
 HIDDEN = "***"
 SHORTEST = 4  # characters: shorter secrets also occur inside ordinary words
-URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^\s'\"`<>]*)")
-WHOLE_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)(.*)", re.DOTALL)
-# The first form allows slashes in the password, as in keys of AWS, but is not a port.
-USER = re.compile(r"(?:[^/@]*:(?!\d+/)[^@]*|[^/]*)@(?:[^/]*@)?")
-WEB_QUERY = re.compile(r"[?#].*", re.DOTALL)
-QUERY = re.compile(r"[?#&;][\w.~-]+=.*", re.DOTALL)
-LATE_QUERY = re.compile(r"(?<=\S)\?[\w.~-]+=[^\s'\"`<>]*[^\s'\"`<>:,]")  # behind a blank in a URL's path
+LONGEST_SPACED = 500  # characters of a password that holds blanks or quotes; beyond, an `@` is that of a sentence
+NOTE = 24  # characters of `… [1,000,000,000 more] …`
+_IN_SCHEME = "[A-Za-z0-9+.-]"
+_BREAKS = r"\s'\"`<>"  # what ends a URL in a sentence
+_AT = "(?:@|%(?:25)*+40)"
+_NO_AT = "%(?!(?:25)*+40)"
+_PORT = rf"\d++(?:[{_BREAKS}/),.;:\]]|\Z)"
+_HOST_IN_BRACKETS = r"\[[^\]/@\s]*+\]"
+
+WHOLE_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+://)(.*)", re.DOTALL)
+# The password may hold slashes, as keys of AWS do, but is not a port.
+USER = re.compile(
+    rf"(?!{_HOST_IN_BRACKETS})(?:[^/@:%]|{_NO_AT})*+(?::(?!\d++/)(?:[^@%]|{_NO_AT})*+)?{_AT}(?:[^/@]*+@)*+"
+)
+# What a user's name is looked for behind: `scheme:/`, `scheme://`, or `//` at the beginning of a word.
+USER_BEGINS = re.compile(
+    rf"(?:(?<!{_IN_SCHEME}){_IN_SCHEME}*+:/++|(?<![^{_BREAKS}(=,\[{{])//++)(?!{_HOST_IN_BRACKETS})"
+    rf"(?P<name>(?:[^/@:%'\"`<>]|{_NO_AT})*+)(?P<end>{_AT}|:(?!\s|{_PORT}))"
+)
+PASSWORD = re.compile(rf"(?:[^@%{_BREAKS}]|{_NO_AT})*+")
+AT = re.compile(_AT)
+MORE_OF_IT = re.compile(rf"(?:[^/@{_BREAKS}]*+@)*+")  # a password that holds `@`
+BLANK = re.compile(r"\s")
+URL = re.compile(rf"(?<!{_IN_SCHEME})({_IN_SCHEME}*+:/++)([^{_BREAKS}]*+)")
+CODED_URL = re.compile(
+    rf"(?<!{_IN_SCHEME})({_IN_SCHEME}*+(?::|%(?:25)*+3a)(?:/|%(?:25)*+2f)++)([^{_BREAKS}]*+)", re.IGNORECASE
+)
+CODED_SECRET = re.compile("[@?#;]|%(?:25)*+(?:40|3f|23|3b)", re.IGNORECASE)
+WEB_QUERY = re.compile(r"(?:[?#]|;[\w.~-]++=).*", re.DOTALL)
+QUERY = re.compile(r"[?#&;][\w.~-]++=.*", re.DOTALL)
+LATE_QUERY = re.compile(rf"(?<=\S)\?[\w.~-]++=[^{_BREAKS}]*[^{_BREAKS}:,]")  # behind a blank in a URL's path
 
 
 def public_url(url: str, hidden: str = "") -> str:
     """Replaces a URL's secrets by `hidden`; leaves any other text as it is."""
     match = WHOLE_URL.fullmatch(url)
-    return url if match is None else _public(match, hidden)
+    if match is None:
+        return url
+    scheme, rest = match.groups()
+    if user := USER.match(rest):
+        rest = (hidden and f"{hidden}@") + rest[user.end() :]
+    return scheme + _without_query(scheme, rest, hidden)
 
 
 def redacted(text: str, *urls: str) -> str:
     """Hides the secrets of all URLs in a text, and the secrets of `urls` wherever else it holds them."""
     for secret in sorted({secret for url in urls for secret in _secrets(url)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
-    return LATE_QUERY.sub(f"?{HIDDEN}", URL.sub(lambda match: _public(match, HIDDEN), text))
+    text = CODED_URL.sub(_public_coded, "".join(_without_users(text)))
+    return LATE_QUERY.sub(f"?{HIDDEN}", URL.sub(_public, text))
 
 
-def _public(match: re.Match[str], hidden: str) -> str:
-    scheme, rest = match.groups()
-    if user := USER.match(rest):
-        rest = (hidden and f"{hidden}@") + rest[user.end() :]
+def cut(value: object, most: int = 80) -> str:
+    """Shortens a text for a message: hides its secrets first, then leaves its middle out, and says how much."""
+    text = redacted(str(value))
+    if len(text) <= most:
+        return text
+    half = (most - NOTE) // 2
+    return f"{text[:half]}… [{len(text) - 2 * half:,} more] …{text[len(text) - half :]}"
+
+
+def _without_users(text: str) -> Iterator[str]:
+    """Yields the parts of a text, `***@` in the place of each user and password."""
+    position = 0
+    while begin := USER_BEGINS.search(text, position):
+        end, is_user = _user_end(text, begin)
+        yield text[position : begin.start("name") if is_user else end]
+        if is_user:
+            yield f"{HIDDEN}@"
+        position = end
+    yield text[position:]
+
+
+def _user_end(text: str, begin: re.Match[str]) -> tuple[int, bool]:
+    """Returns where a user's name and password end, or where to go on if there is neither."""
+    end, is_spaced = begin.end(), BLANK.search(begin["name"]) is not None
+    if begin["end"] != ":":
+        return (end, False) if is_spaced else (_end(MORE_OF_IT.match(text, end), end), True)
+    word_end = _end(PASSWORD.match(text, end), end)
+    at = AT.match(text, word_end)
+    if at and not is_spaced:
+        return _end(MORE_OF_IT.match(text, at.end()), at.end()), True
+    spaced, found, _ = text[end : end + LONGEST_SPACED].partition("@")
+    if found and "://" not in spaced:
+        end += len(spaced) + 1
+        return _end(MORE_OF_IT.match(text, end), end), True
+    return (end if at else word_end), False
+
+
+def _end(match: re.Match[str] | None, otherwise: int) -> int:
+    return otherwise if match is None else match.end()
+
+
+def _public(url: re.Match[str]) -> str:
+    scheme, rest = url.groups()
+    return scheme + (_without_query(scheme, rest, HIDDEN) if "//" in scheme or _is_web(scheme) else rest)
+
+
+def _public_coded(url: re.Match[str]) -> str:
+    """Hides a percent-coded URL as a whole if it holds a user or a query: nobody reads its host there."""
+    scheme, rest = url.groups()
+    return f"{scheme}{HIDDEN}" if "%" in scheme and CODED_SECRET.search(rest) else url[0]
+
+
+def _without_query(scheme: str, rest: str, hidden: str) -> str:
     query = _query(scheme).search(rest)
     if query is None:
-        return scheme + rest
+        return rest
     end = ":" if hidden and rest.endswith(":") else ""  # part of the sentence: `cannot list URL: denied`
-    return scheme + rest[: query.start()] + (hidden and f"?{hidden}{end}")
+    return rest[: query.start()] + (hidden and f"?{hidden}{end}")
+
+
+def _is_web(scheme: str) -> bool:
+    return scheme.lower().startswith("http")
 
 
 def _query(scheme: str) -> re.Pattern[str]:
-    return WEB_QUERY if scheme.lower().startswith("http") else QUERY
+    return WEB_QUERY if _is_web(scheme) else QUERY
 
 
 def _secrets(url: str) -> Iterator[str]:

@@ -15,7 +15,9 @@ HEAD = re.compile(
 )
 FRAME = re.compile(r'\s*(File "[^"\n]{1,300}", line \d+, in [\w<>.]+)')
 TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Interrupt|Exit)(?=:|$)")
-OWN_FRAME = re.compile(r'"(?:.*/)?((?:pipeline|transforms)/(?!.*site-packages)[^"]*)", line (\d+)')
+OWN_FRAME = re.compile(
+    r'^[^"]*+"(?:[^"]{0,300}/)?((?:pipeline|transforms)/(?![^"]{0,300}site-packages)[^"]{0,300})", line (\d+)'
+)
 
 
 def without_values(text: str) -> str:

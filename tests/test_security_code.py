@@ -109,6 +109,26 @@ def test_the_main_session_is_not_saved(runner: str) -> None:
     assert options.view_as(SetupOptions).save_main_session is False
 
 
+VALUES = {
+    "1:" * 200_000 + "1": "YAML reads `1:1:1",  # to the base of 60, with one `int` for each part
+    "9" * 500_000: "as a number, of 500,000 characters: put it in quotes",
+    "0x" + "f" * 500_000: "as a number, of 500,002 characters",
+    "0b_": "`0b_` is not a number: put it in quotes",
+    "!!int abc": "`abc` is not a number",
+    "!!bool maybe": "`maybe` is not a boolean",
+    "!!timestamp x": "`x` is not a date",
+    "2026-99-99": "`2026-99-99` is not a date: put it in quotes",
+}
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:12])
+def test_a_value_that_yaml_cannot_read_is_one_line(value: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(VALUES[value])) as raised:
+        load_yaml(f"name: a\nn: [1, {value}]\n", "dataset.yaml")
+    assert str(raised.value).startswith("dataset.yaml:2: ")
+    assert len(str(raised.value)) < 300
+
+
 TAGS = {
     "name: !!python/object/apply:os.system ['touch owned']": "1: the tag `!!python/object/apply:os.system` is refused",
     "a: 1\nname: !!python/name:os.system": "2: the tag `!!python/name:os.system` is refused",

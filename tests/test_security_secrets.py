@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
@@ -48,6 +50,73 @@ def test_urls_are_told_without_secrets(url: str) -> None:
     assert redacted(f"cannot read {url}: no") == f"cannot read {told}: no"
     assert str(UserError(f"{url} is gone")) == f"{told} is gone"
     assert public_url(url) == published_path(url) == public
+
+
+ODD_URLS = {
+    "s3://us er:C4nary word@host/x": "s3://***@host/x",
+    "s3://user:C4n\nary@host/x": "s3://***@host/x",
+    "s3://user:C4n'ary@host/x": "s3://***@host/x",
+    "//user:C4nary@host/x": "//***@host/x",
+    "https:/user:C4nary@host/x": "https:/***@host/x",
+    "s3%3A%2F%2Fuser%3AC4nary%40host": "s3%3A%2F%2F***",
+    "S3%253a%252f%252fuser%253AC4nary%2540host": "S3%253a%252f%252f***",
+    "s3://user%3AC4nary%40host/x": "s3://***@host/x",
+    "https://host/a;jsessionid=C4nary": "https://host/a?***",
+    "https://host/a?mail=C4nary@x.org": "https://host/a?***",
+    "https://user:C4nary@[::1]:80/a": "https://***@[::1]:80/a",
+    "https://proxy/s3://user:C4nary@host/x": "https://proxy/s3://***@host/x",
+    "jdbc:postgresql://user:C4nary@host/db?password=C4nary": "jdbc:postgresql://***@host/db?***",
+    "redis://:C4nary@host": "redis://***@host",
+}
+ORDINARY = [
+    "ask joe@x.org",
+    "s3://bucket: ask joe@x.org",
+    "s3://bucket and joe@x.org",
+    "see http://localhost:9000 or joe@x.org",
+    "http://[::1]:80/a@b",
+    "a://b, a:/b, //c and C:/d;e=f",
+    "data//x@y.csv",
+    "s3://bucket/part-?.csv",
+    '{"url":"s3://bucket","mail":"joe@x.org"}',
+    "https%3A%2F%2Fhost%2Fa",
+]
+
+
+@pytest.mark.parametrize("url", ODD_URLS)
+def test_a_secret_in_a_url_of_an_odd_form_is_hidden(url: str) -> None:
+    assert redacted(f"cannot read {url} now") == f"cannot read {ODD_URLS[url]} now"
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays(text: str) -> None:
+    assert redacted(text) == text
+
+
+SCHEMES = st.sampled_from(
+    ["s3://", "S3://", "https://", "https:/", "jdbc:mysql://", "//", "s3%3A%2F%2F", "gs%253A%252f%252F"]
+)
+HOSTS = st.sampled_from(["host", "host:80/a@b", "[::1]:80", "h/x?y=1", "h/p-?.csv"])
+
+
+@given(
+    SCHEMES,
+    st.text("ab %3:/", max_size=5),
+    st.text("ab01/+=:?#;'%é \n", max_size=9),
+    HOSTS,
+    st.sampled_from(["", " now"]),
+)
+def test_no_password_of_any_url_is_told(scheme: str, user: str, password: str, host: str, end: str) -> None:
+    assume("/" not in user and ":" not in user and "://" not in password)
+    assume(not ("%" in scheme and re.search(r"[\s']", user + password)))
+    url = f"{scheme}{user}:Q{password}Z@{host}"
+    told = redacted(f"cannot read {url}{end}")
+    assert not {"Q", "Z"} & set(told)
+    assert redacted(told) == told
+
+
+@given(st.text(alphabet="s3:/@%4025fA?#=;.a \n'[]*", max_size=40))
+def test_what_is_redacted_stays_as_it_is(text: str) -> None:
+    assert redacted(redacted(text)) == redacted(text)
 
 
 def test_what_a_library_says_of_a_url_is_redacted() -> None:

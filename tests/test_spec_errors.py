@@ -49,6 +49,14 @@ WRONG = [
     ("format: jsonl", "format: json", "2: source: format 'json' is unknown; did you mean `jsonl`?; "),
     ("{kind: number}", "number", "11: features.price: should be a mapping, got `number`"),
     ("{kind: number}", "", "11: features.price: should be a mapping, got nothing"),
+    # words about the dataset
+    ("label: ", 'about: {title: "a\\nb"}\nlabel: ', r"12: about.title: should be one line of text, got `a\nb`"),
+    ("label: ", "about: {homepage: 'ftp://x.org'}\nlabel: ", "12: about.homepage: should be a URL that begins "
+     "with http:// or https://, without blanks, got `ftp://x.org`"),
+    ("label: ", "about: {homepage: 'javascript:a()'}\nlabel: ",
+     "12: about.homepage: should be a URL that begins with http"),
+    ("label: ", "about: {languages: [x1]}\nlabel: ",
+     "12: about.languages.0: should be a language's code, such as `en`"),
     # types and ranges
     ("vocabulary: 10", "vocabulary: many", "9: features.text.vocabulary: should be a whole number, got `many`"),
     ("vocabulary: 10", "vocabulary: 1.5", "9: features.text.vocabulary: should be a whole number, got `1.5`"),

@@ -18,7 +18,7 @@ from recordmill.pipeline.dataset.names import check_folder_name, check_name
 from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import did_you_mean, listed
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -207,7 +207,7 @@ class Manifest:
 
     def _unknown(self, what: str, name: str, known: Iterable[str]) -> DatasetError:
         near = did_you_mean(name, known)
-        return DatasetError(f"{self.name} has no {what} '{name}'{near}; there are: {', '.join(known)}")
+        return DatasetError(f"{self.name} has no {what} '{name}'{near}; there are: {listed([*known])}")
 
     def to_text(self) -> str:
         """Gives `dataset.json`: the same text for the same manifest, ending in a newline.

@@ -26,6 +26,7 @@ FORBIDDEN = frozenset("\\:\n\t")
 """Characters of drives, schemes and lines; a build writes none of them into a file's name."""
 NO_PARTS = frozenset({"", ".", ".."})
 """Parts of a path that name no file or folder in the one before."""
+MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux' own limits
 OF_URLS = frozenset("%?#")
 """Characters with a meaning in some stores' URLs: `%2e%2e` is a way up."""
 
@@ -52,11 +53,15 @@ def check_inner(path: str) -> str:
     """Refuses the path of a file that does not lie below the folder it is relative to, by its text alone.
 
     Raises:
-        DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or unprintable characters.
+        DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or unprintable characters, or is
+            longer than a file's path may be.
     """
+    parts = path.split("/")
     plain = FORBIDDEN.isdisjoint(path) and printable(path) == path and not path.startswith("~")
-    if not plain or not NO_PARTS.isdisjoint(path.split("/")):
+    if not plain or not NO_PARTS.isdisjoint(parts):
         raise DatasetError(f"the path {path!r:.200} leaves the version's folder")
+    if len(path.encode()) > MOST_PATH or any(len(part.encode()) > MOST_NAME for part in parts):
+        raise DatasetError(f"the path {path!r:.80}… has {len(path):,} characters: no file's name is so long")
     return path
 
 

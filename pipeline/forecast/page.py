@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from recordmill.pipeline.build.free_space import size
 from recordmill.pipeline.forecast.columns import ColumnView
 from recordmill.pipeline.forecast.forecast import Forecast
+from recordmill.pipeline.redaction import cut
 
 MINUTE, HOUR = 60, 3600
 
@@ -39,13 +40,14 @@ def _splits(forecast: Forecast) -> Iterator[str]:
 def _columns(forecast: Forecast) -> Iterator[str]:
     which = "all" if forecast.sample_is_all else "a sample of"
     yield f"in {which} {forecast.sampled_rows:,} rows:"
-    width = max((len(view.name) for view in forecast.columns), default=0)
-    for view in forecast.columns:
-        yield f"  {view.name:<{width}}  {', '.join(_facts(view))}"
+    names = [cut(view.name) for view in forecast.columns]
+    width = max(map(len, names), default=0)
+    for name, view in zip(names, forecast.columns, strict=True):
+        yield f"  {name:<{width}}  {', '.join(_facts(view))}"
 
 
 def _facts(view: ColumnView) -> Iterator[str]:
-    yield view.kind if view.column == view.name else f"{view.kind} of {view.column}"
+    yield view.kind if view.column == view.name else f"{view.kind} of {cut(view.column)}"
     yield from view.facts
     if view.missing:
         yield f"{view.missing:.1%} missing"

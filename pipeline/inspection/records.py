@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.inspection.values import Decoder, Value
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.reader.parsing.examples import parse
@@ -30,7 +30,6 @@ Data: TypeAlias = bytes | memoryview
 
 TOGETHER = 64
 """Records that are read at once: in an object store in one request."""
-SHOWN = 10  # classes in a message
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,7 @@ def read_records(
         dataset.manifest.split(split)
     if span is not None and span not in dataset.manifest.spans:
         near = did_you_mean(span, dataset.manifest.spans)
-        known = ", ".join(dataset.manifest.spans) or "none"
-        raise DatasetError(f"{dataset.name} has no span '{span}'{near}; there are: {known}")
+        raise DatasetError(f"{dataset.name} has no span '{span}'{near}; there are: {listed(dataset.manifest.spans)}")
     batches = _Batches(dataset, features, label)
     parts = _parts(dataset, split, span, key, positions)
     return islice((record for part in parts for record in batches.read(part)), limit)
@@ -200,6 +198,5 @@ def _class_id(dataset: Dataset, label: str) -> int:
         raise DatasetError(f"{dataset.name} has no label, and its records no class")
     names = dataset.classes
     if label not in names:
-        some = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
-        raise DatasetError(f"there is no class '{label}'{did_you_mean(label, names)}; there are: {some}")
+        raise DatasetError(f"there is no class '{label}'{did_you_mean(label, names)}; there are: {listed(names)}")
     return names.index(label)

@@ -16,6 +16,7 @@ from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import Box, Bucket, Value
 from recordmill.pipeline.inspection.words import Text
+from recordmill.pipeline.redaction import cut
 
 LONGEST = 160
 """Characters of a value that are shown; the rest is cut."""
@@ -30,8 +31,9 @@ def lines_of(record: Record) -> Iterator[str]:
     """Describes a record for people: its place, then a line for each feature."""
     span = f", span {record.span}" if record.span else ""
     yield f"{record.key}  ({record.split}, position {record.position:,}{span})"
-    width = max(map(len, record.values), default=0)
-    for name, value in record.values.items():
+    names = [cut(name) for name in record.values]
+    width = max(map(len, names), default=0)
+    for name, value in zip(names, record.values.values(), strict=True):
         yield f"  {name:<{width}}  {shown(value)}"
 
 

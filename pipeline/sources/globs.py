@@ -9,6 +9,8 @@ not match a dot: hidden files and folders are left out unless the pattern itself
 """
 
 import re
+from collections.abc import Iterable
+from itertools import groupby
 
 WILDCARD = re.compile(r"[*?\[]")
 ESCAPED = re.compile(r"\[([*?\[])\]")
@@ -16,7 +18,10 @@ LITERAL = re.compile(r"(?:[^*?\[]|\[[*?\[]\])*")
 TOKEN = re.compile(r"\[(!?)(\]?[^\]]*)\]|.", re.DOTALL)
 MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
 NOT_HIDDEN = r"(?!\.)"
-FOLDERS = rf"(?:{NOT_HIDDEN}[^/]+/)*"
+ANY = "[^/]*"
+FOLDERS = rf"(?:{NOT_HIDDEN}[^/]++/)*"
+FIXED = "\0"
+"""Stands in a pattern for a text to be found, as `templates` does: what matches around it decides what it is."""
 
 
 def is_glob(path: str) -> bool:
@@ -52,23 +57,45 @@ def depth(pattern: str) -> int | None:
 
 
 def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """Makes the regular expression whose full matches are the glob's."""
+    """Makes the regular expression whose full matches are the glob's.
+
+    Each wildcard but the last takes the least that what follows it, up to the next one, allows, and never tries more: a
+    later place would only leave less for the rest. So many wildcards cost no more than one after another.
+    """
     *folders, last = pattern.split("/")
     parts = [FOLDERS if part == "**" else _part(part) + "/" for part in folders]
-    parts.append(f"{FOLDERS}{NOT_HIDDEN}[^/]+" if last == "**" else _part(last))
-    return re.compile("".join(parts), re.DOTALL)
+    parts += [FOLDERS, f"{NOT_HIDDEN}[^/]+"] if last == "**" else [_part(last)]
+    return re.compile(_in_turn(parts, FOLDERS, is_fixed=FIXED in pattern), re.DOTALL)
 
 
 def _part(part: str) -> str:
     guard = NOT_HIDDEN if WILDCARD.match(part) and not ESCAPED.match(part) else ""
-    return guard + TOKEN.sub(_translate, part)
+    return guard + _in_turn(map(_translate, TOKEN.finditer(part)), ANY, is_fixed=FIXED in part)
+
+
+def _in_turn(pieces: Iterable[str], wildcard: str, *, is_fixed: bool) -> str:
+    """Joins pieces of an expression, of which some are the wildcard; several of these in a row are one."""
+    first, *others = _between(pieces, wildcard)
+    if not others:
+        return first
+    *middle, last = others
+    lazy = "".join(f"{wildcard}{piece}" if is_fixed else f"(?>{wildcard}?{piece})" for piece in middle)
+    return f"{first}{lazy}{wildcard}{last}"
+
+
+def _between(pieces: Iterable[str], wildcard: str) -> list[str]:
+    """Joins the pieces before, between and behind the wildcards."""
+    runs = [(is_wildcard, "".join(run)) for is_wildcard, run in groupby(pieces, wildcard.__eq__)]
+    ends = [""] if not runs or runs[0][0] else []
+    joined = [*ends, *(text for is_wildcard, text in runs if not is_wildcard)]
+    return [*joined, ""] if runs and runs[-1][0] else joined
 
 
 def _translate(token: re.Match[str]) -> str:
     text, negated, members = token[0], token[1], token[2]
     if members:
         return _set(bool(negated), members)
-    return {"*": "[^/]*", "?": "[^/]"}.get(text) or re.escape(text)
+    return {"*": ANY, "?": "[^/]"}.get(text) or re.escape(text)
 
 
 def _set(negated: bool, members: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import listed as listed
 from recordmill.pipeline.sources.base import MissingColumnError, SourceError
 from recordmill.transforms.contract.image_formats import SUFFIXES as SUFFIXES
 
-SHOWN_COLUMNS = 20
 NOTED = 3
 MAX_PATH = 4096  # Linux' own limit, in bytes
 
@@ -130,10 +130,3 @@ def planning(path: str) -> Iterator[None]:
 def note(what: str, names: Sequence[str]) -> list[str]:
     """Makes a note with a count and the first few names; empty where there are none."""
     return [f"{what}: {len(names):,} ({listed(names, NOTED)})"] if names else []
-
-
-def listed(found: Collection[str], limit: int = SHOWN_COLUMNS) -> str:
-    """The first few of some names, as a message shows them."""
-    names = [ascii(name) if not name.isprintable() else name for name in found]
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return (", ".join(names[:limit]) or "none") + more

@@ -6,8 +6,18 @@ from pydantic import Field, StringConstraints
 
 from recordmill.pipeline.options import Options
 
+LINE = r"^[^\r\n]+$"
+WEB_PAGE = r"^https?://\S+$"
+LANGUAGE = r"^[A-Za-z]{2,3}(-[A-Za-z0-9]+)*$"
+FORMS = {
+    LINE: "one line of text",
+    WEB_PAGE: "a URL that begins with http:// or https://, without blanks",
+    LANGUAGE: "a language's code, such as `en` or `de-CH`",
+}
+"""The meaning of each pattern, in the words of a message."""
+
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
-Line = Annotated[str, StringConstraints(pattern=r"^[^\r\n]+$", max_length=1000)]
+Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]
 
 
 class About(Options):
@@ -21,11 +31,11 @@ class About(Options):
     """An SPDX identifier such as `CC-BY-4.0`, or the URL of a licence. Where it is not given, the card says unknown."""
     citation: Text | None = None
     """The work to cite, as BibTeX."""
-    homepage: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=1000)] | None = None
+    homepage: Annotated[str, Field(pattern=WEB_PAGE, max_length=1000)] | None = None
     """A page on the dataset: a URL."""
     creators: tuple[Line, ...] = ()
     """The people or organizations who made it."""
-    languages: tuple[Annotated[str, Field(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]+)*$")], ...] = ()
+    languages: tuple[Annotated[str, Field(pattern=LANGUAGE)], ...] = ()
     """The languages of its texts, such as `en` or `de-CH`."""
     tags: tuple[Line, ...] = ()
     """Words to find it by."""

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.spec.about import FORMS
 from recordmill.pipeline.spec.yaml_document import Document, Path
 
 TAGS = ("kind", "format")
@@ -84,7 +86,9 @@ WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
     "model_attributes_type": lambda _: "a mapping",
     "model_type": lambda _: "a mapping",
     "none_required": lambda _: "left out: this format has no such option",
-    "string_pattern_mismatch": lambda context: FUNCTION if ":" in context["pattern"] else NAME,
+    "string_pattern_mismatch": lambda context: FORMS.get(
+        context["pattern"], FUNCTION if ":" in context["pattern"] else NAME
+    ),
     "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
     "string_type": lambda _: "text",
     "too_long": lambda context: f"a list of at most {context['max_length']} items",
@@ -110,10 +114,14 @@ def _got(problem: Any, path: Path, document: Document) -> str:
     if text is None:
         return f"{problem['input']}" if isinstance(problem["input"], list | tuple) else taken
     if problem["type"] == "string_type":
-        return f"`{text}`, which YAML reads as {taken}: put it in quotes"
+        return f"`{_one_line(text)}`, which YAML reads as {taken}: put it in quotes"
     if problem["type"] == "literal_error":
-        return f"`{text}`{did_you_mean(text, _expected(problem))}"
-    return f"`{text[:80]}`"
+        return f"`{_one_line(text)}`{did_you_mean(text, _expected(problem))}"
+    return f"`{_one_line(text)}`"
+
+
+def _one_line(text: str) -> str:
+    return cut(text if text.isprintable() else ascii(text)[1:-1])
 
 
 def _known_keys(model: type[BaseModel], location: tuple[str | int, ...]) -> list[str]:

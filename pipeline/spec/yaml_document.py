@@ -13,10 +13,13 @@ from typing import Any
 import yaml
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.redaction import cut
 
 Path = tuple[str | int, ...]
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]*")
-STRING, INTEGER, MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "merge"))
+STRING, INTEGER, FLOAT, MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "merge"))
+NUMBERS = (INTEGER, FLOAT)
+MOST_DIGITS = 100  # to read `1:1:1:…`, a number to the base of 60, costs the square of its length
 MOST_COPIES = 100_000
 """Values that aliases may add: ten lines of aliases of aliases are a billion."""
 YAML_TYPES = {
@@ -100,7 +103,9 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
     line = node.start_mark.line + 1
     if node.tag not in yaml.SafeLoader.yaml_constructors and node.tag != MERGE:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
-        raise SpecError(f"{where}:{line}: the tag `{tag}` is refused: a spec holds plain values alone")
+        raise SpecError(f"{where}:{line}: the tag `{cut(tag)}` is refused: a spec holds plain values alone")
+    if isinstance(node, yaml.ScalarNode):
+        _check_scalar(node, f"{where}:{line}")
     inner = node.value if isinstance(node, yaml.SequenceNode) else []
     if isinstance(node, yaml.MappingNode):
         inner = [part for entry in node.value for part in entry]
@@ -116,16 +121,34 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
     return total
 
 
+def _check_scalar(node: yaml.ScalarNode, where: str) -> None:
+    """Refuses a number of too many digits, and a value that does not fit the type that YAML reads it as."""
+    if node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
+        raise SpecError(
+            f"{where}: YAML reads `{cut(node.value)}` as a number, of {len(node.value):,} characters: put it in quotes"
+        )
+    if node.tag in (STRING, MERGE) or (node.tag == INTEGER and WHOLE_NUMBER.fullmatch(node.value)):
+        return
+    try:
+        yaml.constructor.SafeConstructor().construct_object(node)
+    except (ValueError, KeyError, AttributeError, OverflowError):  # PyYAML's own, of `2026-99-99`, `0b_`, `!!int a`
+        raise SpecError(f"{where}: `{cut(node.value)}` is not {yaml_type(node)}: put it in quotes") from None
+
+
 def _check_keys(keys: list[yaml.Node], where: str) -> None:
     """Refuses a key that YAML reads as something else than text, or that stands twice."""
     lines: dict[str, int] = {}
     for key in [key for key in keys if isinstance(key, yaml.ScalarNode)]:  # PyYAML refuses others by itself
         line = key.start_mark.line + 1
         if key.tag != STRING:
-            raise SpecError(f"{where}:{line}: YAML reads the key `{key.value}` as {yaml_type(key)}: put it in quotes")
+            raise SpecError(
+                f"{where}:{line}: YAML reads the key `{cut(key.value)}` as {yaml_type(key)}: put it in quotes"
+            )
         if key.value in lines:
             first = lines[key.value]
-            raise SpecError(f"{where}:{line}: `{key.value}` stands here a second time; the first is in line {first}")
+            raise SpecError(
+                f"{where}:{line}: `{cut(key.value)}` stands here a second time; the first is in line {first}"
+            )
         lines[key.value] = line
 
 

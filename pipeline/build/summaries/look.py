@@ -32,8 +32,8 @@ from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 FLUSH_ROWS = 250_000  # different rows of sums that a worker keeps before it passes them on: some 25 MB
-FULL = re.compile(r"([^/]+)/bucket-(\d{3})\.arrow$")
-REDUCED = re.compile(r"([^/]+)/reduced-(\d+)\.arrow$")
+FULL = re.compile(r"(?<![^/])([^/]++)/bucket-(\d{3})\.arrow$")
+REDUCED = re.compile(r"(?<![^/])([^/]++)/reduced-(\d+)\.arrow$")
 Sums = Mapping[str, pa.Table]
 """A table for each summary that has rows, by its name."""
 

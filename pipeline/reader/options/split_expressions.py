@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.errors import did_you_mean, listed
 
 _ONE = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<first>-?\d+%?)?:(?P<end>-?\d+%?)?\])?")
 FORM = "a split is written like train, train[:80%], train[100:200] or train+validation"
@@ -36,7 +36,7 @@ def _range(part: str, expression: str, records: Mapping[str, int]) -> tuple[str,
         raise DatasetError(f"the split '{expression}' cannot be read at '{part}': {FORM}")
     name = match["name"]
     if name not in records:
-        raise DatasetError(f"there is no split '{name}'{did_you_mean(name, records)}; there are: {', '.join(records)}")
+        raise DatasetError(f"there is no split '{name}'{did_you_mean(name, records)}; there are: {listed(records)}")
     size = records[name]
     first = _record(match["first"] or "0", size, expression)
     return name, first, max(first, _record(match["end"] or "100%", size, expression))

@@ -1,0 +1,129 @@
+"""A manifest whose texts are of 100,000 letters each: every command ends in some lines, and none repeats the text."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill.__main__ import main
+from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, read_manifest
+from recordmill.pipeline.errors import MOST_MESSAGE, DatasetError
+from recordmill.pipeline.reader.dataset import open_dataset
+from tests.published import VERSION, write_version
+
+LONG = "a" * 100_000
+COMMANDS = {
+    "show": ["show", "OUT"],
+    "versions": ["versions", "OUT"],
+    "verify": ["verify", "OUT"],
+    "head": ["head", "OUT"],
+    "diff": ["diff", "OUT", VERSION, VERSION],
+    "report": ["report", "OUT", "--output", "OUT/../page.html"],
+}
+
+
+def rename(values: dict[str, Any], name: str) -> None:
+    values[LONG] = values.pop(name)
+
+
+def lengthen(manifest: Any, what: str) -> None:
+    """Makes one text of a manifest long."""
+    shard = manifest["splits"]["train"]["shards"][0]
+    match what:
+        case "a feature":
+            rename(manifest["features"], "text")
+        case "a label that is no feature":
+            manifest["label"] = LONG
+        case "a kind":
+            manifest["features"]["price"]["kind"] = LONG
+        case "a split":
+            rename(manifest["splits"], "train")
+        case "a shard":
+            shard["file"] = LONG
+        case "a shard in parts":
+            shard["file"] = LONG.replace("aa", "a/")[:-1]
+        case "a version":
+            shard["version"] = LONG
+        case "a number":
+            shard["records"] = LONG
+        case "a URL":
+            manifest["name"] = f"s3://{LONG}:{LONG}"
+        case _:
+            manifest[what] = LONG
+
+
+WHAT = ["a feature", "a label that is no feature", "a kind", "a split", "a shard", "a shard in parts", "a version"]
+WHAT += ["a number", "a URL", "name", "build_key"]
+
+
+@pytest.mark.parametrize("what", WHAT)
+def test_each_command_ends_in_some_lines(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_version(tmp_path / "out", rows=20)
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    lengthen(manifest, what)
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    for command in COMMANDS.values():
+        arguments = [each.replace("OUT", str(tmp_path / "out")) for each in command]
+        monkeypatch.setattr("sys.argv", ["recordmill", *arguments])
+        with pytest.raises(SystemExit):
+            main()
+        printed = capsys.readouterr()
+        assert len(printed.err) <= MOST_MESSAGE + 1_000
+        assert "Traceback" not in printed.err
+        assert printed.out.replace("\n", "").replace(" ", "").count(LONG) <= 6, command  # in a table's cells, once each
+
+
+@pytest.mark.parametrize("what", ["a label that is no feature", "a shard in parts", "a version", "a number"])
+def test_the_reader_says_what_is_wrong_in_a_line(what: str, tmp_path: Path) -> None:
+    folder = write_version(tmp_path / "out", rows=20)
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    lengthen(manifest, what)
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError) as raised:
+        next(iter(open_dataset(tmp_path / "out").records()))
+    assert len(str(raised.value)) <= MOST_MESSAGE
+
+
+def test_an_unknown_name_beside_long_ones_is_a_line(tmp_path: Path) -> None:
+    folder = write_version(tmp_path / "out", rows=20)
+    manifest = json.loads((folder / MANIFEST_FILE).read_text())
+    rename(manifest["splits"], "train")
+    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match="has no split 'tst'; did you mean `test`") as raised:
+        read_manifest(str(folder)).split("tst")
+    assert len(str(raised.value)) < 400
+
+
+def test_a_long_name_in_latest_is_a_line(tmp_path: Path) -> None:
+    write_version(tmp_path / "out", rows=20)
+    (tmp_path / "out" / LATEST_FILE).write_text(json.dumps({"version": LONG, "sequence": 1}))
+    with pytest.raises(DatasetError) as raised:
+        open_dataset(tmp_path / "out")
+    assert len(str(raised.value)) <= MOST_MESSAGE
+
+
+@pytest.mark.parametrize("feature", ["n", "m"])
+@pytest.mark.parametrize(
+    ("format_", "data"),
+    [("csv", f"n,{LONG * 3}\n1,2\n"), ("jsonl", f'{{"n": 1, "{LONG * 3}": 2, "{LONG * 3}": 3}}\n')],
+)
+def test_a_plan_of_a_long_column_ends_in_some_lines(
+    format_: str,
+    data: str,
+    feature: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "rows").write_text(data)
+    spec = f"name: a\nsource: {{format: {format_}, path: rows}}\nfeatures: {{{feature}: {{kind: number}}}}\n"
+    (tmp_path / "dataset.yaml").write_text(spec)
+    monkeypatch.setattr("sys.argv", ["recordmill", "plan", str(tmp_path / "dataset.yaml")])
+    with pytest.raises(SystemExit):
+        main()
+    printed = capsys.readouterr()
+    assert len(printed.err + printed.out) < 5_000
+    assert "Traceback" not in printed.err
