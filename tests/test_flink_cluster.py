@@ -3,9 +3,11 @@
 Each test gates the reading of one part (`flink_cluster.MODULE`), and so knows the pass of the worker that it kills.
 """
 
+import contextlib
 import os
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -29,6 +31,7 @@ from tests.flink_cluster import (
     write_large_dataset,
 )
 from tests.forked import recordmill, start_python, wait_until, wait_until_ended
+from tests.listening import Socket, listening, ports, reachable_from_outside
 
 pytestmark = [
     pytest.mark.flink,
@@ -119,6 +122,23 @@ def assert_idle(cluster: Cluster) -> None:
     assert not cluster.running()
     overview = cluster.ask("overview")
     wait_until(lambda: cluster.ask("overview")["slots-available"] == overview["slots-total"])
+
+
+def test_only_beams_java_servers_can_be_reached_from_outside(cluster: Cluster, folder: Path) -> None:
+    """Those that `docs/security.md` names: the job server and, in TaskManagers, what workers call."""
+    build = Build(folder, *cluster.options)
+    roots = [psutil.Process(pid) for pid in (build.process.pid, *cluster.processes.values())]
+    found = set[Socket]()
+    while build.process.is_alive():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found |= listening([each for root in roots for each in (root, *root.children(recursive=True))])
+        time.sleep(0.2)
+    assert build.ended() == 0, build.log
+    outside = {program for program, _ in reachable_from_outside(found)}
+    assert all("--job-host localhost" in program or "TaskManagerRunner" in program for program in outside)
+    opened = {program for program, _ in ports(found)}
+    assert any("StandaloneSessionClusterEntrypoint" in program for program in opened - outside)
+    assert not any("python" in program.split()[0] for program in opened)
 
 
 def test_the_bytes_are_those_of_the_local_runner(cluster: Cluster, folder: Path, expected: Manifest) -> None:

@@ -186,7 +186,7 @@ def planted(shared: Path, canary: Path) -> set[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.nightly)])
 def test_planted_code_does_not_run_and_nothing_stays(processes: str, tmp_path: Path) -> None:
     (shared := tmp_path / "shared").mkdir()
     (tmp_path / "dataset.yaml").write_text(SPEC)

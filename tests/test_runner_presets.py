@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline import cores as counting
+from recordmill.pipeline.build.runners import versions
 from recordmill.pipeline.build.runners import worker_environment as environments
 from recordmill.pipeline.build.runners.errors import RunnerError
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
 from recordmill.pipeline.build.runners.flink_rest import FlinkRest
-from recordmill.pipeline.build.runners.jars import REPOSITORY, find_jar
+from recordmill.pipeline.build.runners.jars import REPOSITORY, Coordinates, find_jar
 from recordmill.pipeline.build.runners.job_server import JobServer, JobServerError, find_java, java_version
 from recordmill.pipeline.build.runners.options import FlinkOptions
 from recordmill.pipeline.build.runners.presets import flink_presets, free_slots, with_presets, worker_environment
@@ -176,6 +177,47 @@ def test_a_pinned_jar_is_no_other(repository: Path, tmp_path: Path) -> None:
         find_jar(str(tmp_path / "own.jar"), "0" * 64)
     with pytest.raises(RunnerError, match="--flink-jar-sha256 'abc' is no SHA-256"):
         find_jar(JAR, "abc")
+
+
+def test_a_known_digest_holds_from_the_first_fetch_on(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = versions.Pair("1.19", "1.2", was_run=True, sha256=hashlib.sha256(b"the official jar").hexdigest())
+    jar = repository / str(Coordinates.parse(pair.coordinates).path)
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(CONTENT)
+    jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
+    monkeypatch.setattr(versions, "PAIRS", (pair,))
+    with pytest.raises(RunnerError, match=f"has the SHA-256 {hashlib.sha256(CONTENT).hexdigest()}, not {pair.sha256}"):
+        find_jar(pair.coordinates)
+    jar.write_bytes(b"the official jar")
+    assert find_jar(pair.coordinates).read_bytes() == b"the official jar"
+
+
+def test_a_jar_of_unknown_digest_comes_by_https(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REPOSITORY, "http://repository.example:1/maven")
+    with pytest.raises(RunnerError, match=r"http://repository.example:1/.*jar is not fetched: without https .* digest"):
+        find_jar(JAR)
+    with pytest.raises(RunnerError, match="cannot be fetched"):  # there is no such host
+        find_jar(JAR, "0" * 64)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is an address of this machine on Linux alone")
+def test_a_jar_does_not_come_by_http_after_all(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Moved(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the library's name
+            self.send_response(302)
+            self.send_header("Location", f"http://127.0.0.2:{other.server_port}{self.path}")
+            self.end_headers()
+
+    files = partial(SimpleHTTPRequestHandler, directory=str(repository))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server, ThreadingHTTPServer(("127.0.0.2", 0), files) as other:
+        for each in (server, other):
+            threading.Thread(target=each.serve_forever, daemon=True).start()
+        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(RunnerError, match=r"http://127.0.0.2:.*jar is not fetched: without https"):
+            find_jar(JAR)
+        assert find_jar(JAR, hashlib.sha256(CONTENT).hexdigest()).read_bytes() == CONTENT
+        for each in (server, other):
+            each.shutdown()
 
 
 def test_an_empty_note_of_the_digest_counts_as_none(repository: Path) -> None:

@@ -1,11 +1,13 @@
 """A canary in every place where a secret may stand: it is told nowhere, whether a build succeeds or fails."""
 
+import base64
 import json
 import os
 import re
 import stat
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import assume, given
@@ -21,10 +23,13 @@ from recordmill.pipeline.reader.records import remote_path
 from recordmill.pipeline.redaction import public_url, redacted
 from recordmill.pipeline.safe_tracebacks import frames_of, summary_of, without_values
 from recordmill.pipeline.sources.python.user_code import blame
+from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill
 
 ROOT = Path(__file__).parents[1]
 CANARY = "C4nary"
+SECRET = "S3cret/Zq8+x=4"
+"""What no file may hold, not even the scratch of a build: it stands in the environment, in options and in URLs."""
 URLS = {
     "s3://key:C4nary@bucket/a.csv": ("s3://***@bucket/a.csv", "s3://bucket/a.csv"),
     "s3://AKIA:C4/na+ry@bucket/a@b.csv": ("s3://***@bucket/a@b.csv", "s3://bucket/a@b.csv"),
@@ -169,6 +174,17 @@ def test_options_of_a_function_are_not_told() -> None:
     error = ValueError(f"no, {CANARY} at postgres://C4nary2")
     assert str(blame(error, "a:b", given)) == "`a:b` failed: ValueError: no, *** at ***"
     assert str(blame(error, "a:b")).endswith(f"no, {CANARY} at postgres://C4nary2")  # its own words
+    for said in ("a C4/na%20ry%2B", "a C4%2Fna+ry%2B", "a C4%2Fna%20ry%2B", "a C4/na ry+"):
+        assert str(blame(ValueError(said), "a:b", {"token": "C4/na ry+"})).startswith("`a:b` failed: ValueError: a ***")
+    assert "C4" not in str(blame(KeyError("C4\\na'ry"), "a:b", {"token": "C4\\na'ry"}))
+
+
+@pytest.mark.parametrize("options", ["[{token: C4nary}]", "C4nary", "[C4nary]"])
+def test_a_wrong_form_of_options_is_told_by_its_type(options: str) -> None:
+    text = f"name: a\nsource: {{format: python, rows: 'a:b', options: {options}}}\nfeatures: {{n: {{kind: number}}}}\n"
+    with pytest.raises(UserError, match=r":2: source.options: should be a mapping, got (a list|text)$") as raised:
+        parse_spec(text)
+    assert CANARY not in str(raised.value)
 
 
 def test_an_unforeseen_error_is_told_without_what_it_says() -> None:
@@ -213,7 +229,7 @@ def preprocessing_fn(inputs, outputs):
 """
 SPEC = """
 name: canary
-source: {{format: python, rows: "reader:{rows}", options: {{token: C4nary}}}}
+source: {{format: python, rows: "reader:{rows}", options: {{token: "SECRET"}}}}
 key: id
 features: {{n: {{kind: number}}, {more}}}
 rejects: {{max_share: {share}}}
@@ -226,43 +242,65 @@ BUILDS = {
     "fails in the graph": (
         SPEC.format(rows="rows", more="u: {kind: raw}", share=0.5) + "preprocessing: reader:preprocessing_fn\n",
         1,
-        r"the build failed: RuntimeError from InvalidArgumentError in pipeline/[\w/]+\.py, line \d+",
+        r"the build failed: RuntimeError (from InvalidArgumentError )?in pipeline/[\w/]+\.py, line \d+",
     ),
     "a URL that cannot be read": (
-        "name: a\nsource: {format: csv, path: 'https://u:C4nary@h/a.csv?C4nary'}\nfeatures: {n: {kind: number}}\n",
+        "name: a\nsource: {format: csv, path: 'https://u:SECRET@h/a.csv?SECRET'}\nfeatures: {n: {kind: number}}\n",
         1,
         r"cannot read https://\*\*\*@h/a.csv",
     ),
+    "a bucket that cannot be read": (
+        "name: a\nsource: {format: csv, path: 's3://AKIA:SECRET@b/a.csv?t=SECRET'}\nfeatures: {n: {kind: number}}\n",
+        1,
+        r"cannot read s3://\*\*\*@b/a.csv\?\*\*\*: ",
+    ),
 }
+NIGHTLY = pytest.param("fails in a worker process", marks=pytest.mark.nightly)
+BUILDS["fails in a worker process"] = BUILDS["fails in the graph"]
+
+
+def forms(secret: str) -> set[bytes]:
+    """A secret as text, URL, escaped text, and in base64 wherever it begins in there."""
+    coded = [base64.b64encode(b"x" * begin + secret.encode())[4 if begin else 0 : -4] for begin in range(3)]
+    texts = secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]
+    return {*coded, *(text.encode() for text in texts), secret.encode().hex().encode()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BUILDS)
+@pytest.mark.parametrize("name", [*[name for name in BUILDS if "process" not in name], NIGHTLY])
 def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
     spec, status, message = BUILDS[name]
     for folder in ("in", "temporary"):
         (tmp_path / folder).mkdir()
     (tmp_path / "in/reader.py").write_text(READER)
-    (tmp_path / "in/dataset.yaml").write_text(spec)
+    (tmp_path / "in/dataset.yaml").write_text(spec.replace("SECRET", SECRET))
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "TMPDIR": str(tmp_path / "temporary"),
-        "AWS_SECRET_ACCESS_KEY": CANARY,
-        "DATABASE_URL": f"postgres://u:{CANARY}@h/db",
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "ANY_OTHER_VARIABLE": SECRET,
+        "DATABASE_URL": f"postgres://u:{SECRET}@h/db",
+        "RECORDMILL_NOTIFY": f"http://u:{quote(SECRET, safe='')}@127.0.0.1:9/{SECRET}?key={SECRET}",  # nobody answers
     }
-    options = [f"--s3_secret_access_key={CANARY}", f"--s3_session_token={CANARY}"]
-    command = ["build", "in/dataset.yaml", "-o", "out", "--", *options]
+    options = ["--", f"--s3_secret_access_key={SECRET}", f"--s3_session_token={SECRET}"]
+    processes = ["--processes", "2"] if "worker process" in name else []
+    command = ["build", "in/dataset.yaml", "-o", "out", "--metrics", "out.prom", *processes, *options]
     done = recordmill(*command, cwd=tmp_path, environment=environment)
     assert (done.returncode, re.search(message, done.stderr) is not None) == (status, True), done.stderr
     assert CANARY not in done.stdout + done.stderr
+    assert "127.0.0.1 was not notified" in done.stderr
+    written = [path for path in tmp_path.rglob("*") if tmp_path / "in" not in path.parents]
+    texts = [done.stdout.encode(), done.stderr.encode(), *(str(path).encode() for path in written)]
+    texts += [path.read_bytes() for path in written if path.is_file()]
+    assert not [text for text in texts for form in forms(SECRET) if form in text]
     told = [path for folder in ("out", "temporary") for path in (tmp_path / folder).rglob("*")]
     assert not [path for path in told if CANARY in path.name]
     # Scratch holds the rows themselves while a build is at work, or waits to go on.
     holding = [path for path in told if path.is_file() and "scratch" not in path.parts]
     assert not [path for path in holding if CANARY.encode() in path.read_bytes()]
     logs = [path for path in told if path.suffix == ".log"]
-    assert len(logs) == (name == "fails in the graph")
+    assert len(logs) == (spec == BUILDS["fails in the graph"][0])
     for log in logs:
         assert f"the log is {log}" in done.stderr
         assert stat.S_IMODE(log.stat().st_mode) == 0o600

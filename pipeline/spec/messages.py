@@ -111,6 +111,8 @@ def _got(problem: Any, path: Path, document: Document) -> str:
     if problem["loc"][-1] == "[key]":
         return f"`{path[-1]}`"
     text, taken = document.text(path), document.type(path)
+    if path[:1] == ("source",) and "options" in path:
+        return taken  # they may be secret
     if text is None:
         return f"{problem['input']}" if isinstance(problem["input"], list | tuple) else taken
     if problem["type"] == "string_type":

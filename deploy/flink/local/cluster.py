@@ -1,11 +1,11 @@
-"""Starts and stops a Flink cluster on this machine: one JobManager, several TaskManagers, loopback addresses alone.
+"""Starts and stops a Flink cluster on this machine: one JobManager, several TaskManagers.
 
     python cluster.py start RUN [--flink FOLDER] [--taskmanagers 2] [--slots 1] [--hide FOLDER]
     python cluster.py stop RUN
 
 FOLDER is what `prepare.py` made. RUN is an empty folder: it gets the logs, the configuration and `cluster.json`, with
 the address of the cluster and the id of every process. `start` prints the address, for `--flink-master`, once all slots
-are there.
+are there. Flink's ports are on the loopback address; Beam's Java side opens others on all interfaces while a job runs.
 """
 
 import argparse

@@ -3,12 +3,12 @@
 from importlib import import_module
 
 from apache_beam.options.pipeline_options import DirectOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from recordmill.pipeline.build.beam.beam_options import parse_options
 from recordmill.pipeline.build.beam.flink import FlinkRunner
+from recordmill.pipeline.build.beam.private_servers import PrivateFnApiRunner
 from recordmill.pipeline.build.beam.runner import RemoteRunner, Runner
 from recordmill.pipeline.build.beam.worker_handler import WORKER_COMMAND
 from recordmill.pipeline.build.run_options import RunOptions
@@ -45,7 +45,8 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
     direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
     direct.direct_num_workers = options.processes
     environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if options.processes > 1 else None
-    return Runner(FnApiRunner(environment), beam_options, is_local=True, threads=worker_threads(options.processes))
+    threads = worker_threads(options.processes)
+    return Runner(PrivateFnApiRunner(environment), beam_options, is_local=True, threads=threads)
 
 
 NAMES = {"DirectRunner": "local", "prism": "PrismRunner", "DataflowRunner": "dataflow"}

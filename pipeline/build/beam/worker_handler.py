@@ -40,6 +40,10 @@ class WorkerProcessHandler(SubprocessSdkWorkerHandler):  # type: ignore[misc]
         if status:
             raise DeadWorkerError(process.pid, status)
 
+    def port_from_worker(self, port: str) -> str:
+        """The URL of a service, which is what `private_servers.PrivateGrpcServer` calls its port."""
+        return port
+
     def _environment(self) -> dict[str, str]:
         """The variables that `apache_beam.runners.worker.sdk_worker_main` reads."""
         services = {"CONTROL": self.control_api_service_descriptor(), "LOGGING": self.logging_api_service_descriptor()}

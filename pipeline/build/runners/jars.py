@@ -13,9 +13,11 @@ from http.client import HTTPException, InvalidURL
 from pathlib import Path, PurePosixPath
 from typing import Self
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners.versions import pin_of
 from recordmill.pipeline.dataset.atomic_files import replacing, write_atomically
 from recordmill.pipeline.redaction import public_url, redacted
 
@@ -24,6 +26,7 @@ REPOSITORY = "RECORDMILL_MAVEN"
 COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 TIMEOUT_SECONDS = 60.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ def find_jar(name: str, sha256: str = "", repository: str = "") -> Path:
 
     Args:
         name: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`, whose jar lies in the user's cache, or is fetched.
-        sha256: the digest that the jar must have; empty for the one that was noted when it was fetched, and for a file
-            any.
+        sha256: the digest that the jar must have; empty for the known one (`versions.pin_of`), or else for the one that
+            was noted when it was fetched, and for a file any.
         repository: the URL of the Maven repository to fetch from, unless `RECORDMILL_MAVEN` names one.
 
     Raises:
@@ -68,7 +71,7 @@ def find_jar(name: str, sha256: str = "", repository: str = "") -> Path:
         return Path(name)
     if not COORDINATES.fullmatch(name):
         raise RunnerError(f"there is no jar {name}: --flink-jar is a file, or GROUP:ARTIFACT:VERSION")
-    coordinates = Coordinates.parse(name)
+    coordinates, sha256 = Coordinates.parse(name), sha256 or pin_of(name)
     jar = cache_folder() / coordinates.path
     if not (jar.is_file() and _noted(jar)):
         _fetch(coordinates, jar, sha256, os.environ.get(REPOSITORY) or repository)
@@ -106,7 +109,9 @@ def _fetch(coordinates: Coordinates, jar: Path, sha256: str, repository: str) ->
     url = f"{repository.rstrip('/')}/{coordinates.path}"
     jar.parent.mkdir(parents=True, exist_ok=True)
     try:
+        _check_way(url, sha256)
         with urlopen(url, timeout=TIMEOUT_SECONDS) as answer, replacing(jar) as file:  # noqa: S310 - the user's choice
+            _check_way(answer.url, sha256)
             shutil.copyfileobj(answer, file, 1 << 20)
             file.flush()
             _check_fetched(Path(file.name), url, sha256)
@@ -116,6 +121,16 @@ def _fetch(coordinates: Coordinates, jar: Path, sha256: str, repository: str) ->
             f"{public_url(url)} cannot be fetched: {_reason(error, url)}; name a file or other coordinates with "
             f"--flink-jar, or another repository with {REPOSITORY}"
         ) from None
+
+
+def _check_way(url: str, sha256: str) -> None:
+    """Refuses a way on which others could replace the jar and its checksum together."""
+    parts = urlsplit(url)
+    if not sha256 and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise RunnerError(
+            f"{public_url(url)} is not fetched: without https anyone on the way could replace it; give its digest with "
+            f"--flink-jar-sha256, or an https repository with {REPOSITORY}"
+        )
 
 
 def _reason(error: Exception, url: str) -> str:

@@ -16,6 +16,8 @@ class Pair:
     """The version of Beam's Java runner."""
     was_run: bool
     """Whether Recordmill built on it, to the same bytes; others are only expected to work."""
+    sha256: str = ""
+    """The digest of the job server, which then holds from the first fetch on; empty where the jar was not had."""
 
     @property
     def coordinates(self) -> str:
@@ -37,3 +39,8 @@ def pair_for(version: str) -> Pair | None:
     """The pair of a cluster's version, such as 1.19.3; None if Beam has no runner for it."""
     minor = ".".join(version.split(".")[:2])
     return next((pair for pair in PAIRS if pair.flink == minor), None)
+
+
+def pin_of(coordinates: str) -> str:
+    """The digest that a job server must have; empty where it is not known."""
+    return next((pair.sha256 for pair in PAIRS if pair.coordinates == coordinates), "")

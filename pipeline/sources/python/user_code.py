@@ -26,6 +26,7 @@ from importlib.abc import SourceLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.redaction import HIDDEN, SHORTEST
@@ -90,9 +91,9 @@ def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeEr
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a JSON value, but for short ones, such as `csv`, which stand in many words."""
+    """The texts in a JSON value, also as URLs and `repr` write them, but for short ones, such as `csv`."""
     if isinstance(value, str) and len(value) >= SHORTEST:
-        yield value
+        yield from (value, quote(value), quote(value, safe=""), quote_plus(value), repr(value)[1:-1])
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _texts(inner)
 
