@@ -126,8 +126,8 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
         console.print(_sources(manifest))
     rows = manifest.rows
     left_out = f" + {rows['duplicates']:,} duplicates left out" if rows.get("duplicates") else ""
-    sums = f"{rows['written']:,} written + {rows['rejected']:,} rejected{left_out}"
-    console.print(f"\n{rows['read']:,} rows read = {sums}")
+    sums = f"{rows.get('written', 0):,} written + {rows.get('rejected', 0):,} rejected{left_out}"
+    console.print(f"\n{rows.get('read', 0):,} rows read = {sums}")
     for reason, rejected in manifest.rejects.get("by_reason", {}).items():
         console.print(f"  {reason}: {rejected:,}")
     if inside := manifest.rejects.get("in_statistics"):
@@ -150,5 +150,5 @@ def _sources(manifest: Manifest) -> Table:
         share = f"{source['written'] / total:.1%}" if total else ""
         counts = (f"{source['read']:,}", f"{source['written']:,}", share, f"{source['rejected']:,}")
         left_out = [f"{source.get('duplicates', 0):,}"] if dropped else []
-        table.add_row(f"{source['format']} {source['path']}", *counts, *left_out)
+        table.add_row(f"{source.get('format', '')} {source.get('path', '')}", *counts, *left_out)
     return table

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from recordmill.pipeline.dataset.manifest_parts import check_parts
 from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.json_values import parse_json
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -250,6 +252,7 @@ class Manifest:
         )
         _check_features(read)
         _check_files(read)
+        check_parts(vars(read))
         return read
 
 
@@ -388,10 +391,10 @@ def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Re
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return from_json(json.loads(content))
+        return from_json(parse_json(content))
     except NewerFormatError as error:
         raise NewerFormatError(f"{path} {error}") from None
-    except (ValueError, RecursionError) as error:  # a DatasetError, no JSON, no UTF-8, JSON nested without end
+    except DatasetError as error:
         raise DatasetError(f"{path} is broken ({error}): restore it from a copy, or build again") from error
 
 
