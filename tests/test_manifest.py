@@ -91,7 +91,9 @@ names = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters=
 counts = st.integers(0, 2**63)
 shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=st.text(), index=names)
 splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(counts).map(tuple))
-objects = st.dictionaries(st.text(), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False))
+objects = st.dictionaries(
+    st.text().map("more ".__add__), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
+)
 manifests = st.builds(
     Manifest,
     name=st.text(),
@@ -100,7 +102,7 @@ manifests = st.builds(
     label=st.none(),
     features=st.dictionaries(names, st.fixed_dictionaries({"kind": names})),
     splits=st.dictionaries(names, splits),
-    statistics=objects,
+    statistics=st.dictionaries(names, objects),
     rows=objects,
     sources=st.lists(objects).map(tuple),
     rejects=objects,

@@ -142,13 +142,13 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
 
 def _sources(manifest: Manifest) -> Table:
     """The rows of each source, with its share of the records."""
-    total = sum(source["written"] for source in manifest.sources)
+    total = sum(source.get("written", 0) for source in manifest.sources)
     dropped = any(source.get("duplicates") for source in manifest.sources)
     numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(["\nduplicates"] if dropped else [])]
     table = plain_table("\nsource", *numbers, right=numbers)
     for source in manifest.sources:
-        share = f"{source['written'] / total:.1%}" if total else ""
-        counts = (f"{source['read']:,}", f"{source['written']:,}", share, f"{source['rejected']:,}")
+        read, written, rejected = (source.get(name, 0) for name in ("read", "written", "rejected"))
+        counts = (f"{read:,}", f"{written:,}", f"{written / total:.1%}" if total else "", f"{rejected:,}")
         left_out = [f"{source.get('duplicates', 0):,}"] if dropped else []
         table.add_row(f"{source.get('format', '')} {source.get('path', '')}", *counts, *left_out)
     return table

@@ -20,34 +20,30 @@ TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "toke
 """The statistics of a feature that are read together."""
 
 
-class Rows(TypedDict):
+class Rows(TypedDict, total=False):
     """The rows of all sources, or of a span."""
 
     read: Count
     written: Count
     rejected: Count
-
-
-class _MoreRows(TypedDict, total=False):
     duplicates: Count
     forgotten: Count
 
 
-class AllRows(Rows, _MoreRows):
-    """The rows, with those that not every version counts."""
-
-
-class Source(AllRows, total=False):
+class Source(Rows, total=False):
     """The rows of one source."""
 
     format: str
     path: str
 
 
-class RejectFile(TypedDict):
+class _File(TypedDict):
+    file: str
+
+
+class RejectFile(_File, total=False):
     """A file of rejected rows."""
 
-    file: str
     records: Count
     bytes: Count
     sha256: str
@@ -226,7 +222,7 @@ class Parts(TypedDict, total=False):
 
     features: dict[str, Any]
     statistics: dict[str, Statistics]
-    rows: AllRows
+    rows: Rows
     sources: list[Source]
     rejects: Rejects
     spec: Spec
@@ -248,6 +244,9 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
     for name, hint in typing.get_type_hints(Parts, include_extras=True).items():
         if manifest.get(name):
             read_as(manifest[name], hint, name)
+    for name, span in manifest.get("spans", {}).items():
+        read_as(span.rows, Rows, f"spans.{name:.50}.rows")
+        read_as(span.members, dict[str, str], f"spans.{name:.50}.members")
     features = manifest.get("features", {})
     for name, statistics in manifest.get("statistics", {}).items():
         _check_statistics(name, statistics, str(features.get(name, {}).get("kind")))

@@ -51,6 +51,5 @@ def describe(lengths: Lengths, *, max_length: int | None, packed: int | None = N
     if packed and "packed_rows" in lengths:
         slots["packing"] = lengths["packed_rows"] * packed
     wastes = [f"{way} wastes {1 - lengths['ids'] / number:.1%}" for way, number in slots.items() if number]
-    return (
-        f"mean {lengths['ids'] / (lengths['rows'] or 1):.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"
-    )
+    mean = lengths["ids"] / (lengths["rows"] or 1)
+    return f"mean {mean:.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"

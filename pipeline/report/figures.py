@@ -149,9 +149,8 @@ def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -
 
 
 def _are_counts(counts: pa.ChunkedArray) -> bool:
-    return (
-        not len(counts) or not counts.null_count and 0 < pc.min(counts).as_py() <= pc.max(counts).as_py() < MOST_COUNT
-    )
+    least, most = pc.min_max(counts).as_py().values()
+    return not len(counts) or (not counts.null_count and 0 < least <= most < MOST_COUNT)
 
 
 @dataclass

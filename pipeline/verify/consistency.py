@@ -50,7 +50,7 @@ def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Chec
     for path in sorted({feature["vocabulary"] for feature in manifest.features.values() if "vocabulary" in feature}):
         yield path, partial(_vocabulary, files, path, manifest)
     for file in manifest.rejects.get("files", []):
-        yield file["file"], partial(_reject_lines, files, file["file"], file["records"])
+        yield file["file"], partial(_reject_lines, files, file["file"], file.get("records", 0))
 
 
 def _rows(manifest: Manifest) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _rows(manifest: Manifest) -> Iterator[str]:
 def _rejected(manifest: Manifest) -> Iterator[str]:
     rejects, rejected = manifest.rejects, manifest.rows.get("rejected", 0)
     by_reason = sum(rejects.get("by_reason", {}).values())
-    in_files = sum(file["records"] for file in rejects.get("files", []))
+    in_files = sum(file.get("records", 0) for file in rejects.get("files", []))
     for place, count in (("by reason", by_reason), ("in files", in_files)):
         if manifest.rows and count != rejected:
             yield f"{rejected} rows were rejected, {place} there are {count}"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file, span_of_file
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
-from recordmill.pipeline.dataset.manifest_parts import AllDuplicates, AllRows, PackedLengths
+from recordmill.pipeline.dataset.manifest_parts import AllDuplicates, PackedLengths, Rows
 from recordmill.pipeline.dataset.safe_paths import Location, read_checked
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
@@ -44,7 +44,7 @@ class _CountedShard(ShardReport, _Labels):
 class SpanReport(TypedDict):
     """The report of a span, but for its shards' profiles."""
 
-    sources: dict[str, AllRows]
+    sources: dict[str, Rows]
     reasons: dict[str, Count]
     duplicates: AllDuplicates
     shards: list[_CountedShard | None]
