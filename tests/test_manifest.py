@@ -90,7 +90,7 @@ names = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters=
 )
 counts = st.integers(0, 2**63)
 shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=st.text(), index=names)
-splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(counts).map(tuple))
+splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(st.integers(0, 2**63 - 1)).map(tuple))
 objects = st.dictionaries(
     st.text().map("more ".__add__), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
 )

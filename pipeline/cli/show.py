@@ -111,10 +111,10 @@ def _print_classes(console: Screen, manifest: Manifest, folder: Location, featur
     if not counted or label is None:
         return
     names = read_vocabulary(folder, label)
-    totals = [sum(numbers) for numbers in zip(*counted.values(), strict=True)]
+    totals = [sum(numbers) for numbers in zip(*counted.values(), strict=False)]
     splits = [f"\n{name}" for name in counted]
     table = plain_table(f"\n{manifest.label}", *splits, right=splits)
-    for id_ in sorted(range(len(totals)), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
+    for id_ in sorted(range(min(len(totals), len(names))), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
         table.add_row(names[id_], *(f"{numbers[id_]:,}" for numbers in counted.values()))
     console.print(table)
     if len(totals) > SHOWN_CLASSES:

@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.json_values import parse_json
+from recordmill.pipeline.json_values import parse_json, read_as
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -304,7 +304,7 @@ class Latest:
         return cls(
             _take(latest, "version", str),
             _take(latest, "sequence", int),
-            _take(latest, "retired", dict, default={}),
+            read_as(_take(latest, "retired", dict, default={}), dict[str, str], "retired"),
             _versions(latest, "pinned"),
             _versions(latest, "removing"),
             tuple(key for key in _take(latest, "same", list, default=[]) if isinstance(key, str)),

@@ -244,6 +244,8 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
     for name, hint in typing.get_type_hints(Parts, include_extras=True).items():
         if manifest.get(name):
             read_as(manifest[name], hint, name)
+    for name, split in manifest.get("splits", {}).items():
+        read_as(split.label_counts, tuple[Count, ...] | None, f"splits.{name:.50}.label_counts")
     for name, span in manifest.get("spans", {}).items():
         read_as(span.rows, Rows, f"spans.{name:.50}.rows")
         read_as(span.members, dict[str, str], f"spans.{name:.50}.members")
