@@ -36,7 +36,7 @@ def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
     """Parses JSON.
 
     Raises:
-        DatasetError: it is none, is nested without end, or holds more than `most` lists and objects.
+        DatasetError: it cannot be parsed, is nested without end, or holds more than `most` lists and objects.
     """
     if (containers := data.count(b"[") + data.count(b"{")) > most:
         raise DatasetError(f"it holds {containers:,} lists and objects, where {most:,} are the limit")
