@@ -279,5 +279,5 @@ def _with_forgotten(counts: Mapping[str, Any], written: int, rejected: int) -> d
     """Moves rows from those written and rejected to those forgotten."""
     if not counts:
         return dict(counts)
-    moved = {"written": counts["written"] - written, "rejected": counts["rejected"] - rejected}
+    moved = {name: counts.get(name, 0) - less for name, less in (("written", written), ("rejected", rejected))}
     return {**counts, **moved, "forgotten": counts.get("forgotten", 0) + written + rejected}

@@ -91,7 +91,8 @@ def test_a_damaged_file_of_rejects_is_one_line(run: Any, tmp_path: Path, damage:
     assert run("show", str(tmp_path), "--record", "bad/1")[0] == ["bad/1: rejected, missing_value: None"]
     (folder / published.REJECTS).write_bytes(b'{"id": null}\n' + damage)
     _, error = run("show", str(tmp_path), "--record", "bad/1")
-    assert " ".join(error.split()).endswith(f"{published.REJECTS} is broken: run `recordmill verify`")
+    assert " ".join(error.split()).endswith("): run `recordmill verify`")
+    assert f"{published.REJECTS}, line 2, is broken (" in " ".join(error.split())
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,12 @@ def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
 
 READING = modules(
     "pipeline.cores", "pipeline.errors", "pipeline.redaction", "pipeline.terminal_text", "pipeline.parallel_map",
-    "pipeline.sockets", "pipeline.version", "pipeline.dataset", "pipeline.versions", "pipeline.reader",
+    "pipeline.sockets", "pipeline.version", "pipeline.json_values", "pipeline.dataset", "pipeline.versions",
+    "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.report",
     "transforms.contract", "transforms.numpy",
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.verify.parity", "pipeline.report.page",
-         "pipeline.report.f",
+         "pipeline.report.f", "pipeline.dataset.arrow_tables",
          "pipeline.verify.repair", "pipeline.verify.with_sources"),
 )  # fmt: skip
 LIGHT = modules(

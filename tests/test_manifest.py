@@ -22,6 +22,7 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
+from recordmill.pipeline.dataset.names import NAME, is_folder_name, is_name
 
 SHARD = Shard("d-train.tfrecord-00000-of-00001", 120, 3, "ab12", "d-train.index-00000-of-00001")
 MANIFEST = Manifest(
@@ -88,19 +89,23 @@ TEXT = """{
 names = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="/\\:~"), min_size=1).filter(
     lambda text: text not in (".", "..")
 )
-counts = st.integers(0, 2**63)
+counts = st.integers(0, 2**40)
+plain = st.from_regex(NAME, fullmatch=True).filter(is_name)
+folders = names.filter(is_folder_name)
 shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=st.text(), index=names)
-splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(counts).map(tuple))
-objects = st.dictionaries(st.text(), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False))
+splits = st.builds(Split, st.lists(shards).map(tuple), st.none() | st.lists(st.integers(0, 2**63 - 1)).map(tuple))
+objects = st.dictionaries(
+    st.text().map("more ".__add__), st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False)
+)
 manifests = st.builds(
     Manifest,
-    name=st.text(),
-    version=names,
+    name=plain,
+    version=folders,
     build_key=st.text(),
     label=st.none(),
-    features=st.dictionaries(names, st.fixed_dictionaries({"kind": names})),
-    splits=st.dictionaries(names, splits),
-    statistics=objects,
+    features=st.dictionaries(plain, st.fixed_dictionaries({"kind": names})),
+    splits=st.dictionaries(plain, splits),
+    statistics=st.dictionaries(names, objects),
     rows=objects,
     sources=st.lists(objects).map(tuple),
     rejects=objects,
@@ -157,7 +162,7 @@ def change(**changes: Any) -> Callable[[Any], Any]:
     ("broken", "message"),
     [
         (change(format=2), "written by a newer Recordmill .format 2, this one knows 1.: upgrade, or build again"),
-        (change(format="1"), "'format' should be a whole number, got '1'"),
+        (change(format="1"), "'format' should be a whole number from 0 to 2.63 - 1, got '1'"),
         (change(name=None), "'name' should be a string, got None"),
         (change(splits=[]), "'splits' should be an object"),
         (change(splits={"train": 3}), "where 'label_counts' should be a key there is 3"),

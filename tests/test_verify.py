@@ -199,7 +199,7 @@ DAMAGES: dict[str, tuple[Change, int | None, str]] = {
     "other words": (change_file(TEXT_WORDS, b"a\n"), None, "1 words, for 'text' with 5 ids, of which 2 are no words"),
     "other splits for TFDS": (change_file("dataset_info.json", b'{"splits": []}'), None, "the split 'train' has other"),
     "other features for TFDS": (change_file("features.json", TFDS), None, "the features are not those .*: 'label'"),
-    "no JSON": (change_file("features.json", b"{"), None, "features.json: the file is not what Recordmill writes"),
+    "no JSON": (change_file("features.json", b"{"), None, "features.json: it is no JSON"),
     "Python in the graph": (write_graph("PyFunc"), None, f"{MODEL}: the operation 'PyFunc', 2 times, is not one"),
     "reading in the graph": (write_graph("ReadFile"), None, f"{MODEL}: the operation 'ReadFile', 2 times"),
     "writing in the graph": (write_graph("WriteFile"), None, f"{MODEL}: the operation 'WriteFile', 2 times"),
@@ -333,7 +333,8 @@ def test_a_broken_manifest_is_one_clear_line(changes: dict[str, Any], message: s
 
 def test_sums_that_are_no_numbers_are_named(folder: Path) -> None:
     change_manifest(rejects={"by_reason": ["x"]})(folder)
-    assert any("not what Recordmill writes (AttributeError" in line for line in said(folder))
+    with pytest.raises(DatasetError, match=r"rejects.by_reason is a list, of another type"):
+        verify(str(folder))
 
 
 def test_a_kind_that_is_not_known_is_an_error(folder: Path) -> None:

@@ -246,7 +246,7 @@ class _Attempt:
         """Refuses to publish a repeated build whose rejects are the same."""
         before = version_of(self.output, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
-        if before is not None and digest in [file["sha256"] for file in before.rejects["files"]]:
+        if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
                 f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: nothing is "
                 "mended, so nothing is published"

@@ -131,9 +131,12 @@ class LiveAnalysis:
 
     @property
     def profiles(self) -> Profiles | None:
-        """The counts of `learned_profile`. Raises: OutputError: as `learned_profile`."""
+        """The counts of `learned_profile`. Raises: OutputError: as `learned_profile`, or they are something else."""
         data = self.learned_profile
-        return None if data is None else profiles_of(data)
+        try:
+            return None if data is None else profiles_of(data)
+        except DatasetError as error:
+            raise _damaged(error) from None
 
     def read(self, file: str) -> bytes:
         """Reads a file of the graph or of a tokenizer. Raises: OutputError: it is not what the manifest says."""
@@ -143,10 +146,7 @@ class LiveAnalysis:
         try:
             return read_checked(open_location(self.folder), file, sha256)
         except DatasetError as error:
-            raise OutputError(
-                f"the analysis cannot be kept, since the live version is damaged: {error}; make another live by "
-                "`recordmill rollback`, or learn anew by `analysis: refresh`"
-            ) from None
+            raise _damaged(error) from None
 
     def words(self, feature: str) -> tuple[str, ...] | None:
         """Gives the words of a feature's vocabulary in the order of the ids; None where it has none."""
@@ -169,6 +169,13 @@ class LiveAnalysis:
     def to_json(self) -> dict[str, Any]:
         """Gives its part of the provenance of a version that takes it over."""
         return {"version": self.learned_in, "graph_sha256": self.digest, "label_counts": self.label_counts}
+
+
+def _damaged(error: DatasetError) -> OutputError:
+    return OutputError(
+        f"the analysis cannot be kept, since the live version is damaged: {error}; make another live by "
+        "`recordmill rollback`, or learn anew by `analysis: refresh`"
+    )
 
 
 def graph_files(manifest: Manifest) -> dict[str, str]:

@@ -1,14 +1,12 @@
 """Brings the gate to a build: judges its version against whichever one is live when it is published."""
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from recordmill.pipeline.build.spans.reports import MOST_BYTES
+from recordmill.pipeline.build.spans.reports import MOST_BYTES, read_report
+from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Location, Manifest, read_manifest, version_folder
 from recordmill.pipeline.dataset.profile import by_split
@@ -82,9 +80,9 @@ def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
     """Reads the profile of a span. Raises: DatasetError: its report or its sums are broken."""
     path = span_file(span, REPORT)
     try:
-        profiles = by_split(filter(None, json.loads(read_inner(folder, path, MOST_BYTES))["shards"]))
+        profiles = by_split(filter(None, read_report(read_inner(folder, path, MOST_BYTES))["shards"]))
         return SpanProfile(profiles, _pixels(folder, manifest, span_file(span, PIXELS)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{folder / path} is broken ({error}): build again") from None
 
 
@@ -92,7 +90,7 @@ def _pixels(folder: Location, manifest: Manifest, sums: str) -> dict[str, dict[s
     """Gives `mean` and `variance` by channel, and the number of `images`, of the images whose pixels were added up."""
     totals = dict[str, dict[int, list[int]]]()
     for path in (path for path in manifest.files if path.startswith(sums)):
-        for row in pa.ipc.open_stream(read_inner(folder, path, MOST_BYTES)).read_all().to_pylist():
+        for row in read_table(folder, path, read_inner(folder, path, MOST_BYTES)).to_pylist():
             total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], [0, 0, 0, 0])
             total[:] = [old + row[name] for old, name in zip(total, SUMS, strict=True)]
     return {name: _moments([total for _, total in sorted(channels.items())]) for name, channels in totals.items()}

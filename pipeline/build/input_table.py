@@ -19,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.feather
 
 from recordmill.pipeline.build.context.hashed_rows import HashedRows, taken
 from recordmill.pipeline.build.spans.sources import SpanSource
+from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.manifest import Location
 from recordmill.pipeline.dataset.safe_paths import read_inner
 from recordmill.pipeline.errors import UserError
@@ -95,9 +95,9 @@ class Remembered:
             by_span: whether files of different spans may have one path, since a path is relative to its span. Where
                 files are added to a folder, a file is listed without its span.
         """
-        with suppress(OSError, UserError, pa.ArrowException, ValueError, KeyError):
-            table = pa.feather.read_table(pa.BufferReader(read_inner(folder, INPUTS_FILE)), columns=SCHEMA.names)
-            return cls(table.cast(SCHEMA), by_span=by_span) if table.num_rows else None
+        with suppress(OSError, UserError):
+            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE), SCHEMA)
+            return cls(table, by_span=by_span) if table.num_rows else None
         return None
 
     def of_spans(self, names: Sequence[str]) -> pa.Table:

@@ -160,7 +160,9 @@ class Results:
         entries = dict(self.plan.spans.spans)
         for name, span in self.plan.spans.built.items():
             parts = [rows for _, rows in self._by_span[name]]
-            entries[name] = replace(span, rows={what: sum(rows[what] for rows in parts) for what in self.counted})
+            entries[name] = replace(
+                span, rows={what: sum(rows.get(what, 0) for rows in parts) for what in self.counted}
+            )
         return entries
 
     @property

@@ -111,10 +111,10 @@ def _print_classes(console: Screen, manifest: Manifest, folder: Location, featur
     if not counted or label is None:
         return
     names = read_vocabulary(folder, label)
-    totals = [sum(numbers) for numbers in zip(*counted.values(), strict=True)]
+    totals = [sum(numbers) for numbers in zip(*counted.values(), strict=False)]
     splits = [f"\n{name}" for name in counted]
     table = plain_table(f"\n{manifest.label}", *splits, right=splits)
-    for id_ in sorted(range(len(totals)), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
+    for id_ in sorted(range(min(len(totals), len(names))), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
         table.add_row(names[id_], *(f"{numbers[id_]:,}" for numbers in counted.values()))
     console.print(table)
     if len(totals) > SHOWN_CLASSES:
@@ -126,8 +126,8 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
         console.print(_sources(manifest))
     rows = manifest.rows
     left_out = f" + {rows['duplicates']:,} duplicates left out" if rows.get("duplicates") else ""
-    sums = f"{rows['written']:,} written + {rows['rejected']:,} rejected{left_out}"
-    console.print(f"\n{rows['read']:,} rows read = {sums}")
+    sums = f"{rows.get('written', 0):,} written + {rows.get('rejected', 0):,} rejected{left_out}"
+    console.print(f"\n{rows.get('read', 0):,} rows read = {sums}")
     for reason, rejected in manifest.rejects.get("by_reason", {}).items():
         console.print(f"  {reason}: {rejected:,}")
     if inside := manifest.rejects.get("in_statistics"):
@@ -142,13 +142,13 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
 
 def _sources(manifest: Manifest) -> Table:
     """The rows of each source, with its share of the records."""
-    total = sum(source["written"] for source in manifest.sources)
+    total = sum(source.get("written", 0) for source in manifest.sources)
     dropped = any(source.get("duplicates") for source in manifest.sources)
     numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(["\nduplicates"] if dropped else [])]
     table = plain_table("\nsource", *numbers, right=numbers)
     for source in manifest.sources:
-        share = f"{source['written'] / total:.1%}" if total else ""
-        counts = (f"{source['read']:,}", f"{source['written']:,}", share, f"{source['rejected']:,}")
+        read, written, rejected = (source.get(name, 0) for name in ("read", "written", "rejected"))
+        counts = (f"{read:,}", f"{written:,}", f"{written / total:.1%}" if total else "", f"{rejected:,}")
         left_out = [f"{source.get('duplicates', 0):,}"] if dropped else []
-        table.add_row(f"{source['format']} {source['path']}", *counts, *left_out)
+        table.add_row(f"{source.get('format', '')} {source.get('path', '')}", *counts, *left_out)
     return table

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from recordmill.pipeline.dataset.manifest_parts import check_parts
 from recordmill.pipeline.dataset.names import check_folder_name, check_name
 from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
+from recordmill.pipeline.json_values import WHOLE, parse_json, read_as
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -31,8 +33,6 @@ LEFT_OUT = {"spans", "drift", "gate", "trial"}
 
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
-MOST = (1 << 63) - 1
-"""The largest number of bytes, records, rows, versions or ids."""
 _JSON_NAMES = {str: "a string", int: "a whole number from 0 to 2^63 - 1", list: "a list", dict: "an object"}
 
 _Folder = TypeVar("_Folder", bound=Location)
@@ -100,7 +100,7 @@ class Span:
         """Reads what `to_json` gave."""
         return cls(
             _take(span, "key", str),
-            _counts(span, "rows"),
+            _take(span, "rows", dict),
             _take(span, "files", int),
             _take(span, "bytes", int),
             _take(span, "inputs_sha256", str),
@@ -141,8 +141,6 @@ class Split:
     def from_json(cls, split: Any) -> "Split":
         """Reads what `to_json` gave."""
         counts = _take(split, "label_counts", list, default=None)
-        if not all(map(_is_count, counts or ())):
-            raise DatasetError(f"'label_counts' should hold {_JSON_NAMES[int]} for each id, got {counts!r:.80}")
         read = cls(
             tuple(Shard.from_json(shard) for shard in _take(split, "shards", list)),
             None if counts is None else tuple(counts),
@@ -239,8 +237,8 @@ class Manifest:
             features={check_name("feature", name): about for name, about in features.items()},
             splits={check_name("split", name): Split.from_json(split) for name, split in splits.items()},
             statistics=_take(manifest, "statistics", dict, default={}),
-            rows=_counts(manifest, "rows", default={}),
-            sources=tuple(_objects(manifest, "sources")),
+            rows=_take(manifest, "rows", dict, default={}),
+            sources=tuple(_take(manifest, "sources", list, default=[])),
             rejects=_take(manifest, "rejects", dict, default={}),
             spec=_take(manifest, "spec", dict, default={}),
             provenance=_take(manifest, "provenance", dict, default={}),
@@ -254,6 +252,7 @@ class Manifest:
         )
         _check_features(read)
         _check_files(read)
+        check_parts(vars(read))
         return read
 
 
@@ -305,7 +304,7 @@ class Latest:
         return cls(
             check_folder_name("version", _take(latest, "version", str)),
             _take(latest, "sequence", int),
-            _take(latest, "retired", dict, default={}),
+            read_as(_take(latest, "retired", dict, default={}), dict[str, str], "retired"),
             _versions(latest, "pinned"),
             _versions(latest, "removing"),
             tuple(key for key in _take(latest, "same", list, default=[]) if isinstance(key, str)),
@@ -384,10 +383,10 @@ def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Re
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return from_json(json.loads(content))
+        return from_json(parse_json(content))
     except NewerFormatError as error:
         raise NewerFormatError(f"{path} {error}") from None
-    except (ValueError, RecursionError) as error:  # a DatasetError, no JSON, no UTF-8, JSON nested without end
+    except DatasetError as error:
         raise DatasetError(f"{path} is broken ({error}): restore it from a copy, or build again") from error
 
 
@@ -409,23 +408,9 @@ def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
     return content
 
 
-def _counts(value: Any, name: str, default: Any = ...) -> Any:
-    """Gives a JSON object of counts, as `_take`."""
-    counts = _take(value, name, dict, default)
-    return {what: _take(counts, what, int) for what in counts}
-
-
-def _objects(value: Any, name: str) -> list[Any]:
-    """Gives a list of JSON objects, as `_take`; it may be absent."""
-    items = _take(value, name, list, default=[])
-    if not all(isinstance(item, dict) for item in items):
-        raise DatasetError(f"'{name}' should hold objects, got {items!r:.80}")
-    return items  # type: ignore[no-any-return]
-
-
 def _is_count(number: Any) -> bool:
     """Whether a parsed number counts something; `true` does not."""
-    return type(number) is int and 0 <= number <= MOST
+    return type(number) is int and 0 <= number < WHOLE.stop
 
 
 def _check_format(written: int) -> None:
@@ -446,7 +431,7 @@ def _check_features(manifest: Manifest) -> None:
 
 
 def _check_files(manifest: Manifest) -> None:
-    for file in _objects(manifest.rejects, "files"):
+    for file in _take(manifest.rejects, "files", list, default=[]):
         check_inner(_take(file, "file", str))
     for path, entry in manifest.files.items():
         check_inner(path)

@@ -27,7 +27,7 @@ def is_name(name: str) -> bool:
 
 
 def check_name(what: str, name: str) -> str:
-    """Returns the name of a dataset, a split or a feature. Raises: DatasetError: it is none."""
+    """Returns the name of a dataset, a split or a feature. Raises: DatasetError: nothing may have it."""
     if not is_name(name):
         rule = f"a letter, then letters, digits and underscores, {MOST_CHARACTERS} at most"
         raise DatasetError(f"{name[:MOST_CHARACTERS]!r} is no name of a {what}: {rule}")

@@ -13,18 +13,22 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.safe_paths import Location, read_checked, read_inner
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import Count, parse_json, read_as
 
 FILE = "profile/features.json"
 MOST_BYTES = 256 << 20  # 256 MiB: of 1,000 numbers in 10 splits it is some 100 MiB
 MOST_VALUES = 1 << 10  # different values of a histogram: within 0.2 % of a value where there are more in one octave
 MOST_NAMES = 1 << 10  # different ids that are counted one by one
+MOST_ROWS = 1 << 50  # of one value; the sum of all leaves room in int64
+LOST = range(32)
+"""The bits of a value that a histogram may cut off."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +61,46 @@ class FeatureProfile:
 
     @classmethod
     def from_json(cls, json: Mapping[str, Any]) -> "FeatureProfile":
-        """Reads them back. Raises: KeyError, TypeError, ValueError: they are something else."""
+        """Reads them back. Raises: DatasetError: they are something else."""
+        counts = {name: json[name] for name in _Counts.__annotations__ if name in json}
+        read_as(counts, _Counts, "a profile")
         histogram, ids = json.get("histogram"), json.get("ids")
-        if histogram is not None:
-            keys, counts = (np.array(histogram[name], np.int64) for name in ("keys", "counts"))
-            histogram = Histogram(int(histogram["lost"]), keys, counts)
-        if ids is not None:
-            ids = {int(id_): int(count) for id_, count in ids.items()}
         return cls(
-            int(json["rows"]),
-            int(json["missing"]),
-            histogram,
-            ids,
-            int(json.get("tokens", 0)),
-            int(json.get("unknown", 0)),
+            **counts,
+            histogram=None if histogram is None else _read_histogram(histogram),
+            ids=None if ids is None else _read_ids(ids),
         )
+
+
+class _Rows(TypedDict):
+    rows: Count
+    missing: Count
+
+
+class _Counts(_Rows, total=False):
+    tokens: Count
+    unknown: Count
+
+
+def _read_histogram(json: Any) -> Histogram:
+    """Reads what `to_json` gave. Raises: DatasetError: it is something else."""
+    try:
+        lost, keys, counts = int(json["lost"]), *(np.array(json[name], np.int64) for name in ("keys", "counts"))
+        is_flat = keys.ndim == 1 and keys.shape == counts.shape and len(keys) <= MOST_VALUES
+        is_counted = bool((counts > 0).all() and (counts < MOST_ROWS).all())
+        if is_flat and is_counted and lost in LOST and not (np.abs(keys) >= 1 << 31).any():
+            return Histogram(lost, keys, counts)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        pass
+    raise DatasetError("a profile has a histogram that is none")
+
+
+def _read_ids(json: Any) -> dict[int, int]:
+    """Reads the counts of ids. Raises: DatasetError: they are something else."""
+    counts = read_as(json, dict[str, Count], "a profile's ids")
+    if len(counts) > MOST_NAMES or not all(map(str.isdecimal, counts)):
+        raise DatasetError("a profile has ids that are none")
+    return {int(id_): count for id_, count in counts.items()}
 
 
 Profile = Mapping[str, FeatureProfile]
@@ -125,8 +154,14 @@ def profile_to_json(profile: Profile) -> dict[str, Any]:
 
 
 def profile_of_json(profile: Mapping[str, Any]) -> dict[str, FeatureProfile]:
-    """Reads a profile back. Raises: KeyError, TypeError, ValueError, AttributeError: it is something else."""
-    return {name: FeatureProfile.from_json(feature) for name, feature in profile.items()}
+    """Reads a profile back. Raises: DatasetError: it is something else."""
+    return {name: FeatureProfile.from_json(feature) for name, feature in _items(profile)}
+
+
+def _items(json: Any) -> Iterable[tuple[str, Any]]:
+    if not isinstance(json, Mapping) or not all(isinstance(value, Mapping) for value in json.values()):
+        raise DatasetError("a profile is no object of objects")
+    return json.items()
 
 
 def to_text(profiles: Profiles) -> str:
@@ -136,8 +171,8 @@ def to_text(profiles: Profiles) -> str:
 
 
 def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
-    """Reads what `to_text` gave. Raises: KeyError, TypeError, ValueError, AttributeError: it is something else."""
-    return {split: profile_of_json(profile) for split, profile in json.loads(data).items()}
+    """Reads what `to_text` gave. Raises: DatasetError: it is something else."""
+    return {split: profile_of_json(profile) for split, profile in _items(parse_json(data))}
 
 
 def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict[str, FeatureProfile]] | None:
@@ -153,10 +188,12 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
     if sha256 is None and not (folder / FILE).is_file():
         return None
     try:
-        if sha256 is None:
-            return profiles_of(read_inner(folder, FILE, MOST_BYTES))
-        return profiles_of(read_checked(folder, FILE, sha256, MOST_BYTES))
-    except DatasetError:  # a ValueError, too, which says what is wrong already
-        raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        read = (
+            read_inner(folder, FILE, MOST_BYTES) if sha256 is None else read_checked(folder, FILE, sha256, MOST_BYTES)
+        )
+    except OSError as error:
+        raise DatasetError(f"{folder / FILE} cannot be read: {error.strerror}") from None
+    try:
+        return profiles_of(read)
+    except DatasetError as error:
         raise DatasetError(f"{folder / FILE} is broken ({error}): copy the version again, or build again") from None

@@ -50,5 +50,6 @@ def describe(lengths: Lengths, *, max_length: int | None, packed: int | None = N
         slots = {f"padding to {max_length:,}": lengths["rows"] * max_length} | slots
     if packed and "packed_rows" in lengths:
         slots["packing"] = lengths["packed_rows"] * packed
-    wastes = [f"{way} wastes {1 - lengths['ids'] / number:.1%}" for way, number in slots.items()]
-    return f"mean {lengths['ids'] / lengths['rows']:.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"
+    wastes = [f"{way} wastes {1 - lengths['ids'] / number:.1%}" for way, number in slots.items() if number]
+    mean = lengths["ids"] / (lengths["rows"] or 1)
+    return f"mean {mean:.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"

@@ -16,6 +16,8 @@ UNKNOWN = "[UNK]"
 PADDING = ""
 BEGIN, END = "[BEGIN]", "[END]"
 MOST_SPECIAL = 2 << 20  # a spec may ask for 1,048,576 ids of unknown words; a manifest may come from anywhere
+MOST_BYTES = 512 << 20  # 512 MiB: 32 bytes a word
+MOST_WORDS = 16 << 20  # 16,777,216: a gigabyte of memory
 ADVICE = "copy the version again, or build again"
 
 
@@ -66,10 +68,17 @@ def _special(description: Ids) -> list[str]:
 
 
 def read_words(folder: Location, file: str) -> list[str]:
-    """Gives the words of a vocabulary's file, one a line. Raises: DatasetError if it cannot be read."""
+    """Gives the words of a vocabulary's file, one a line.
+
+    Raises:
+        DatasetError: it cannot be read, or holds more than 512 MiB or 16,777,216 lines.
+    """
     path = folder / file
     try:
-        text = read_inner(folder, file).decode("utf-8")
+        data = read_inner(folder, file, MOST_BYTES)
+        if (lines := data.count(b"\n")) > MOST_WORDS:
+            raise DatasetError(f"{path} has {lines:,} lines, and a vocabulary at most {MOST_WORDS:,} words: {ADVICE}")
+        text = data.decode("utf-8")
     except OSError as error:
         raise DatasetError(f"{path} cannot be read ({error.strerror}): {ADVICE}") from error
     except UnicodeDecodeError as error:

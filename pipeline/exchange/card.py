@@ -139,7 +139,7 @@ def _body(manifest: Manifest, described: dict[str, Description], about: Json) ->
 
 def _rows(manifest: Manifest) -> str:
     fates = (f"{count:,} {what}" for what, count in manifest.rows.items() if what != "read" and count)
-    return f"Of {manifest.rows['read']:,} rows read: {', '.join(fates)}."
+    return f"Of {manifest.rows.get('read', 0):,} rows read: {', '.join(fates)}."
 
 
 def _text(text: str) -> str:

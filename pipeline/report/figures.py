@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
 from recordmill.pipeline.dataset.profile import Profiles, read_profiles
 from recordmill.pipeline.dataset.safe_paths import Location, read_inner
@@ -29,6 +30,7 @@ from recordmill.transforms.contract.kinds.base import Description
 
 WORD_BUCKETS = [f"summaries/vocabularies/bucket-{bucket:03d}.arrow" for bucket in range(8)]
 MOST_SUMMARY_BYTES = 1 << 30  # of a bucket: a vocabulary of some 30 million words
+MOST_COUNT = 1 << 40  # of a word; sums of more would leave int64
 SHOWN_WORDS = 20  # the most frequent of a text, and as many of the rarest
 SHOWN_REJECTS = 5  # of each reason
 
@@ -137,11 +139,18 @@ def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -
     counts = dict[str, _Words]()
     for file in WORD_BUCKETS:
         if (folder / file).is_file():
-            bucket = pa.ipc.open_stream(read_inner(folder, file, MOST_SUMMARY_BYTES)).read_all()
+            bucket = read_table(folder, file, read_inner(folder, file, MOST_SUMMARY_BYTES), WORDS)
+            if not _are_counts(bucket["count"]):
+                raise DatasetError(f"{folder / file} holds no counts of words: copy the version again, or build again")
             for feature in pc.unique(bucket["feature"]).to_pylist():
                 words = bucket.filter(pc.equal(bucket["feature"], feature)).select(["word", "count"])
                 counts.setdefault(feature, _Words()).add(words)
     return {name: counts[name].counted() for name in manifest.features if name in counts}
+
+
+def _are_counts(counts: pa.ChunkedArray) -> bool:
+    least, most = pc.min_max(counts).as_py().values()
+    return not len(counts) or (not counts.null_count and 0 < least <= most < MOST_COUNT)
 
 
 @dataclass

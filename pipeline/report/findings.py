@@ -41,7 +41,7 @@ def findings(figures: Figures) -> Iterator[Finding]:
     for name in manifest.features:
         yield from _feature(figures, name)
     if rejected := manifest.rows.get("rejected"):
-        yield Finding(f"{rejected:,} of {manifest.rows['read']:,} rows were rejected.", "rejects")
+        yield Finding(f"{rejected:,} of {manifest.rows.get('read', 0):,} rows were rejected.", "rejects")
 
 
 def _label(figures: Figures) -> Iterator[Finding]:

@@ -48,9 +48,9 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
                 reasons[reason] -= 1
             else:
                 left.append(line)
-        if len(left) < file["records"]:
+        if len(left) < file.get("records", 0):
             data = b"".join(left)
-            result.removed += file["records"] - len(left)
+            result.removed += file.get("records", 0) - len(left)
             result.files[file["file"]] = data
             digests = {"bytes": len(data), "records": len(left), "sha256": hashlib.sha256(data).hexdigest()}
             file = {**file, **digests}

@@ -6,13 +6,13 @@ Digests do not imply this: a digest only says that a file is as it was written.
 []
 """
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeAlias
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.exchange.dataset_info import DATASET_INFO
+from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
@@ -50,7 +50,7 @@ def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Chec
     for path in sorted({feature["vocabulary"] for feature in manifest.features.values() if "vocabulary" in feature}):
         yield path, partial(_vocabulary, files, path, manifest)
     for file in manifest.rejects.get("files", []):
-        yield file["file"], partial(_reject_lines, files, file["file"], file["records"])
+        yield file["file"], partial(_reject_lines, files, file["file"], file.get("records", 0))
 
 
 def _rows(manifest: Manifest) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _rows(manifest: Manifest) -> Iterator[str]:
 def _rejected(manifest: Manifest) -> Iterator[str]:
     rejects, rejected = manifest.rejects, manifest.rows.get("rejected", 0)
     by_reason = sum(rejects.get("by_reason", {}).values())
-    in_files = sum(file["records"] for file in rejects.get("files", []))
+    in_files = sum(file.get("records", 0) for file in rejects.get("files", []))
     for place, count in (("by reason", by_reason), ("in files", in_files)):
         if manifest.rows and count != rejected:
             yield f"{rejected} rows were rejected, {place} there are {count}"
@@ -87,7 +87,7 @@ def _labels(manifest: Manifest) -> Iterator[str]:
 
 
 def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
-    splits = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in json.loads(data)["splits"]}
+    splits = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in parse_json(data)["splits"]}
     for name, split in manifest.splits.items():
         expected = ([str(shard.records) for shard in split.shards], str(split.bytes))
         if split.records and splits.get(name) != expected:
@@ -95,7 +95,7 @@ def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
 
 
 def _tfds_features(data: bytes, manifest: Manifest) -> Iterator[str]:
-    names = set(json.loads(data)["featuresDict"]["features"])
+    names = set(parse_json(data)["featuresDict"]["features"])
     if odd := names ^ stored_features(read_descriptions(manifest.features), with_key=True).keys():
         yield f"the features are not those of {MANIFEST_FILE}: {', '.join(map(repr, sorted(odd)[:5]))}"
 

@@ -124,7 +124,7 @@ def check_digest(findings: Findings, path: str, digest: str, expected: str) -> N
 def listed_files(manifest: Manifest) -> dict[str, tuple[int, str]]:
     """The bytes and SHA-256 of the files beside the shards; a manifest of Recordmill 0.1.0 describes only rejects."""
     entries = manifest.files or {file["file"]: file for file in manifest.rejects.get("files", [])}
-    return {path: (entry["bytes"], entry["sha256"]) for path, entry in entries.items()}
+    return {path: (entry.get("bytes", 0), entry.get("sha256", "")) for path, entry in entries.items()}
 
 
 def stray_files(files: VersionFiles, manifest: Manifest) -> list[str]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.key_hash import Hashes, digest
 from recordmill.pipeline.dataset.manifest import Json, Manifest, read_manifest, version_folder
+from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.latest_file import TRIES, now
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store, UnsettledOutputError
 
@@ -129,11 +130,11 @@ def add(store: Store, keys: Collection[bytes]) -> Forgotten:
 
 def _parse(store: Store, data: bytes) -> Forgotten:
     try:
-        parsed = json.loads(data)
+        parsed = parse_json(data)
         keys = {key: str(time) for key, time in parsed["keys"].items() if len(bytes.fromhex(key)) == 24}
         if parsed["format"] != FORMAT or len(keys) != len(parsed["keys"]):
             raise ValueError(f"format {parsed['format']}")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # a DatasetError is a ValueError
         # Nobody may build as if nothing had been forgotten.
         raise OutputError(f"{store.location / FILE} is broken ({error}): restore it from a copy") from None
     return Forgotten(keys)

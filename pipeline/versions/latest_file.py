@@ -3,13 +3,13 @@
 >>> compare_and_swap(open_store("out"), lambda latest: moved(latest, "20261120T120000Z-4f1c9a2e", 7))  # doctest: +SKIP
 """
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest
+from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Conflict, Content, OutputError, Store, UnsettledOutputError
 
 TRIES = 50
@@ -87,8 +87,8 @@ def _parse(store: Store, content: Content | None, mend: bool) -> Latest | None:
     if content is None:
         return None
     try:
-        return Latest.from_json(json.loads(content.data))
-    except (ValueError, RecursionError, DatasetError) as error:
+        return Latest.from_json(parse_json(content.data))
+    except DatasetError as error:
         if mend:
             return None
         raise OutputError(

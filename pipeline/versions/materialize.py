@@ -5,7 +5,6 @@
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER,
 from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.exchange.croissant import CROISSANT, croissant
+from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions import latest_file
 from recordmill.pipeline.versions.kept_files import link_or_copy
 from recordmill.pipeline.versions.listing import LIVE, find, held, open_existing
@@ -56,7 +56,7 @@ def materialize(output: str, wanted: str = LIVE) -> Materialized:
             content = store.read(name)
             if content is None:
                 raise DatasetError(f"the version {version} was removed from {output}")
-            manifest = Manifest.from_json(json.loads(content.data))
+            manifest = Manifest.from_json(parse_json(content.data))
             copies = dict(_copies(manifest))
             if not copies:
                 return Materialized(manifest, 0, 0)

@@ -5,11 +5,11 @@ reads all that are left, and then removes the files that none of these names. Tw
 only keep too much, which the next removal finds.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Manifest
+from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
 
@@ -61,8 +61,8 @@ def needs_of(
         if content is None:
             continue
         try:
-            manifest = Manifest.from_json(json.loads(content.data))
-        except (ValueError, RecursionError, DatasetError):  # of a newer Recordmill, or broken: what it names may count
+            manifest = Manifest.from_json(parse_json(content.data))
+        except DatasetError:  # of a newer Recordmill, or broken: what it names may count
             needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
             continue
         needs.files.update(dict.fromkeys(referenced_files(manifest), version))

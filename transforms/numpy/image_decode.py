@@ -32,6 +32,7 @@ Data: TypeAlias = bytes | memoryview
 RATIOS = (8, 4, 2)  # this and the next two as in `transforms.tensorflow.image_decode`
 LARGE = 256
 SPARE = 2
+MOST_PIXELS = (1 << 29) // 3  # 512 MiB of RGB: what TensorFlow decodes at most, and Pillow
 DEPTH = 24  # where a PNG states the bits of a sample
 INKS = ("CMYK", "YCCK")
 FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
@@ -100,11 +101,15 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
     """
     if simplejpeg is not None:
         try:
-            high, wide = simplejpeg.decode_jpeg_header(data)[:2] if ratio > 1 else (0, 0)
+            high, wide = simplejpeg.decode_jpeg_header(data)[:2] if out is None else (0, 0)
+            _check_pixels(high * wide // ratio**2)
             space = "RGB" if channels == 3 else "GRAY"
             # Neither the fast DCT nor fast chroma; the least sides make libjpeg choose the ratio.
-            pixels = simplejpeg.decode_jpeg(data, space, False, False, high // ratio, wide // ratio, buffer=out)
+            least = (high // ratio, wide // ratio) if ratio > 1 else (0, 0)
+            pixels = simplejpeg.decode_jpeg(data, space, False, False, *least, buffer=out)
             return pixels if out is None or pixels.shape != out.shape else out
+        except DecodeError:
+            raise
         except ValueError:  # `out` is too small, or libjpeg warns of what it could make good, and so can Pillow
             pass
     image, mode = _opened(data, ("JPEG",), load=False), "RGB" if channels == 3 else "L"
@@ -146,6 +151,12 @@ def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
         if is_whole and all(box >= SPARE * ratio * scaled for box, scaled in zip(goal.box, goal.scaled, strict=True)):
             return ratio
     return 1
+
+
+def _check_pixels(pixels: int) -> None:
+    """Refuses a JPEG that would be too large in memory, before any is taken: 700 bytes may state 65,500 x 65,500."""
+    if pixels > MOST_PIXELS:
+        raise DecodeError(f"its header states {pixels:,} pixels, and at most {MOST_PIXELS:,} are decoded")
 
 
 def _opened(data: Data, formats: tuple[str, ...], load: bool = True) -> Image.Image:

@@ -86,7 +86,7 @@ class SpanChoice:
     @property
     def kept_rows(self) -> int:
         """The number of rows read of the kept spans, when they were built."""
-        return sum(span.rows["read"] for span in self.kept.values())
+        return sum(span.rows.get("read", 0) for span in self.kept.values())
 
     def listed_again(self, spec: Spec, files: Files) -> "SpanChoice":
         """Lists the inputs of the spans that are read again. Raises: SourceError."""
@@ -145,7 +145,7 @@ def choose(
         return SpanChoice(together, {COMPACT: _together(spans)}, {}, base, recipe, empty)
     kept = {name: span for name, span in base.spans.items() if _is_same(name, span, spans)} if base else {}
     if again:
-        kept = {name: span for name, span in kept.items() if not span.rows["rejected"]}
+        kept = {name: span for name, span in kept.items() if not span.rows.get("rejected")}
     done = set(kept).union(*(span.members for span in kept.values()))
     read = tuple(each for each in full if each.span not in done)
     built = {name: span for name, span in spans.items() if name not in done}

@@ -26,6 +26,7 @@ from recordmill.pipeline.build.frozen import SUMMARIES
 from recordmill.pipeline.build.summaries.base import Summary
 from recordmill.pipeline.build.summaries.fold import Fold, add_tables
 from recordmill.pipeline.build.summaries.tables import of_bytes, of_file, split, to_bytes, to_file
+from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.safe_paths import read_checked
 from recordmill.pipeline.sources.base import Chunk
@@ -56,7 +57,8 @@ class KeptSums:
     def tables(self, key: str) -> Iterator[pa.Table]:
         """Reads the tables of a bucket. Raises: DatasetError: one is not what the version's manifest says."""
         for file in (file for file in self.files if _key_of(file) == key):
-            yield of_bytes(read_checked(open_location(self.folder), file, self.files[file]))
+            folder = open_location(self.folder)
+            yield read_table(folder, file, read_checked(folder, file, self.files[file]))
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from recordmill.pipeline.build.analysis.tokenizer_training import train, trainin
 from recordmill.pipeline.build.analysis.vocabularies import VocabularyOptions
 from recordmill.pipeline.build.summaries.base import BUCKETS, Buckets, Result, Summary, add_up
 from recordmill.pipeline.build.summaries.learned import prepared, train_rows
+from recordmill.pipeline.dataset.arrow_tables import WORDS
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, vocabulary_owner
 
-SCHEMA = pa.schema({"feature": pa.string(), "word": pa.binary(), "count": pa.int64()})
-CANDIDATES = SCHEMA.append(pa.field("distinct", pa.int64()))
+CANDIDATES = WORDS.append(pa.field("distinct", pa.int64()))
 
 
 def counted(feature: str, words: tf.Tensor) -> pa.Table:
@@ -30,7 +30,7 @@ def counted(feature: str, words: tf.Tensor) -> pa.Table:
     distinct, _, counts = tf.unique_with_counts(words, out_idx=tf.int64)
     names = pa.array([feature]).take(pa.array(np.zeros(len(distinct), np.int64)))
     columns = [names, pa.array(distinct.numpy(), pa.binary()), pa.array(counts.numpy())]
-    return pa.table(columns, schema=SCHEMA)
+    return pa.table(columns, schema=WORDS)
 
 
 class CountedWords(Summary[Result]):
@@ -93,7 +93,7 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Counts the words as the graph cuts them."""
-        train, tables = train_rows(self.planned, rows, self.counted), [SCHEMA.empty_table()]
+        train, tables = train_rows(self.planned, rows, self.counted), [WORDS.empty_table()]
         for name in self.counted:
             options = self.planned.features[name]
             column = rows[name] if name == self.planned.schema.label else train[name]
@@ -153,7 +153,7 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
         train, texts = train_rows(self.planned, rows, self.planned.trained()), self.planned.texts()
         return pa.concat_tables(
             [
-                SCHEMA.empty_table(),
+                WORDS.empty_table(),
                 *(
                     counted(owner, training_words(train[name].combine_chunks(), texts[name]))
                     for name, owner in self.planned.trained().items()
@@ -163,7 +163,7 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
 
     def reduce(self, table: pa.Table) -> pa.Table:
         """Keeps the words that a model learns from; one that is too rare where there are no others: there are words."""
-        parts, texts = [SCHEMA.empty_table()], self.planned.texts()
+        parts, texts = [WORDS.empty_table()], self.planned.texts()
         for owner, own in by_feature(table):
             frequent = own.filter(pc.greater_equal(own["count"], texts[owner].minimum_count))
             parts.append(frequent if frequent.num_rows else own.slice(0, 1))
@@ -171,7 +171,7 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, bytes]:
         """Trains; gives the models by the feature that each is named after. Raises: UserError: as `train`."""
-        rows = dict(by_feature(pa.concat_tables([SCHEMA.empty_table(), *tables])))
-        texts, none = self.planned.texts(), SCHEMA.empty_table()
+        rows = dict(by_feature(pa.concat_tables([WORDS.empty_table(), *tables])))
+        texts, none = self.planned.texts(), WORDS.empty_table()
         owners = dict.fromkeys(self.planned.trained().values())
         return {owner: train(counts_of(rows.get(owner, none)), texts[owner], owner) for owner in owners}

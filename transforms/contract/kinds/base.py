@@ -5,13 +5,13 @@ read under the name `<feature>_length`. `Description.parts_of` declares them, on
 """
 
 import functools
-import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import Count, read_as
 
 Json = Mapping[str, Any]
 Value = TypeVar("Value")
@@ -64,7 +64,10 @@ class Description:
         Raises:
             DatasetError: a key is missing, or a value is of another type.
         """
-        return _read(cls, description, f"a feature of kind {cls.kind}")
+        try:
+            return typing.cast(Self, read_as(description, cls, f"a feature of kind {cls.kind}"))
+        except DatasetError as error:
+            raise DatasetError(f"{error} in dataset.json: restore the manifest from a copy") from None
 
     def to_json(self) -> dict[str, Any]:
         """Gives the description as the manifest holds it."""
@@ -84,48 +87,14 @@ class ListDescription(Description):
     """A feature with several values a row."""
 
     stored: str
-    length: int | str
+    length: Count | str
     """The number of values of every row, or `varying`."""
-    max_length: int | None
+    max_length: Count | None
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
         """Gives the list."""
         return {"": Stored(description["stored"], None)}
-
-
-def _read(cls: type[Any], values: Json, what: str) -> Any:
-    read: dict[str, Any] = {}
-    for name, (declared, hint) in _fields(typing.cast(Any, cls)).items():
-        if name in values:
-            read[name] = _checked(values[name], hint, f"{what}: `{name}`")
-        elif declared.default is MISSING:
-            raise DatasetError(f"{what} has no `{name}` in dataset.json: restore the manifest from a copy")
-    return cls(**read)
-
-
-@functools.cache
-def _fields(cls: type[Any]) -> dict[str, tuple["Field[Any]", Any]]:
-    hints = typing.get_type_hints(cls)
-    return {each.name: (each, hints[each.name]) for each in fields(cls)}
-
-
-def _checked(value: Any, hint: Any, what: str) -> Any:
-    """Gives a JSON value as a field of this type takes it: lists become tuples, objects dataclasses."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    for option in options:
-        if is_dataclass(option) and isinstance(value, Mapping):
-            return _read(typing.cast(type[Any], option), value, what)
-        if typing.get_origin(option) is tuple and isinstance(value, list | tuple):
-            kinds = typing.get_args(option)
-            kinds = (kinds[0],) * len(value) if kinds[-1] is Ellipsis else kinds
-            if len(kinds) == len(value):
-                return tuple(_checked(item, kind, what) for item, kind in zip(value, kinds, strict=True))
-        if option is float and type(value) is int:
-            return float(value)
-        if isinstance(option, type) and type(value) is option:
-            return value
-    raise DatasetError(f"{what} is {value!r:.50} in dataset.json, of another type: restore the manifest from a copy")
 
 
 def _written(value: Any) -> dict[str, Any]:

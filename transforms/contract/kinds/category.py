@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
     Description,
     FeatureOptions,
@@ -64,11 +65,11 @@ class _Ids:
     """The path of the names' file inside the version; None where ids are hashes."""
     shown: tuple[str, ...] | None = left_out(None)
     """The names that people are shown, by the vocabulary's line; None where they are the vocabulary's own."""
-    vocabulary_size: int
-    hash_buckets: int | None = left_out(None)
-    unknown_id: int | None = None
-    first_id: int | None = left_out(None)
-    oov_buckets: int | None = left_out(None)
+    vocabulary_size: Count
+    hash_buckets: Count | None = left_out(None)
+    unknown_id: Count | None = None
+    first_id: Count | None = left_out(None)
+    oov_buckets: Count | None = left_out(None)
 
     def to_json(self) -> dict[str, Any]:
         """Gives the description as the manifest holds it; hashed ids know no unknown one."""
@@ -102,4 +103,4 @@ class CategoriesDescription(_Ids, _IdLists):
     """A list of ids a row."""
 
     kind: ClassVar[str] = "categories"
-    padding_id: int
+    padding_id: Count

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
     Description,
     FeatureOptions,
@@ -74,7 +75,7 @@ class Pixels:
     stored: str
     encoding: str
     """`auto`, `jpeg` or `png`; `raw`: uint8 pixels; `original`: the file's bytes."""
-    shape: tuple[int | None, int | None, int]
+    shape: tuple[Count | None, Count | None, Count]
     """Height, width, channels; None where images keep their own sides."""
     dtype: str
     offset: tuple[float, ...]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
     Description,
     FeatureOptions,
@@ -54,7 +55,7 @@ class _Scaled:
     clip: tuple[float | None, ...] | None = left_out(None)
     transform: str = left_out("none")
     boundaries: tuple[float, ...] | None = left_out(None)
-    buckets: int | None = left_out(None)
+    buckets: Count | None = left_out(None)
 
 
 @dataclass(frozen=True, kw_only=True)

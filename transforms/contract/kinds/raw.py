@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import Description, Json, ListOptions, Stored, left_out
 
 
@@ -21,9 +22,9 @@ class RawDescription(Description):
 
     kind: ClassVar[str] = "raw"
     stored: str
-    length: int | str | None = left_out(None)
+    length: Count | str | None = left_out(None)
     """The number of values of every row, or `varying`; None: no lists."""
-    max_length: int | None = None
+    max_length: Count | None = None
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
@@ -44,7 +45,7 @@ class OwnDescription(Description):
 
     kind: ClassVar[str] = "own"
     stored: str
-    shape: tuple[int, ...] | None
+    shape: tuple[Count, ...] | None
     """A row's shape; None where rows have different lengths."""
 
     @classmethod

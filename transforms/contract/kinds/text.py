@@ -7,6 +7,7 @@ SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
 from dataclasses import dataclass
 from typing import ClassVar
 
+from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions, Json, Stored, left_out
 
 WORD_TOKENIZERS = ("words", "whitespace", "characters")
@@ -118,21 +119,21 @@ class TextDescription(Description):
     kind: ClassVar[str] = "text"
     stored: str = "int64"
     length: str = "varying"
-    max_length: int | None
+    max_length: Count | None
     vocabulary: str | None = left_out(None)
     """The path of the words' file inside the version."""
-    vocabulary_size: int
-    padding_id: int
-    unknown_id: int | None
-    first_id: int
-    begin_id: int | None = left_out(None)
-    end_id: int | None = left_out(None)
+    vocabulary_size: Count
+    padding_id: Count
+    unknown_id: Count | None
+    first_id: Count
+    begin_id: Count | None = left_out(None)
+    end_id: Count | None = left_out(None)
     tokenizer: str = left_out("words")
     model: str | None = left_out(None)
-    oov_buckets: int = left_out(1)
-    hash_buckets: int | None = left_out(None)
+    oov_buckets: Count = left_out(1)
+    hash_buckets: Count | None = left_out(None)
     keep_length: bool = left_out(False)
-    packed: int | None = left_out(None)
+    packed: Count | None = left_out(None)
     """The number of ids that a row of several documents holds."""
 
     @classmethod
@@ -149,9 +150,9 @@ class TextsDescription(TextDescription):
     """Any number of texts a row, each a list of ids."""
 
     kind: ClassVar[str] = "texts"
-    texts_per_row: int | str
+    texts_per_row: Count | str
     """The number of texts of every row, or `varying`."""
-    max_texts: int | None = left_out(None)
+    max_texts: Count | None = left_out(None)
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:

@@ -1,0 +1,111 @@
+"""Arrow files of a version, `inputs.arrow` and those of `summaries/`, read within bounds.
+
+A compressed buffer states its size, so a file of some kilobytes may state many gigabytes. The sizes are added up from
+each batch's header before anything is decompressed; and what is read is checked in full, since Arrow itself trusts
+lengths and offsets.
+
+>>> table = read_table(folder, "summaries/rows/bucket-000.arrow", data)  # doctest: +SKIP
+"""
+
+import struct
+
+import pyarrow as pa
+
+from recordmill.pipeline.dataset.safe_paths import Location
+from recordmill.pipeline.errors import DatasetError
+
+LEAST_BYTES = 64 << 20  # 64 MiB: every file may hold so much, however well it is compressed
+MOST_TIMES = 32  # the bytes of a larger file; words, paths and digests compress to a third
+MAGIC = b"ARROW1\0\0"
+"""The first bytes of a file that has a stream in it, as a Feather file has."""
+PLAIN = frozenset({"int32", "int64", "double", "string", "binary", "fixed_size_binary[32]"})
+"""The types that a version's tables have; others, such as dictionaries, expand when they are read."""
+WORDS = pa.schema({"feature": pa.string(), "word": pa.binary(), "count": pa.int64()})
+"""The columns of `summaries/vocabularies/`: how often each word occurs in the train split."""
+LENGTH, BUFFERS, COMPRESSION = 0, 2, 3
+"""The fields of a `RecordBatch` in Arrow's Message.fbs; field 2 of a `Message` is the batch."""
+HEADER = 2
+
+
+def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | None = None) -> pa.Table:
+    """Reads a table of plain columns from the bytes of a file or a stream.
+
+    Args:
+        folder: the version's, for messages.
+        path: the file's, relative to it.
+        data: its bytes.
+        schema: the columns; None for any of plain types.
+
+    Raises:
+        DatasetError: it holds more than 64 MiB, and more than 32 times the file's bytes; it has other columns; or it
+            is damaged.
+    """
+    try:
+        return _read(data, schema)
+    except DatasetError as error:
+        raise DatasetError(f"{folder / path} {error}: copy the version again, or build again") from None
+    except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error) as error:
+        told = str(error).partition("\n")[0]
+        raise DatasetError(f"{folder / path} is broken ({told:.200}): copy the version again, or build again") from None
+
+
+def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
+    stream = pa.py_buffer(data)[len(MAGIC) if data.startswith(MAGIC) else 0 :]
+    reader = pa.ipc.MessageReader.open_stream(stream)
+    found = pa.ipc.read_schema(_checked(reader.read_next_message(), "schema")).remove_metadata()
+    if found != schema if schema is not None else not len(found) or not PLAIN.issuperset(map(str, found.types)):
+        raise DatasetError(f"has other columns than Recordmill writes: {', '.join(map(str, found.names)):.200}")
+    most, total, batches = max(LEAST_BYTES, MOST_TIMES * len(data)), 0, list[pa.RecordBatch]()
+    for message in iter(reader):
+        total += _expanded(_checked(message, "record batch"))
+        if total > most:
+            raise DatasetError(f"holds {total:,} bytes in {len(data):,}, where {most:,} are the limit")
+        batch = pa.ipc.read_record_batch(message, found)
+        batch.validate(full=True)
+        batches.append(batch)
+    return pa.Table.from_batches(batches, found)
+
+
+def _checked(message: "pa.ipc.Message", kind: str) -> "pa.ipc.Message":
+    """Refuses a message of another kind, as which Arrow would read it all the same, anywhere in memory."""
+    if message.type != kind:
+        raise ValueError(f"it has a message of kind {message.type} in place of a {kind}")
+    return message
+
+
+def _expanded(message: "pa.ipc.Message") -> int:
+    """Gives the bytes that a record batch holds when it is read, and one for each row, by its header alone."""
+    header, body = memoryview(message.metadata), memoryview(message.body)
+    root = _at("<I", header, 0)
+    batch = _followed(header, _field(header, root, HEADER))
+    length = _field(header, batch, LENGTH)
+    rows = _at("<q", header, length) if length else 0
+    buffers = _followed(header, _field(header, batch, BUFFERS))
+    is_packed = _field(header, batch, COMPRESSION) > 0
+    total = max(rows, 0)
+    for number in range(_at("<I", header, buffers)):
+        offset, size = struct.unpack_from("<qq", header, buffers + 4 + 16 * number)
+        stated = _at("<q", body, offset) if is_packed and size else size
+        total += size if stated == -1 else max(stated, 0)  # -1: this buffer is not compressed
+    return total
+
+
+def _field(header: memoryview, table: int, number: int) -> int:
+    """Gives the place of a field of a flatbuffer's table; 0 where it is left out."""
+    fields = table - _at("<i", header, table)
+    known = (_at("<H", header, fields) - 4) // 2
+    offset = _at("<H", header, fields + 4 + 2 * number) if number < known else 0
+    return table + offset if offset else 0
+
+
+def _followed(header: memoryview, place: int) -> int:
+    """Follows an offset to what it leads to."""
+    if not place:
+        raise ValueError("a header lacks a field")
+    return place + _at("<I", header, place)
+
+
+def _at(form: str, data: memoryview, place: int) -> int:
+    if place < 0:
+        raise ValueError("a header leads outside")
+    return int(struct.unpack_from(form, data, place)[0])

@@ -1,0 +1,122 @@
+"""JSON that somebody else may have written: parsed within bounds, and read as declared types.
+
+A type is a dataclass, a TypedDict, `Any`, `str`, `bool`, `int`, `float`, `Count`, a list, tuple or dict of types, or a
+union of types. Numbers are finite and fit int64. Keys that a type does not declare are left alone, since a later
+Recordmill may write them.
+
+>>> read_as([3, 4], tuple[Count, ...], "`shape`")
+(3, 4)
+>>> read_as(-1, Count, "`records`")
+Traceback (most recent call last):
+...
+recordmill.pipeline.errors.DatasetError: `records` is -1, of another type or out of range
+"""
+
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, TypeAlias
+
+from recordmill.pipeline.errors import DatasetError
+
+WHOLE = range(-(2**63), 2**63)
+"""The numbers of int64, which arrays and files hold."""
+Count: TypeAlias = Annotated[int, range(2**63)]
+"""A whole number from 0."""
+UNIONS = (types.UnionType, typing.Union)
+MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
+MOST_NESTED = 50  # far below Python's 1,000 calls, which would end the work wherever they are reached
+
+
+def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
+    """Parses JSON.
+
+    Raises:
+        DatasetError: it cannot be parsed, is nested without end, or holds more than `most` lists and objects.
+    """
+    if (containers := data.count(b"[") + data.count(b"{")) > most:
+        raise DatasetError(f"it holds {containers:,} lists and objects, where {most:,} are the limit")
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise DatasetError("its lists and objects are nested without end") from None
+    except ValueError as error:  # no JSON, no UTF-8, or a number of more than 4,300 digits
+        raise DatasetError(f"it is no JSON: {error}") from None
+
+
+def read_as(value: Any, hint: Any, what: str) -> Any:
+    """Gives a JSON value as a type takes it: a tuple's list becomes a tuple, a dataclass' object one of its kind.
+
+    Args:
+        value: as `parse_json` gives it.
+        hint: the type.
+        what: names the value in messages.
+
+    Raises:
+        DatasetError: it is something else, lacks a key, or is nested more than 50 deep.
+    """
+    for option in typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,):
+        origin, kinds = typing.get_origin(option) or option, typing.get_args(option)
+        if option is Any:
+            _check_any(value, what)
+            return value
+        if isinstance(value, Mapping) and (is_dataclass(option) or typing.is_typeddict(option)):
+            return _read_fields(value, option, what)
+        if isinstance(value, Mapping) and origin is dict:
+            return {name: read_as(item, kinds[1], f"{what}.{name:.50}") for name, item in value.items()}
+        if isinstance(value, list | tuple) and origin in (list, tuple):
+            each = kinds if origin is tuple and kinds[-1] is not Ellipsis else (kinds[0],) * len(value)
+            if len(each) == len(value):
+                return origin(read_as(item, kind, what) for item, kind in zip(value, each, strict=True))
+        if origin is Annotated and type(value) is kinds[0] and value in kinds[1]:
+            return value
+        if origin is float and type(value) in (int, float) and _fits(value):
+            return float(value)
+        if type(value) is origin and _fits(value):
+            return value
+    raise DatasetError(f"{what} is {_shown(value)}, of another type or out of range")
+
+
+def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
+    """Reads the fields of a dataclass or a TypedDict; a missing one has its default, or is an error."""
+    read: dict[str, Any] = {}
+    for name, (hint, is_needed) in _fields(kind).items():
+        if name in values:
+            read[name] = read_as(values[name], hint, f"{what}.{name}")
+        elif is_needed:
+            raise DatasetError(f"{what} has no `{name}`")
+    for name in values.keys() - read.keys():
+        _check_any(values[name], f"{what}.{name:.50}")
+    return kind(**read)
+
+
+@functools.cache
+def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
+    """Gives the type of each field, and whether it must be there."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    if is_dataclass(kind):
+        return {each.name: (hints[each.name], each.default is MISSING) for each in fields(kind)}
+    return {name: (hint, name in kind.__required_keys__) for name, hint in hints.items()}
+
+
+def _check_any(value: Any, what: str, depth: int = 0) -> None:
+    """Refuses what is nested too deep to be shown, compared or written again, and numbers that JSON cannot hold."""
+    if depth > MOST_NESTED:
+        raise DatasetError(f"{what} is nested more than {MOST_NESTED} deep")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise DatasetError(f"{what} holds {value}, which is no number of JSON")
+    if isinstance(value, list | tuple | Mapping):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_any(inner, what, depth + 1)
+
+
+def _fits(value: Any) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else type(value) is not int or value in WHOLE
+
+
+def _shown(value: Any) -> str:
+    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else f"{value!r:.50}"

@@ -1,0 +1,209 @@
+"""A dataset that a stranger made: whatever stands in its files, a command ends with one line, in bounded memory."""
+
+import copy
+import io
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from recordmill.pipeline.cli.commands import app
+from recordmill.pipeline.dataset import vocabulary
+from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest
+from recordmill.pipeline.dataset.profile import profiles_of
+from recordmill.pipeline.dataset.reject_lines import MOST_LINE_BYTES, read_reject_lines
+from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.json_values import MOST_CONTAINERS, Count, parse_json, read_as
+from recordmill.pipeline.versions import forgotten
+from recordmill.pipeline.versions.stores.open_store import open_store
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.numpy.image_decode import DecodeError, decode
+from tests import published
+
+DEEP = json.loads("[" * 400 + "]" * 400)
+ODD = (None, "", [], {}, 1.5, True, [None], {"a": 1}, "x" * 5000, DEEP)
+HOSTILE = (*ODD, 10**30, -1, 2**70, float("nan"), float("inf"))
+GROUPS = {"groups": 1, "rows": 1, "within": {"train": 1}, "across": {"train": {"test": 1}}}
+PAIR = [{"split": "train", "key": "row/1"}, {"split": "test", "key": "row/2"}]
+PARTS: dict[str, Any] = {
+    "statistics": {
+        "label": {"words": 2, "distinct": 2, "tokens": 9, "known_tokens": 9},
+        "text": {"lengths": {"rows": 9, "ids": 9, "longest": 3, "in_batches": 9}, "words": 3, "known_tokens": None},
+        "price": {"mean": 1.0, "variance": 2.0, "minimum": 0.0, "maximum": 4.0, "median": 1.0, "count": 9},
+    },
+    "duplicates": {"content": ["note"], "keys_across": 1, "exact": {**GROUPS, "examples": [PAIR]}},
+    "drift": {"against": "v", "rows": {"train": 9}, "features": {"price": {"count": 9, "mean_shift": 0.5}}},
+    "gate": {
+        "live": "v",
+        "figures": {"rows_lost": {"all": 0.1}},
+        "breaches": [{"rule": "psi", "subject": "price", "figure": 0.3, "limit": 0.2, "detail": "far"}],
+        "not_compared": ["x"],
+    },
+    "provenance": {"built_at": "2026", "packages": {"numpy": "2"}, "kept_names": {"label": 2}, "source_key": "ab"},
+}
+COMMANDS = (["show", "DIR"], ["show", "DIR", "--json"], ["versions", "DIR"], ["head", "DIR"], ["verify", "DIR"])
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The place of each value in JSON, the first of a list alone."""
+    if at:
+        yield at
+    pairs = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from places(inner, (*at, key))
+
+
+def check_line(error: Exception) -> None:
+    """Checks that a message is a line that a person reads."""
+    assert "\n" not in str(error)
+    assert len(str(error)) < 2000
+
+
+def changed(value: Any, at: tuple[Any, ...], new: Any) -> Any:
+    whole = here = copy.deepcopy(value)
+    for key in at[:-1]:
+        here = here[key]
+    here[at[-1]] = new
+    return whole
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a version whose manifest has all parts."""
+    return published.write_version(tmp_path_factory.mktemp("hostile"), 20, **PARTS)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), new=st.sampled_from(HOSTILE))
+def test_any_value_of_a_manifest_ends_in_a_line(folder: Path, data: st.DataObject, new: Any) -> None:
+    output, path = folder.parents[1], folder / MANIFEST_FILE
+    whole = path.read_text()
+    parsed = json.loads(whole)
+    at = data.draw(st.sampled_from([place for place in places(parsed) if place[0] in (*PARTS, "rows", "rejects")]))
+    path.write_text(json.dumps(changed(parsed, at, new)))
+    try:
+        for command in COMMANDS:
+            try:
+                app([str(output) if word == "DIR" else word for word in command], standalone_mode=False)
+            except (UserError, OSError) as error:
+                check_line(error)
+            except SystemExit:
+                pass
+    finally:
+        path.write_text(whole)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("padding_id", 2**70),
+        ("max_length", -1),
+        ("vocabulary_size", 10**30),
+        ("unknown_id", float("nan")),
+        ("first_id", DEEP),
+    ],
+)
+def test_a_description_has_numbers_in_their_range(name: str, value: Any) -> None:
+    with pytest.raises(DatasetError, match=f"a feature of kind text.{name} is .*out of range in dataset.json"):
+        read_description({**published.FEATURES["text"], name: value})
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"format": 1, "keys": 3}', '{"format": 1, "keys": {"zz": 1}}', "9" * 5000]
+)
+def test_a_list_of_forgotten_keys_that_is_none_is_a_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / forgotten.FILE).write_text(text)
+    with pytest.raises(UserError, match=r"forgotten.json is broken \("):
+        forgotten.load(open_store(str(tmp_path)))
+
+
+def test_a_pointer_with_times_that_are_none_is_a_line(tmp_path: Path) -> None:
+    (tmp_path / "LATEST").write_text('{"version": "v", "sequence": 1, "retired": {"u": 1.5}}')
+    with pytest.raises(DatasetError, match="retired.u is 1.5"):
+        read_latest(str(tmp_path))
+
+
+@pytest.mark.parametrize("new", HOSTILE)
+def test_any_value_of_a_profile_is_read_or_refused(new: Any) -> None:
+    histogram = {"lost": 0, "keys": [1, 2], "counts": [3, 4]}
+    profile = {"train": {"price": {"rows": 7, "missing": 0, "histogram": histogram, "ids": {"1": 2}, "tokens": 3}}}
+    for at in places(profile):
+        try:
+            profiles_of(json.dumps(changed(profile, at, new)).encode())
+        except DatasetError as error:
+            check_line(error)
+
+
+def test_json_is_parsed_within_bounds() -> None:
+    with pytest.raises(DatasetError, match=f"lists and objects, where {MOST_CONTAINERS:,} are the limit"):
+        parse_json(b"[" + b"[]," * (MOST_CONTAINERS + 1) + b"1]")
+    assert read_as({"a": 2**63 - 1, "b": None}, dict[str, Count | None], "it") == {"a": 2**63 - 1, "b": None}
+
+
+def table(rows: int, codec: str) -> bytes:
+    empty = pa.array(["x", ""]).take(pa.array(np.ones(rows, np.int64)))
+    words = pa.table([empty, empty.cast(pa.binary()), pa.array(np.ones(rows, np.int64))], schema=WORDS)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, WORDS, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(words)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize("codec", ["lz4", "zstd"])
+def test_an_arrow_file_that_expands_is_refused_by_its_header(codec: str) -> None:
+    data = table(6_000_000, codec)
+    assert len(data) < 2 << 20
+    before = pa.total_allocated_bytes()
+    with pytest.raises(DatasetError, match=r"x.arrow holds [\d,]+ bytes in [\d,]+, where 67,108,864 are the limit"):
+        read_table(Path("v"), "x.arrow", data, WORDS)
+    assert pa.total_allocated_bytes() - before < 1 << 20
+    assert read_table(Path("v"), "x.arrow", table(1000, codec), WORDS).num_rows == 1000
+
+
+@given(st.lists(st.tuples(st.integers(0, 900), st.sampled_from((0, 1, 127, 128, 255))), min_size=1, max_size=4))
+def test_an_arrow_file_with_any_bytes_changed_is_read_or_refused(changes: list[tuple[int, int]]) -> None:
+    data = bytearray(table(50, "zstd"))
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    try:
+        read_table(Path("v"), "x.arrow", bytes(data), WORDS).to_pylist()
+    except DatasetError as error:
+        check_line(error)
+
+
+def test_other_columns_are_refused() -> None:
+    sink = pa.BufferOutputStream()
+    columns = pa.table({"word": pa.array(["a"] * 9).dictionary_encode()})
+    with pa.ipc.new_stream(sink, columns.schema) as writer:
+        writer.write_table(columns)
+    with pytest.raises(DatasetError, match="has other columns than Recordmill writes: word"):
+        read_table(Path("v"), "x.arrow", bytes(sink.getvalue()))
+
+
+def test_a_vocabulary_and_rejects_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "MOST_WORDS", 9)
+    (tmp_path / "words.txt").write_text("a\n" * 10)
+    with pytest.raises(DatasetError, match="words.txt has 10 lines, and a vocabulary at most 9 words"):
+        vocabulary.read_words(tmp_path, "words.txt")
+    (tmp_path / "r.jsonl").write_bytes(b'{"id": null}\n{"id": "' + b"x" * MOST_LINE_BYTES + b'"}\n')
+    with pytest.raises(DatasetError, match=r"r.jsonl, line 2, is broken \(it holds [\d,]+ bytes, and a reject"):
+        list(read_reject_lines(tmp_path, "r.jsonl"))
+
+
+def test_a_jpeg_that_states_too_many_pixels_is_not_decoded() -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(file, "JPEG")
+    data = bytearray(file.getvalue())
+    frame = data.index(b"\xff\xc0")
+    data[frame + 5 : frame + 9] = struct.pack(">HH", 65_500, 65_500)
+    with pytest.raises(DecodeError, match=r"states 4,290,250,000 pixels|is no JPEG"):
+        decode(bytes(data), 3)
