@@ -17,7 +17,7 @@ DEPLOY := bench-data/deploy
 DOCS := bench-data/docs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo announce example test test-fast test-thorough test-nightly test-frameworks flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
+.PHONY: help demo announce example test test-fast test-nightly test-frameworks flink test-flink test-deploy test-container docs test-docs smoke bench bench-reader lint lock sbom audit clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -37,25 +37,24 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 	$(BIN)/recordmill build examples/$(NAME)/dataset.yaml --output demo/$(NAME)/out || [ $$? -eq 3 ]
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
-test: $(READY)  ## Run the test suite, but its longest tests
+test: $(READY)  ## Run the first proof of each promise
 	$(BIN)/python -m pytest $(PARALLEL)
 
-test-thorough: $(READY)  ## Run the longest tests: other stores, runners, moments of death, whole nights
-	$(BIN)/python -m pytest -m thorough $(PARALLEL)
-
-test-nightly: $(READY)  ## Run both, with more kills at random moments and every example trained
-	$(BIN)/python -m pytest -m "not flink and not container" $(PARALLEL)
+test-nightly: $(READY)  ## Run the others: second stores and runners, moments of death, whole nights, every example
+	$(BIN)/python -m pytest -m "nightly and not flink" $(PARALLEL)
+	if command -v java >/dev/null && command -v mvn >/dev/null; then \
+		$(MAKE) flink && $(BIN)/python -m pytest -m "nightly and flink" tests/test_flink_cluster.py; fi
 
 test-fast: $(READY)  ## Run the tests that neither build nor train for real
-	$(BIN)/python -m pytest -m "not slow and not thorough and not nightly and not flink and not container"
+	$(BIN)/python -m pytest -m "not slow and not nightly and not flink and not container"
 
 test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX where there is no TensorFlow
 	RECORDMILL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS)/bin/python $(BIN)/python -m pytest -m frameworks tests/test_frameworks.py
 
 flink: $(FLINK)  ## Prepare Beam's job server and a Flink cluster for this machine (200 MB of Maven's packages)
 
-test-flink: $(READY) $(FLINK)  ## Build on a real Flink cluster, lose workers and machines, and compare the bytes
-	$(BIN)/python -m pytest -m flink tests/test_flink_cluster.py
+test-flink: $(READY) $(FLINK)  ## Build on a real Flink cluster, and compare the bytes
+	$(BIN)/python -m pytest -m "flink and not nightly" tests/test_flink_cluster.py
 
 test-deploy: export RECORDMILL_DEPLOY_CHECKS := $(CURDIR)/$(DEPLOY)/bin
 test-deploy: $(READY) $(DEPLOY)/.ready  ## Lint and validate what lies in deploy/

@@ -108,7 +108,6 @@ def vocabulary_of(published: Published) -> Path:
     return Path(published.folder) / "transform_fn/assets/animal.vocabulary.txt"
 
 
-@pytest.mark.nightly
 def test_ids_that_another_build_gives_meanwhile_are_not_given_again(tmp_path: Path) -> None:
     for inputs in "ab":
         (tmp_path / inputs).mkdir()

@@ -124,6 +124,7 @@ def assert_idle(cluster: Cluster) -> None:
     wait_until(lambda: cluster.ask("overview")["slots-available"] == overview["slots-total"])
 
 
+@pytest.mark.nightly
 def test_only_beams_java_servers_can_be_reached_from_outside(cluster: Cluster, folder: Path) -> None:
     """Those that `docs/security.md` names: the job server and, in TaskManagers, what workers call."""
     build = Build(folder, *cluster.options)
@@ -149,6 +150,7 @@ def test_the_bytes_are_those_of_the_local_runner(cluster: Cluster, folder: Path,
     assert_idle(cluster)
 
 
+@pytest.mark.nightly
 def test_a_worker_is_killed_in_each_pass(cluster: Cluster, folder: Path, expected: Manifest) -> None:
     hold(folder, 1, 3)
     build = Build(folder, *cluster.options, "--attempts", "3")
@@ -161,6 +163,7 @@ def test_a_worker_is_killed_in_each_pass(cluster: Cluster, folder: Path, expecte
     assert_idle(cluster)
 
 
+@pytest.mark.nightly
 def test_a_job_is_cancelled_from_outside(cluster: Cluster, folder: Path, expected: Manifest) -> None:
     hold(folder, 2)
     build = Build(folder, *cluster.options)
@@ -174,6 +177,7 @@ def test_a_job_is_cancelled_from_outside(cluster: Cluster, folder: Path, expecte
     assert_idle(cluster)
 
 
+@pytest.mark.nightly
 def test_a_driver_is_ended_then_killed_then_goes_on(cluster: Cluster, folder: Path, expected: Manifest) -> None:
     hold(folder, 2, 3)
     build = Build(folder, *cluster.options)
@@ -194,6 +198,7 @@ def test_a_driver_is_ended_then_killed_then_goes_on(cluster: Cluster, folder: Pa
     assert_idle(cluster)
 
 
+@pytest.mark.nightly
 def test_a_taskmanager_is_killed(tmp_path: Path, folder: Path, expected: Manifest) -> None:
     with started(tmp_path / "cluster") as cluster:
         hold(folder, 2)
@@ -208,6 +213,7 @@ def test_a_taskmanager_is_killed(tmp_path: Path, folder: Path, expected: Manifes
         assert_idle(cluster)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a process a file system of its own")
 def test_workers_without_the_disk_of_the_driver(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, folder: Path, expected: Manifest
@@ -224,6 +230,7 @@ def test_workers_without_the_disk_of_the_driver(
         assert_idle(cluster)
 
 
+@pytest.mark.nightly
 def test_a_new_day_is_built_as_by_the_local_runner(cluster: Cluster, tmp_path: Path) -> None:
     """The first build; a day more, whose words the frozen graph does not know; another, of which it learns."""
     for day, analysis in ((20, "frozen"), (21, "frozen"), (22, "refresh")):
@@ -240,6 +247,7 @@ def test_a_new_day_is_built_as_by_the_local_runner(cluster: Cluster, tmp_path: P
     assert_idle(cluster)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(not os.access(CGROUPS, os.W_OK), reason=f"no group of processes can be limited in {CGROUPS}")
 def test_ten_times_the_memory_of_the_worker(tmp_path: Path) -> None:

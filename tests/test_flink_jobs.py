@@ -164,7 +164,6 @@ def test_a_job_that_somebody_cancelled_says_so(flink: FakeFlink, rest: FlinkRest
     assert FlinkJob(rest, "recordmill-x").failure().startswith("the Flink job was cancelled")
 
 
-@pytest.mark.nightly
 def test_a_failed_submission_is_a_failed_job_and_leaves_none_running(flink: FakeFlink, rest: FlinkRest) -> None:
     job = flink.run("recordmill-x")
     with pytest.raises(JobFailedError, match="the job failed: RuntimeError"), watched(FlinkJob(rest, "recordmill-x")):
@@ -194,7 +193,6 @@ def test_a_slow_cancel_leaves_the_reason(flink: FakeFlink, rest: FlinkRest) -> N
     assert "still runs after 0 s" in raised.value.__notes__[0]
 
 
-@pytest.mark.nightly
 def test_a_job_that_does_not_end_lets_no_other_attempt_begin(flink: FakeFlink, rest: FlinkRest) -> None:
     flink.run("recordmill-x")
     flink.cancels_in = 1000
@@ -217,7 +215,6 @@ def wait_for_cancel(flink: FakeFlink, job: str) -> None:
     raise RuntimeError("the job was cancelled")
 
 
-@pytest.mark.nightly
 def test_a_check_that_fails_ends_the_job(flink: FakeFlink, rest: FlinkRest) -> None:
     def check() -> None:
         raise UserError("the lease is lost")

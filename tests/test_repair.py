@@ -113,7 +113,6 @@ def test_damaged_and_missing_shards_come_back_byte_for_byte(folder: Path, once: 
     assert sorted(os.listdir(folder.parents[1])) == ["LATEST", "versions"]
 
 
-@pytest.mark.nightly
 def test_of_changed_sources_nothing_is_replaced(once: tuple[Path, Path, Spec], tmp_path: Path) -> None:
     write_rows(tmp_path / "in")
     Image.new("RGB", (11, 9)).save(tmp_path / "in" / "0.png")

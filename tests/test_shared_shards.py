@@ -113,7 +113,6 @@ def test_the_list_says_what_is_shared(local: Path, capsys: pytest.CaptureFixture
     assert f"{train:,}" in next(line for line in capsys.readouterr().out.splitlines() if FIRST in line).split()
 
 
-@pytest.mark.nightly
 def test_prune_keeps_what_a_kept_version_needs_and_lets_it_go_with_the_last(bucket: str, tmp_path: Path) -> None:
     rows = notes(bucket)
     expected = prune(bucket, keep=1, grace_seconds=0, dry_run=True)
@@ -145,7 +144,6 @@ def test_prune_frees_what_no_other_version_holds(local: Path) -> None:
     assert len(notes(local)) > 100
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("step", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_a_prune_that_is_killed_anywhere_breaks_nothing(
     bucket: str, monkeypatch: pytest.MonkeyPatch, step: int
@@ -168,7 +166,6 @@ def test_a_prune_that_is_killed_anywhere_breaks_nothing(
     assert notes(bucket) == rows
 
 
-@pytest.mark.nightly
 def test_a_version_of_a_newer_format_keeps_all_that_it_may_need(bucket: str) -> None:
     store, name = open_store(bucket), f"versions/{THIRD}/dataset.json"
     content = store.read(name)
@@ -189,7 +186,6 @@ def test_what_is_held_for_a_build_stays_with_all_that_it_needs(output: str, tmp_
         publish(output, tmp_path, "20261124T000000Z-eeee0000", keep=())
 
 
-@pytest.mark.nightly
 def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_path: Path) -> None:
     live = publishing.live_manifest(bucket)
     assert live is not None
@@ -228,7 +224,6 @@ def test_materialize_makes_a_version_whole(name: str, tmp_path: Path) -> None:
         assert notes(copy / "versions" / THIRD) == rows
 
 
-@pytest.mark.nightly
 def test_a_purge_after_materialize_keeps_for_the_grace_what_readers_of_it_need(bucket: str) -> None:
     needed = {
         f"{SECOND}/{name}"

@@ -148,7 +148,6 @@ def test_a_new_day_is_read_alone(tmp_path: Path, format_: str) -> None:
     check_as_full(data, after, "full", format_)
 
 
-@pytest.mark.nightly
 def test_every_night_holds_the_rows_of_a_full_build(tmp_path: Path) -> None:
     data, generator, days = tmp_path / "data", random.Random(7), Days()
     more = "rejects: {max_share: 1}\nduplicates: keep"
