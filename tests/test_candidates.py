@@ -24,11 +24,12 @@ from tests import emulators
 from tests.test_storage import STORES, publish
 
 LINE = "rows_lost of all is 0.5, more than 0.1: 10 → 5 rows"
+BREACH = {"rule": "rows_lost", "subject": "all", "figure": 0.5, "limit": 0.1, "detail": "10 → 5 rows"}
 FORKED = multiprocessing.get_context("fork")
 
 
 def holds_back(live: str) -> Judgement:
-    return Judgement({"live": live, "figures": {}, "breaches": [{"rule": "rows_lost"}]}, (LINE,))
+    return Judgement({"live": live, "figures": {}, "breaches": [BREACH]}, (LINE,))
 
 
 @pytest.fixture(params=emulators.ONE_STORE)

@@ -33,22 +33,11 @@ LEARNED = {
     "text_classification": (800, (0.85, 1)),
     "transfer_learning": (600, (0.7, 1)),
 }
-AT_NIGHT = {name: 120 for name in LEARNED} | {"transfer_learning": 240}
-"""Examples that are trained at night alone, and the few rows with which each takes a step in every run."""
-del AT_NIGHT["text_classification"]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("name", "rows"), AT_NIGHT.items())
-def test_a_model_of_the_example_takes_a_step(
-    name: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_a_single_step(*build_example(name, rows, tmp_path), monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.nightly] * (name in AT_NIGHT)) for name in LEARNED]
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] * (name != "text_classification")) for name in LEARNED]
 )
 def test_a_model_learns_from_the_example(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

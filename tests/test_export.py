@@ -247,6 +247,9 @@ def test_a_number_that_equals_the_imputed_one_stays(tmp_path: Path, impute: str 
     assert spec["features"]["price"] == {"kind": "number", **options}
 
 
+ANALYSIS = {"version": "v", "graph_sha256": "", "label_counts": []}
+
+
 @pytest.mark.parametrize(
     ("options", "provenance", "why"),
     [
@@ -255,7 +258,7 @@ def test_a_number_that_equals_the_imputed_one_stays(tmp_path: Path, impute: str 
             {},
             "does not say that its number was missing",
         ),
-        ({"normalize": "z_score"}, {"analysis": {"version": "v"}}, "statistics are those of other rows"),
+        ({"normalize": "z_score"}, {"analysis": ANALYSIS}, "statistics are those of other rows"),
         ({"normalize": "z_score"}, {"forgotten": {"learned_of": "v"}}, "statistics are those of other rows"),
     ],
 )
@@ -273,7 +276,7 @@ def test_numbers_that_would_be_scaled_otherwise_go_back_as_they_are_stored(
 def test_a_stored_number_goes_with_its_indicator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     also_stored(monkeypatch, "price_missing", of="label")
     options = {"optional": True, "indicator": True, "impute": "mean", "normalize": "z_score"}
-    export(write_prices(tmp_path / "small", options, provenance={"analysis": {}}), "parquet", tmp_path / "to")
+    export(write_prices(tmp_path / "small", options, provenance={"analysis": ANALYSIS}), "parquet", tmp_path / "to")
     rows, spec = exported(tmp_path / "to")
     assert {(row["price"], row["price_missing"]) for row in rows} == {(number / 8, number % 2) for number in range(200)}
     assert spec["features"]["price_missing"] == {"kind": "raw", "type": "int64"}

@@ -9,16 +9,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.table import Table
 from rich.text import Text
 
+from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.cli.screen import Screen
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, version_folder
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.terminal_text import printable, say
 from tests.forked import read_terminal, recordmill_in_terminal
-from tests.published import VERSION, write_version
+from tests.published import write_version
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202etxt\u200b\u2028\r[red]x[/]:boom:"
@@ -40,17 +42,14 @@ def in_terminal(*arguments: str, cwd: Path) -> tuple[int, str]:
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A dataset of which all names are hostile, but those of files that it lists."""
+    """A dataset of which all words are hostile, but names that become paths."""
     folder = write_version(tmp_path / "out", rows=40)
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    label = manifest["features"].pop("label")
+    label = manifest["features"]["label"]
     manifest |= {
-        "name": f"n{HOSTILE}",
-        "label": f"l{HOSTILE}",
-        "features": {f"l{HOSTILE}": label, f"k{HOSTILE}": {"kind": f"d{HOSTILE}", "stored": f"s{HOSTILE}"}},
+        "features": {"label": label, "k": {"kind": f"d{HOSTILE}", "stored": f"s{HOSTILE}"}},
         "rejects": {"by_reason": {f"r{HOSTILE}": 2}, "files": []},
         "sources": [{"path": f"p{HOSTILE}", "format": f"f{HOSTILE}", "read": 1, "written": 1, "rejected": 0}] * 2,
-        "splits": {f"t{HOSTILE}": manifest["splits"]["train"]},
         "provenance": {"built_at": f"b{HOSTILE}"},
     }
     (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
@@ -64,7 +63,7 @@ def test_show_shows_what_steers_and_obeys_none_of_it(hostile: Path) -> None:
     assert "\x1b[1m" in seen  # it is a terminal: our own headers are bold
     plain = re.sub(r"\x1b\[[01]m", "", seen)
     assert STEERING.search(plain) is None
-    for name in "nlkdsrpftcb":
+    for name in "dsrpfcb":
         assert f"{name}{SHOWN}" in plain, name
 
 
@@ -86,14 +85,17 @@ def test_no_command_obeys(hostile: Path, arguments: list[str]) -> None:
     assert STEERING.search(re.sub(r"\x1b\[[01]m", "", LIVE_LINE.sub("", seen))) is None
 
 
-def test_an_unforeseen_error_tells_no_value(hostile: Path) -> None:
-    file = version_folder(hostile, VERSION) / MANIFEST_FILE
-    manifest = json.loads(file.read_text())
-    file.write_text(json.dumps({**manifest, "rows": {"read": {HOSTILE: 1}}}))
-    status, seen = in_terminal("show", str(hostile), cwd=hostile)
-    assert status == 1
-    assert re.search(r"recordmill: failed unexpectedly: \w+Error in pipeline/cli/show.py, line \d+\r\n", seen)
-    assert "owned" not in seen.partition("failed unexpectedly")[2]
+def test_an_unforeseen_error_tells_no_value(monkeypatch: pytest.MonkeyPatch, hostile: Path, capfd: Any) -> None:
+    def fail(*arguments: object) -> None:
+        raise TypeError(HOSTILE)
+
+    monkeypatch.setattr("recordmill.pipeline.cli.show.print_dataset", fail)
+    monkeypatch.setattr(sys, "argv", ["recordmill", "show", str(hostile)])
+    with pytest.raises(SystemExit):
+        main()
+    seen = capfd.readouterr().err
+    assert seen.startswith("recordmill: failed unexpectedly: TypeError in pipeline/cli/inspect_commands.py, line ")
+    assert "owned" not in seen
 
 
 @pytest.mark.slow

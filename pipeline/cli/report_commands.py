@@ -10,7 +10,6 @@ from recordmill.pipeline.cli.arguments import OtherVersion, VersionFolder
 from recordmill.pipeline.cli.extras import REPORT, check_extra
 from recordmill.pipeline.cli.screen import print_line, print_with_codes
 from recordmill.pipeline.dataset.atomic_files import write_atomically
-from recordmill.pipeline.dataset.names import safe_name
 from recordmill.pipeline.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def report(
 
     dataset = open_dataset(folder, version)
     data = report_of(dataset, sources)
-    file = output or Path(f"{safe_name(dataset.name)}-report.html")
+    file = output or Path(f"{dataset.name}-report.html")
     write_atomically(file, data)
     print_line(f"{file}: {dataset.name} {dataset.version}, {len(data):,} bytes")
 
@@ -90,7 +89,7 @@ def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
         if issubclass(Shown, SixelImage | TGPImage):
             print_with_codes(Shown(image))
             return
-    file = output or Path(f"{safe_name(dataset.name)}-preview.png")
+    file = output or Path(f"{dataset.name}-preview.png")
     try:
         image.save(file, "PNG")
     except OSError as error:

@@ -1,7 +1,7 @@
 """Names as ids, one or several a row."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
@@ -92,6 +92,10 @@ class CategoryDescription(_Ids, Description):
         return {"": Stored(description["stored"])}
 
 
+PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]
+"""-1 for labels: no id of a class."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _IdLists(ListDescription):
     read: str
@@ -103,4 +107,4 @@ class CategoriesDescription(_Ids, _IdLists):
     """A list of ids a row."""
 
     kind: ClassVar[str] = "categories"
-    padding_id: Count
+    padding_id: PaddingId
