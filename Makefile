@@ -38,7 +38,7 @@ example: $(READY)  ## Generate, build and train one of examples/: make example N
 	$(BIN)/python examples/$(NAME)/train.py demo/$(NAME)/out
 
 test: $(READY)  ## Run the first proof of each promise
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) --ignore-glob='*/test_deploy_*'  # `make test-deploy` runs these
 
 test-nightly: $(READY)  ## Run the others: second stores and runners, moments of death, whole nights, every example
 	$(BIN)/python -m pytest -m "nightly and not flink" $(PARALLEL)

@@ -30,7 +30,7 @@ EVERY_STORE = ["local", pytest.param("s3", marks=pytest.mark.slow), pytest.param
 """The outputs of a test that shows what each store's client does."""
 ONE_STORE = ["local", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("s3", "gcs"))]
 """The outputs of a test that shows what Recordmill does with any store whose client keeps its promises."""
-ONE_BUCKET = ["s3", pytest.param("gcs", marks=pytest.mark.nightly)]
+ONE_BUCKET = ONE_STORE[1:]
 """The outputs of such a test of what happens in buckets alone."""
 
 

@@ -28,7 +28,7 @@ GROUPS = ({0: 2, 1: 1}, {2: 1})
 """The rows of each chunk by group."""
 
 
-@pytest.fixture(params=emulators.ONE_BUCKET)
+@pytest.fixture(params=["s3", pytest.param("gcs", marks=pytest.mark.nightly)])
 def output(request: pytest.FixtureRequest) -> Iterator[str]:
     with emulators.s3() if request.param == "s3" else emulators.gcs(conditions=True) as url:
         yield url

@@ -29,6 +29,7 @@ def test_clients_are_hidden_inside_the_block_alone(monkeypatch: pytest.MonkeyPat
     assert set(CLIENTS) & set(sys.modules) == {"boto3"}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_driver_loads_without_them_and_they_load_later() -> None:
     done = python(DRIVER)

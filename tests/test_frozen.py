@@ -100,6 +100,7 @@ def test_a_frozen_build_takes_over_the_graph_of_the_live_version(tmp_path: Path)
     assert not output.build(FIRST + MORE).is_new
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_drift_is_in_standard_deviations_of_what_the_graph_was_made_of(tmp_path: Path) -> None:
     output = Output(tmp_path)

@@ -118,6 +118,7 @@ def test_a_tier_loads_nothing_heavier(tier: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tiers", [["TensorFlow", "TensorFlow Text"], ["tf.Transform", "the job without Beam"]])
 def test_a_tier_above_tensorflow_loads_nothing_heavier(tiers: list[str]) -> None:
     given = [BLOCKED[tier] for tier in tiers]

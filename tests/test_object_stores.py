@@ -107,6 +107,7 @@ def test_a_source_and_an_output(
         assert not list((tmp_path / "work").rglob("run-*"))
 
 
+@pytest.mark.nightly
 def test_a_plan_of_a_source_at_a_url(
     files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ print("accuracy:", model.evaluate(validation.as_tf_data(), verbose=0, return_dic
 """
 
 
+@pytest.mark.nightly
 def test_tensorflow_alone_reads_and_trains(tmp_path: Path) -> None:
     hand_made.write_dataset(tmp_path)
     done = subprocess.run(

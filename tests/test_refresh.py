@@ -72,6 +72,7 @@ def content(published: Published) -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in files.items() if not OF_THE_JOB.fullmatch(name)}
 
 
+@pytest.mark.nightly
 def test_a_refreshed_version_is_a_full_builds_and_says_which_shards_it_touches(tmp_path: Path) -> None:
     rows, nightly = tmp_path / "rows", Output(tmp_path / "rows", "nightly")
     for day in ("monday", "tuesday"):

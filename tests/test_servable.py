@@ -83,6 +83,7 @@ def expected(model: Any, dataset: Dataset, names: list[str]) -> dict[str, Any]:
     return dict(zip([bytes(key).decode() for key in batch[0]["key"]], scores, strict=True))
 
 
+@pytest.mark.nightly
 def test_a_served_model_needs_tensorflow_its_own_inputs_and_lists_alone(dataset: Dataset, tmp_path: Path) -> None:
     import tensorflow as tf
 

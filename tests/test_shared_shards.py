@@ -224,6 +224,7 @@ def test_materialize_makes_a_version_whole(name: str, tmp_path: Path) -> None:
         assert notes(copy / "versions" / THIRD) == rows
 
 
+@pytest.mark.nightly
 def test_a_purge_after_materialize_keeps_for_the_grace_what_readers_of_it_need(bucket: str) -> None:
     needed = {
         f"{SECOND}/{name}"

@@ -59,7 +59,7 @@ STORES = {
 }
 
 
-@pytest.fixture(params=emulators.EVERY_STORE)
+@pytest.fixture(params=emulators.ONE_STORE)
 def output(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with STORES[request.param](tmp_path) as url:
         yield url
