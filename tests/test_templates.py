@@ -39,6 +39,8 @@ def test_what_stands_in_a_placeholder_names_the_span(template: str, path: str, s
         ("{YYYY}{MM}{DD}/{YYYY}.csv", "20261120/2027.csv"),
         ("d{span}/x", "d.hidden/x"),
         ("d/{span}/x", "d/a\x1b/x"),
+        ("data/{span}/*.csv", "data/12:30/a.csv"),
+        ("data/{span}/*.csv", "data/a\\b/a.csv"),
     ],
 )
 def test_other_paths_belong_to_no_span(template: str, path: str) -> None:
