@@ -21,6 +21,7 @@ from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import WHOLE, parse_json, read_as
+from recordmill.pipeline.redaction import cut
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -320,7 +321,7 @@ def _names(*versions: Any, name: str) -> tuple[str, ...]:
     """Checks names of versions. Raises: DatasetError."""
     for version in versions:
         if not isinstance(version, str):
-            raise DatasetError(f"'{name}' should hold names of versions, got {version!r:.80}")
+            raise DatasetError(f"'{name}' should hold names of versions, got {cut(repr(version))}")
         check_folder_name("version", version)
     return versions
 
@@ -399,12 +400,12 @@ def _to_text(value: Json) -> str:
 def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
     """Gives a key of a JSON object; with a default, the key may be absent or null."""
     if not isinstance(value, dict):
-        raise DatasetError(f"where '{name}' should be a key there is {value!r:.80}")
+        raise DatasetError(f"where '{name}' should be a key there is {cut(repr(value))}")
     content = value.get(name)
     if content is None and default is not ...:
         return default
     if not isinstance(content, kind) or (kind is int and not _is_count(content)):
-        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {content!r:.80}")
+        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {cut(repr(content))}")
     return content
 
 
