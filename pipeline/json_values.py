@@ -26,7 +26,8 @@ from recordmill.pipeline.redaction import cut
 
 WHOLE = range(-(2**63), 2**63)
 """The numbers of int64, which arrays and files hold."""
-Count: TypeAlias = Annotated[int, range(2**63)]
+COUNTS = range(2**63)
+Count: TypeAlias = Annotated[int, COUNTS]
 """A whole number from 0."""
 UNIONS = (types.UnionType, typing.Union)
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
