@@ -22,10 +22,12 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.redaction import cut
 
 WHOLE = range(-(2**63), 2**63)
 """The numbers of int64, which arrays and files hold."""
-Count: TypeAlias = Annotated[int, range(2**63)]
+COUNTS = range(2**63)
+Count: TypeAlias = Annotated[int, COUNTS]
 """A whole number from 0."""
 UNIONS = (types.UnionType, typing.Union)
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
@@ -67,7 +69,7 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
         if isinstance(value, Mapping) and (is_dataclass(option) or typing.is_typeddict(option)):
             return _read_fields(value, option, what)
         if isinstance(value, Mapping) and origin is dict:
-            return {name: read_as(item, kinds[1], f"{what}.{name:.50}") for name, item in value.items()}
+            return {name: read_as(item, kinds[1], f"{what}.{name}") for name, item in value.items()}
         if isinstance(value, list | tuple) and origin in (list, tuple):
             each = kinds if origin is tuple and kinds[-1] is not Ellipsis else (kinds[0],) * len(value)
             if len(each) == len(value):
@@ -78,7 +80,7 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
             return float(value)
         if type(value) is origin and _fits(value):
             return value
-    raise DatasetError(f"{what} is {_shown(value)}, of another type or out of range")
+    raise DatasetError(f"{cut(what)} is {_shown(value)}, of another type or out of range")
 
 
 def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
@@ -88,9 +90,9 @@ def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
         if name in values:
             read[name] = read_as(values[name], hint, f"{what}.{name}")
         elif is_needed:
-            raise DatasetError(f"{what} has no `{name}`")
+            raise DatasetError(f"{cut(what)} has no `{name}`")
     for name in values.keys() - read.keys():
-        _check_any(values[name], f"{what}.{name:.50}")
+        _check_any(values[name], f"{what}.{name}")
     return kind(**read)
 
 
@@ -106,9 +108,9 @@ def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
 def _check_any(value: Any, what: str, depth: int = 0) -> None:
     """Refuses what is nested too deep to be shown, compared or written again, and numbers that JSON cannot hold."""
     if depth > MOST_NESTED:
-        raise DatasetError(f"{what} is nested more than {MOST_NESTED} deep")
+        raise DatasetError(f"{cut(what)} is nested more than {MOST_NESTED} deep")
     if isinstance(value, float) and not math.isfinite(value):
-        raise DatasetError(f"{what} holds {value}, which is no number of JSON")
+        raise DatasetError(f"{cut(what)} holds {value}, which is no number of JSON")
     if isinstance(value, list | tuple | Mapping):
         for inner in value.values() if isinstance(value, Mapping) else value:
             _check_any(inner, what, depth + 1)
@@ -119,4 +121,4 @@ def _fits(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else f"{value!r:.50}"
+    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else f"{cut(repr(value))}"

@@ -52,7 +52,7 @@ class _TemporaryFiles:
             self._users -= 1
             if not self._users:
                 tempfile.tempdir, variable = self._usual
-                os.environ.pop(TMPDIR)
+                os.environ.pop(TMPDIR, None)
                 os.environ |= {} if variable is None else {TMPDIR: variable}
 
     def remove(self) -> None:

@@ -27,10 +27,16 @@ _PORT = rf"\d++(?:[{_BREAKS}/),.;:\]]|\Z)"
 _HOST_IN_BRACKETS = r"\[[^\]/@\s]*+\]"
 
 WHOLE_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+://)(.*)", re.DOTALL)
-# The password may hold slashes, as keys of AWS do, but is not a port.
-USER = re.compile(
-    rf"(?!{_HOST_IN_BRACKETS})(?:[^/@:%]|{_NO_AT})*+(?::(?!\d++/)(?:[^@%]|{_NO_AT})*+)?{_AT}(?:[^/@]*+@)*+"
+# The password may hold slashes, as keys of AWS do, but is not a port. So may the user, where a password follows.
+_SLASHED = (
+    rf"(?!{_HOST_IN_BRACKETS})(?:[^/@:%?#{_BREAKS}]|{_NO_AT})*+/(?:[^@:%?#{_BREAKS}]|{_NO_AT})*+:(?!/|{_PORT})"
+    rf"(?:[^@%{_BREAKS}]|{_NO_AT})*+"
 )
+USER = re.compile(
+    rf"(?:(?!{_HOST_IN_BRACKETS})(?:[^/@:%]|{_NO_AT})*+(?::(?!\d++/)(?:[^@%]|{_NO_AT})*+)?|{_SLASHED}){_AT}(?:[^/@]*+@)*+"
+)
+# Without an `@` it matches too, so that no word is searched twice.
+SLASHED_USER = re.compile(rf"(?<!{_IN_SCHEME})({_IN_SCHEME}*+:/++){_SLASHED}(?P<at>{_AT}(?:[^/@{_BREAKS}]*+@)*+)?")
 # What a user's name is looked for behind: `scheme:/`, `scheme://`, or `//` at the beginning of a word.
 USER_BEGINS = re.compile(
     rf"(?:(?<!{_IN_SCHEME}){_IN_SCHEME}*+:/++|(?<![^{_BREAKS}(=,\[{{])//++)(?!{_HOST_IN_BRACKETS})"
@@ -65,6 +71,7 @@ def redacted(text: str, *urls: str) -> str:
     """Hides the secrets of all URLs in a text, and the secrets of `urls` wherever else it holds them."""
     for secret in sorted({secret for url in urls for secret in _secrets(url)}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
+    text = SLASHED_USER.sub(lambda url: f"{url[1]}{HIDDEN}@" if url["at"] else url[0], text)
     text = CODED_URL.sub(_public_coded, "".join(_without_users(text)))
     return LATE_QUERY.sub(f"?{HIDDEN}", URL.sub(_public, text))
 

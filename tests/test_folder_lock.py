@@ -1,5 +1,6 @@
 """The lock of an output: nobody who may only read the output can hold it, and a wait has a name and an end."""
 
+import errno
 import fcntl
 import logging
 import os
@@ -7,7 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -117,6 +118,22 @@ def test_another_users_lock_that_readers_may_hold_is_refused(
 
 def refuse(*_: object) -> None:
     raise PermissionError
+
+
+def unsupported(*_: object) -> None:
+    raise OSError(errno.ENOTSUP, "Operation not supported")
+
+
+@pytest.mark.parametrize("fail", [refuse, unsupported])
+def test_a_file_system_of_fixed_modes_can_be_locked(
+    fail: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    (tmp_path / LOCK_FILE).touch()
+    (tmp_path / LOCK_FILE).chmod(0o777)  # as CIFS shows every file
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    monkeypatch.setattr(os, "fchmod", fail)
+    os.close(take_lock(tmp_path))
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from recordmill.pipeline.build.beam.runners import RunnerError, make_runner
 from recordmill.pipeline.build.published_spec import published_path
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.reader.records import remote_path
 from recordmill.pipeline.redaction import public_url, redacted
 from recordmill.pipeline.safe_tracebacks import frames_of, summary_of, without_values
@@ -33,6 +34,8 @@ SECRET = "S3cret/Zq8+x=4"
 URLS = {
     "s3://key:C4nary@bucket/a.csv": ("s3://***@bucket/a.csv", "s3://bucket/a.csv"),
     "s3://AKIA:C4/na+ry@bucket/a@b.csv": ("s3://***@bucket/a@b.csv", "s3://bucket/a@b.csv"),
+    "s3://C4n/ary:C4n/ary@bucket/a@b": ("s3://***@bucket/a@b", "s3://bucket/a@b"),
+    "gs://C4n/a:r/y@C4n@bucket/a": ("gs://***@bucket/a", "gs://bucket/a"),
     "s3://C4nary@bucket/a": ("s3://***@bucket/a", "s3://bucket/a"),
     "gs://bucket/a.csv?token=C4nary&x=1": ("gs://bucket/a.csv?***", "gs://bucket/a.csv"),
     "s3://bucket/a b.csv?token=C4nary": ("s3://bucket/a b.csv?***", "s3://bucket/a b.csv"),
@@ -81,6 +84,11 @@ ORDINARY = [
     "http://[::1]:80/a@b",
     "a://b, a:/b, //c and C:/d;e=f",
     "data//x@y.csv",
+    "s3://bucket/a@b.csv",
+    "s3://bucket/a.csv:12: ask joe@x.org",
+    "s3://bucket/a.csv: joe@x.org",
+    "https://web/2020/https://host/@joe",
+    "http://[::1]/a:b@c",
     "s3://bucket/part-?.csv",
     '{"url":"s3://bucket","mail":"joe@x.org"}',
     "https%3A%2F%2Fhost%2Fa",
@@ -122,6 +130,15 @@ def test_no_password_of_any_url_is_told(scheme: str, user: str, password: str, h
 @given(st.text(alphabet="s3:/@%4025fA?#=;.a \n'[]*", max_size=40))
 def test_what_is_redacted_stays_as_it_is(text: str) -> None:
     assert redacted(redacted(text)) == redacted(text)
+
+
+def test_no_message_cuts_a_value_before_its_secrets_are_hidden() -> None:
+    with pytest.raises(DatasetError, match=r"is 's3://\*\*\*@bucket', of another type") as raised:
+        read_as(f"s3://key:{CANARY * 30}@bucket", int, "`records`")
+    assert CANARY not in str(raised.value)
+    files = [file for folder in ("pipeline", "transforms") for file in (ROOT / folder).rglob("*.py")]
+    cutting = re.compile(r"\{[^{}]*:\.\d+\}")  # a format; `redaction.cut` hides before it cuts
+    assert [line for file in files for line in cutting.findall(file.read_text())] == []
 
 
 def test_what_a_library_says_of_a_url_is_redacted() -> None:

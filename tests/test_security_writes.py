@@ -238,8 +238,16 @@ def test_a_link_in_an_output_is_removed_and_not_what_it_leads_to(place: Path) ->
     (place / "out/versions").mkdir()
     (place / "out/versions/old").symlink_to(place / "victim/outside")
     LocalStore(str(place / "out")).remove("versions/old", "dataset.json")
-    assert not (place / "out/versions/old").is_symlink()
+    assert [path.name for path in (place / "out").rglob("*")] == ["versions"]
     assert (place / "victim/outside/dataset.json").exists()
+
+
+def test_no_version_is_moved_through_a_link(place: Path) -> None:
+    (place / "out/versions/old").mkdir(parents=True)
+    (place / "out/.removing").symlink_to(place / "victim")
+    with pytest.raises(DatasetError, match="leaves the version's folder"):
+        LocalStore(str(place / "out")).remove("versions/old", "dataset.json")
+    assert (place / "out/versions/old").is_dir()
 
 
 def test_nothing_is_swept_through_a_link(place: Path) -> None:

@@ -481,7 +481,7 @@ def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:
 def test_a_pointer_names_versions_alone(tmp_path: Path, key: str, name: object) -> None:
     publish(str(tmp_path), tmp_path, "v1")
     (tmp_path / "LATEST").write_text(json.dumps({"version": "v1", "sequence": 1, key: [name]}))
-    with pytest.raises(OutputError, match=f"'{key}' should hold names of versions|is no version"):
+    with pytest.raises(OutputError, match=f"{key} is .*, of another type|is no version"):
         pointer.read(open_store(str(tmp_path)))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import boto3
 import pytest
 
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -147,6 +148,17 @@ def test_more_objects_than_one_request_deletes() -> None:
         assert isinstance(store, BucketStore)
         store.remove_all("many", but={"many/7"})
         assert list(store.sizes("many")) == ["many/7"]
+
+
+def test_what_others_put_into_a_version_goes_with_it(store: Store) -> None:
+    if not isinstance(store, BucketStore):
+        pytest.skip("a folder is removed as a whole")
+    for name in ("", "a: b.txt", "tab\t\\"):  # the first as a store's console makes a folder
+        store.write(f"versions/v1/{name}", b"1")
+    store.remove("versions/v1", "dataset.json")
+    assert store.sizes("") == {}
+    with pytest.raises(DatasetError, match="leaves"):
+        store.write("versions/../v1", b"1")
 
 
 def test_a_removed_folder_is_gone(store: Store, assembled: Path) -> None:

@@ -22,6 +22,7 @@ from recordmill.pipeline.dataset.profile import Profiles, profiles_of
 from recordmill.pipeline.dataset.safe_paths import read_checked
 from recordmill.pipeline.dataset.vocabulary import without_blank
 from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.redaction import cut
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -217,4 +218,4 @@ def _changes(where: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
     for key in dict.fromkeys([*before, *after]):
         if before.get(key) != after.get(key):
             shown = (json.dumps(old) if not isinstance(old, str) else old for old in (before.get(key), after.get(key)))
-            yield f"{where}{key}: {' → '.join(f'{text:.60}' for text in shown)}"
+            yield f"{where}{key}: {' → '.join(map(cut, shown))}"

@@ -12,7 +12,8 @@ import struct
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.safe_paths import Location
-from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.errors import DatasetError, listed
+from recordmill.pipeline.redaction import cut
 
 LEAST_BYTES = 64 << 20  # 64 MiB: every file may hold so much, however well it is compressed
 MOST_TIMES = 32  # the bytes of a larger file; words, paths and digests compress to a third
@@ -45,8 +46,8 @@ def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | Non
     except DatasetError as error:
         raise DatasetError(f"{folder / path} {error}: copy the version again, or build again") from None
     except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error) as error:
-        told = str(error).partition("\n")[0]
-        raise DatasetError(f"{folder / path} is broken ({told:.200}): copy the version again, or build again") from None
+        told = cut(str(error).partition("\n")[0], 200)
+        raise DatasetError(f"{folder / path} is broken ({told}): copy the version again, or build again") from None
 
 
 def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -54,7 +55,7 @@ def _read(data: bytes, schema: pa.Schema | None) -> pa.Table:
     reader = pa.ipc.MessageReader.open_stream(stream)
     found = pa.ipc.read_schema(_checked(reader.read_next_message(), "schema")).remove_metadata()
     if found != schema if schema is not None else not len(found) or not PLAIN.issuperset(map(str, found.types)):
-        raise DatasetError(f"has other columns than Recordmill writes: {', '.join(map(str, found.names)):.200}")
+        raise DatasetError(f"has other columns than Recordmill writes: {listed(found.names)}")
     most, total, batches = max(LEAST_BYTES, MOST_TIMES * len(data)), 0, list[pa.RecordBatch]()
     for message in iter(reader):
         total += _expanded(_checked(message, "record batch"))

@@ -20,7 +20,8 @@ from recordmill.pipeline.dataset.safe_paths import Location as Location
 from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
-from recordmill.pipeline.json_values import WHOLE, parse_json, read_as
+from recordmill.pipeline.json_values import COUNTS, parse_json, read_as
+from recordmill.pipeline.redaction import cut
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"
@@ -270,7 +271,7 @@ class Candidate:
     def from_json(cls, candidate: Any) -> "Candidate":
         """Reads what `LATEST` holds."""
         lines = _take(candidate, "breaches", list, default=[])
-        version, live = _names(*(_take(candidate, name, str) for name in ("version", "live")), name="candidate")
+        version, live = (check_folder_name("version", _take(candidate, name, str)) for name in ("version", "live"))
         return cls(version, live, tuple(map(str, lines)))
 
 
@@ -313,16 +314,9 @@ class Latest:
 
 
 def _versions(latest: Any, name: str) -> tuple[str, ...]:
-    return _names(*_take(latest, name, list, default=[]), name=name)
-
-
-def _names(*versions: Any, name: str) -> tuple[str, ...]:
-    """Checks names of versions. Raises: DatasetError."""
-    for version in versions:
-        if not isinstance(version, str):
-            raise DatasetError(f"'{name}' should hold names of versions, got {version!r:.80}")
-        check_folder_name("version", version)
-    return versions
+    """Reads names of versions. Raises: DatasetError."""
+    versions = read_as(_take(latest, name, list, default=[]), list[str], name)
+    return tuple(check_folder_name("version", version) for version in versions)
 
 
 @overload
@@ -399,18 +393,13 @@ def _to_text(value: Json) -> str:
 def _take(value: Any, name: str, kind: type, default: Any = ...) -> Any:
     """Gives a key of a JSON object; with a default, the key may be absent or null."""
     if not isinstance(value, dict):
-        raise DatasetError(f"where '{name}' should be a key there is {value!r:.80}")
+        raise DatasetError(f"where '{name}' should be a key there is {cut(repr(value))}")
     content = value.get(name)
     if content is None and default is not ...:
         return default
-    if not isinstance(content, kind) or (kind is int and not _is_count(content)):
-        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {content!r:.80}")
+    if type(content) is not kind or (kind is int and content not in COUNTS):  # `true` is no number
+        raise DatasetError(f"'{name}' should be {_JSON_NAMES[kind]}, got {cut(repr(content))}")
     return content
-
-
-def _is_count(number: Any) -> bool:
-    """Whether a parsed number counts something; `true` does not."""
-    return type(number) is int and 0 <= number < WHOLE.stop
 
 
 def _check_format(written: int) -> None:
@@ -422,7 +411,7 @@ def _check_format(written: int) -> None:
 
 def _check_features(manifest: Manifest) -> None:
     if manifest.label is not None and manifest.label not in manifest.features:
-        raise DatasetError(f"there is no feature for the label '{manifest.label}' among {', '.join(manifest.features)}")
+        raise DatasetError(f"there is no feature for the label '{manifest.label}' among {listed(manifest.features)}")
     for description in manifest.features.values():
         _take(description, "kind", str)
         if "vocabulary" in description:

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
+from recordmill.pipeline.redaction import cut
 
 Counts = dict[str, Count]
 TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "tokens", "distinct"))
@@ -245,10 +246,10 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
         if manifest.get(name):
             read_as(manifest[name], hint, name)
     for name, split in manifest.get("splits", {}).items():
-        read_as(split.label_counts, tuple[Count, ...] | None, f"splits.{name:.50}.label_counts")
+        read_as(split.label_counts, tuple[Count, ...] | None, f"splits.{name}.label_counts")
     for name, span in manifest.get("spans", {}).items():
-        read_as(span.rows, Rows, f"spans.{name:.50}.rows")
-        read_as(span.members, dict[str, str], f"spans.{name:.50}.members")
+        read_as(span.rows, Rows, f"spans.{name}.rows")
+        read_as(span.members, dict[str, str], f"spans.{name}.members")
     features = manifest.get("features", {})
     for name, statistics in manifest.get("statistics", {}).items():
         _check_statistics(name, statistics, str(features.get(name, {}).get("kind")))
@@ -257,10 +258,10 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
 def _check_statistics(name: str, statistics: Mapping[str, Any], kind: str) -> None:
     for names in TOGETHER:
         if statistics.get(names[0]) is not None and any(other not in statistics for other in names):
-            raise DatasetError(f"statistics.{name:.50} has `{names[0]}` without {' and '.join(names[1:])}")
+            raise DatasetError(f"statistics.{cut(name)} has `{names[0]}` without {' and '.join(names[1:])}")
     moments = [statistics[moment] for moment in ("mean", "variance") if moment in statistics]
     if any(isinstance(moment, list) != kind.startswith("image") for moment in moments):
-        raise DatasetError(f"the mean and variance in statistics.{name:.50} are not those of a feature of kind {kind}")
+        raise DatasetError(f"the mean and variance in statistics.{cut(name)} are not those of a feature of kind {kind}")
     for variance in moments[1:]:
         if min([0.0, *variance] if isinstance(variance, list) else [variance]) < 0:
-            raise DatasetError(f"statistics.{name:.50} has a variance below 0")
+            raise DatasetError(f"statistics.{cut(name)} has a variance below 0")

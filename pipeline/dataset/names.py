@@ -13,6 +13,7 @@ import re
 
 from recordmill.pipeline.dataset.safe_paths import check_inner
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.redaction import cut
 
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 MOST_CHARACTERS = 100
@@ -30,7 +31,7 @@ def check_name(what: str, name: str) -> str:
     """Returns the name of a dataset, a split or a feature. Raises: DatasetError: nothing may have it."""
     if not is_name(name):
         rule = f"a letter, then letters, digits and underscores, {MOST_CHARACTERS} at most"
-        raise DatasetError(f"{name[:MOST_CHARACTERS]!r} is no name of a {what}: {rule}")
+        raise DatasetError(f"{cut(repr(name))} is no name of a {what}: {rule}")
     return name
 
 
@@ -47,7 +48,7 @@ def check_folder_name(what: str, name: str) -> str:
     """Returns the name of a version or a span. Raises: DatasetError: no folder may have it."""
     if not is_folder_name(name):
         rule = f"its name is that of one folder, of {MOST_CHARACTERS} plain characters at most, and begins with no dot"
-        raise DatasetError(f"{name[:MOST_CHARACTERS]!r} is no {what}: {rule}")
+        raise DatasetError(f"{cut(repr(name))} is no {what}: {rule}")
     return name
 
 

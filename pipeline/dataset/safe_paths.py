@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.redaction import cut
 from recordmill.pipeline.terminal_text import printable
 
 FORBIDDEN = frozenset("\\:\n\t")
@@ -59,9 +60,9 @@ def check_inner(path: str) -> str:
     parts = path.split("/")
     plain = FORBIDDEN.isdisjoint(path) and printable(path) == path and not path.startswith("~")
     if not plain or not NO_PARTS.isdisjoint(parts):
-        raise DatasetError(f"the path {path!r:.200} leaves the version's folder")
+        raise DatasetError(f"the path {cut(repr(path))} leaves the version's folder")
     if len(path.encode()) > MOST_PATH or any(len(part.encode()) > MOST_NAME for part in parts):
-        raise DatasetError(f"the path {path!r:.80}… has {len(path):,} characters: no file's name is so long")
+        raise DatasetError(f"the path {cut(repr(path))} has {len(path):,} characters: no file's name is so long")
     return path
 
 
@@ -99,7 +100,7 @@ def check_place(folder: str, path: str) -> None:
     if "://" not in folder:
         locate(folder, path)
     elif OF_URLS & set(check_inner(path)):
-        raise DatasetError(f"the path {path!r:.200} is no name of a file at {folder}")
+        raise DatasetError(f"the path {cut(repr(path))} is no name of a file at {folder}")
 
 
 def open_file(path: str) -> BufferedReader:

@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from recordmill.pipeline.dataset.safe_paths import Location, read_inner
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
@@ -105,7 +106,9 @@ def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> lis
     """
     nested = _to_list(ids)
     if not isinstance(nested, list):
-        raise DatasetError(f"ids are a list or an array, got {ids!r:.80}: one id's word is `vocabulary(feature)[id]`")
+        raise DatasetError(
+            f"ids are a list or an array, got {cut(repr(ids))}: an id's word is `vocabulary(feature)[id]`"
+        )
     return _words(vocabulary, nested, padding_id)
 
 

@@ -14,6 +14,7 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.diff.manifests import Change, Changes, NameChanges, changes, name_changes, split_changes
 from recordmill.pipeline.diff.rows import RowChanges, compare_rows
 from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.redaction import cut
 
 SHOWN = 20  # lines of a section
 
@@ -124,4 +125,4 @@ def _value(value: Any) -> str:
         return "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value!s:.100}"
+    return cut(value)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.redaction import cut
 
 SLACK = 1.25
 """The factor by which a new span may exceed the largest figure of earlier ones, and what is left up to 1 be less."""
@@ -74,7 +75,7 @@ class Check:
             detail = str(json.get("detail", ""))
             return cls(str(json["rule"]), str(json["subject"]), float(json["figure"]), limit, detail)
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise DatasetError(f"a figure of the gate is {json!r:.80}") from None
+            raise DatasetError(f"a figure of the gate is {cut(repr(json))}") from None
 
 
 def rise(

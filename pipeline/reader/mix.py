@@ -21,6 +21,7 @@ from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options.read_options import ReadOptions
 from recordmill.pipeline.reader.order.permutation import Integers, Permutation, combine
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged
 
@@ -205,7 +206,7 @@ def _ragged(parts: Sequence[Ragged], order: Integers) -> Ragged:
 
 def _split_source(given: Input) -> SplitSource:
     if not isinstance(given, Input) or not isinstance(given.source, SplitSource):
-        raise DatasetError(f"mix takes inputs of `training_input`, got {given!r:.80}")
+        raise DatasetError(f"mix takes inputs of `training_input`, got {cut(repr(given))}")
     return given.source
 
 

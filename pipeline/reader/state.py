@@ -11,6 +11,7 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, version_folder
 from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.redaction import cut
 
 FORMAT = 1
 State = dict[str, Any]
@@ -41,7 +42,7 @@ def step_of(state: Any, order: Mapping[str, Any], folder: Path | RemotePath | No
         DatasetError: it is no state, or belongs to another dataset, version, order or global batch size.
     """
     if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:
-        raise DatasetError(f"this is no state of an input, which `state()` gives: {state!r:.100}")
+        raise DatasetError(f"this is no state of an input, which `state()` gives: {cut(repr(state), 100)}")
     if state.get("format") != FORMAT:
         raise DatasetError(f"the state is of format {state.get('format')!r}, this Recordmill knows {FORMAT}: upgrade")
     for name, mine in order.items():

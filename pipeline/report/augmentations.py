@@ -9,6 +9,7 @@ from typing import Any
 
 import recordmill.augment
 from recordmill.pipeline.errors import DatasetError, did_you_mean
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.numpy.augment.base import Augmentation
 
 KNOWN: dict[str, type[Augmentation]] = {
@@ -29,10 +30,10 @@ def augmentations_of(text: str) -> list[Augmentation]:
         parsed = ast.parse(text.strip(), mode="eval").body
         value = _value(parsed)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise DatasetError(f"--augment {text!r:.200}: {_first_line(error)}; {ADVICE}") from None
+        raise DatasetError(f"--augment {cut(repr(text), 200)}: {_first_line(error)}; {ADVICE}") from None
     several = list(value) if isinstance(value, list | tuple) else [value]
     if not several or not all(isinstance(each, Augmentation) for each in several):
-        raise DatasetError(f"--augment {text!r:.200} names no augmentation; {ADVICE}")
+        raise DatasetError(f"--augment {cut(repr(text), 200)} names no augmentation; {ADVICE}")
     return several
 
 

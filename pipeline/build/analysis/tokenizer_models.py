@@ -12,6 +12,7 @@ from sentencepiece import SentencePieceProcessor
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions
 
 FOLDER = "tokenizers"
@@ -78,7 +79,7 @@ def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerM
     for id_, piece in enumerate(pieces):
         if not piece or piece in ids:
             what = "stands there twice" if piece else "is blank"
-            raise UserError(f"{where}, line {id_ + 1}: the piece {piece!r:.80} {what}: each line is one piece")
+            raise UserError(f"{where}, line {id_ + 1}: the piece {cut(repr(piece))} {what}: each line is one piece")
         ids[piece] = id_
     special = {name: ids.get(piece, -1) for name, piece in SPECIAL_PIECES.items()}
     return TokenizerModel(

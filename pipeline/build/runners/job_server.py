@@ -19,6 +19,7 @@ from typing import IO, Self
 
 from recordmill.pipeline.build.runners import die_with_parent
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.redaction import cut
 
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
@@ -133,7 +134,7 @@ class JobServer:
         with self.log.open("rb") as log:
             text = _tail(log).decode(errors="replace")
         errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
-        return f"{errors[0][:300]} ({self.log})" if errors else f"see {self.log}"
+        return f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
 
 
 def flink_server(java: str, jar: str, master: str, configuration: str, folder: str) -> list[str]:

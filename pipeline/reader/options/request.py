@@ -11,6 +11,7 @@ from recordmill.pipeline.reader.options.read_options import THE_LABEL, ReadOptio
 from recordmill.pipeline.reader.options.split_expressions import ranges
 from recordmill.pipeline.reader.order.steps import Steps
 from recordmill.pipeline.reader.records.random_access import ShardFile
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
@@ -204,7 +205,7 @@ def _has_boxes(image: str, features: Mapping[str, Description]) -> bool:
 
 def _list(given: Any) -> Sequence[Any]:
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise DatasetError(f"augment is a list, or a dictionary of lists by feature, got {given!r:.80}")
+        raise DatasetError(f"augment is a list, or a dictionary of lists by feature, got {cut(repr(given))}")
     return given
 
 

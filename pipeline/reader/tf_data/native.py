@@ -15,6 +15,7 @@ from recordmill.pipeline.reader.batches.split import SplitSource
 from recordmill.pipeline.reader.input import Source
 from recordmill.pipeline.reader.options.request import Request
 from recordmill.pipeline.reader.order.steps import FOR_EVER
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.tensorflow.features import parse
 
 BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
@@ -96,7 +97,7 @@ def _check(request: Request) -> None:
     given = request.given
     for name, asked, instead in _refused(request):
         if asked:
-            raise DatasetError(f"as_tf_data(native=True) has no {name}={getattr(given, name)!r:.80}: {instead}")
+            raise DatasetError(f"as_tf_data(native=True) has no {name}={cut(repr(getattr(given, name)))}: {instead}")
     schemes = {shard.file.partition("://")[0] for shard in request.shards if "://" in shard.file}
     for scheme in schemes - set(tf.io.gfile.get_registered_schemes()):
         raise DatasetError(f"TensorFlow reads no {scheme}:// here: leave native=True out, or copy the version")

@@ -6,17 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
+from recordmill.pipeline.redaction import cut
+
 
 def _one_line(name: str) -> str:
     if not name.strip() or "\n" in name or "\r" in name:
-        raise ValueError(f"a class is one line and not blank, got {name!r:.80}")
+        raise ValueError(f"a class is one line and not blank, got {cut(repr(name))}")
     return name
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     for name, times in Counter(names).most_common(1):
         if times > 1:
-            raise ValueError(f"the class {name!r:.80} stands here {times} times")
+            raise ValueError(f"the class {cut(repr(name))} stands here {times} times")
     return names
 
 

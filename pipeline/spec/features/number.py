@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from recordmill.pipeline.redaction import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.base import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
@@ -43,7 +44,7 @@ def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
 def _imputable(value: Any) -> Any:
     if value in ("mean", "median") or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
-    raise ValueError(f"should be mean, median or a number, got {value!r:.80}")
+    raise ValueError(f"should be mean, median or a number, got {cut(repr(value))}")
 
 
 Float32 = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_fits)]

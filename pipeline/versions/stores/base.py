@@ -18,6 +18,7 @@ from typing import Protocol
 from recordmill.pipeline.dataset.safe_paths import Location
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
+from recordmill.pipeline.redaction import cut
 
 CLAIM_FILE = ".upload"
 """Names the uploader in the folder of a version that is still being uploaded."""
@@ -159,7 +160,7 @@ def refusals(url: str, action: str) -> Iterator[None]:
         raise
     except Exception as error:
         lines = str(error).strip().splitlines()
-        reason = lines[0][:200] if lines else type(error).__name__
+        reason = cut(lines[0], 200) if lines else type(error).__name__
         raise OutputError(
             f"the output {url} cannot be {action} ({reason}): check the address, the credentials and the network"
         ) from error

@@ -16,7 +16,9 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
-from recordmill.pipeline.dataset.safe_paths import Location, check_inner
+from recordmill.pipeline.dataset.safe_paths import NO_PARTS, Location
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.redaction import cut
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     Conflict,
@@ -119,8 +121,14 @@ class BucketStore(Store):
         return Stored(self)
 
     def _key(self, name: str) -> str:
-        """Returns the key of an object. Raises: DatasetError: a client could read it as another prefix' object."""
-        return self._prefix + check_inner(name)
+        """Returns the key of an object; a folder that a store's console made is one whose name ends in a slash.
+
+        Raises:
+            DatasetError: a client could read it as another prefix' object.
+        """
+        if not NO_PARTS.isdisjoint(name.removesuffix("/").split("/")):
+            raise DatasetError(f"the path {cut(repr(name))} leaves {self.url}")
+        return self._prefix + name
 
     def _begin(self, key: str) -> Upload:
         raise NotImplementedError

@@ -23,6 +23,8 @@ PATIENCE_SECONDS = 300.0
 """The time after which another holder is an error: nobody holds the lock for longer than some writes take."""
 NOTE_SECONDS = 5.0
 """The time after which a wait is reported."""
+OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
+"""Whoever else may open a file."""
 LOCKS = Path("/proc/locks")  # Linux
 
 
@@ -85,8 +87,8 @@ def _restrict(descriptor: int, path: Path) -> None:
             os.fchown(descriptor, -1, folder.st_gid)
         if stat.S_IMODE(file.st_mode) != mode:
             os.fchmod(descriptor, mode)
-    except PermissionError:
-        if file.st_uid != os.geteuid() and stat.S_IMODE(file.st_mode) & ~mode:
+    except OSError:  # it is another user's, or its file system has fixed modes
+        if file.st_uid != os.geteuid() and file.st_mode & OTHERS & ~mode:
             raise OutputError(
                 f"{path} is {_user(file.st_uid)}'s, and whoever reads the output may hold it: remove it"
             ) from None

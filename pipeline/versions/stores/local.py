@@ -159,7 +159,8 @@ class LocalStore(Store):
     def remove(self, folder: str, first: str) -> None:
         """Renames the folder away, then deletes it."""
         with self._refusals("written"):
-            path, away = self._entry(folder), self._root / REMOVING_FOLDER / attempt_name(Path(folder).name)
+            path = self._entry(folder)
+            away = self._entry(f"{REMOVING_FOLDER}/{attempt_name(path.name)}")
             while os.path.lexists(path):  # another removal may take `.removing` away in between
                 away.parent.mkdir(exist_ok=True)
                 with suppress(FileNotFoundError):
@@ -204,8 +205,8 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _delete(path: Path) -> None:
-    """Deletes a file or a folder, and a hidden parent folder that this leaves empty."""
-    if path.is_dir():
+    """Deletes a file, a link or a folder, and a hidden parent folder that this leaves empty."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

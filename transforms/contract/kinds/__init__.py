@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.contract.kinds.base import Description, Json
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -37,7 +38,7 @@ def description_type(description: Json) -> type[Description]:
     """
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in DESCRIPTIONS:
-        raise DatasetError(f"a feature is of kind {kind!r:.50}, which this Recordmill does not know: upgrade")
+        raise DatasetError(f"a feature is of kind {cut(repr(kind))}, which this Recordmill does not know: upgrade")
     return DESCRIPTIONS[kind]
 
 

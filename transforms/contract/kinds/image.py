@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
+from recordmill.pipeline.redaction import cut
 from recordmill.transforms.contract.kinds.base import (
     Description,
     FeatureOptions,
@@ -93,7 +94,7 @@ class Pixels:
                 "pixels: it is damaged, copy the version again"
             )
         if self.channel_order not in ("rgb", "bgr"):
-            order = f"an image's `channel_order` is {self.channel_order!r:.50} in dataset.json"
+            order = f"an image's `channel_order` is {cut(repr(self.channel_order))} in dataset.json"
             raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
 
     @property
