@@ -4,18 +4,23 @@ import os
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from recordmill import open_dataset
+from recordmill.pipeline.build.analysis.frozen_graph import keep_graph
+from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.build.frozen import GRAPH_PACKAGES, GraphInputs, graph_changes, graph_digest, graph_files
 from recordmill.pipeline.build.published_spec import published_spec
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.graphs.operations import UnsafeGraphError
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
+from tests.published import graph
 
 SPEC = """
 name: animals
@@ -98,6 +103,25 @@ def test_a_frozen_build_takes_over_the_graph_of_the_live_version(tmp_path: Path)
     assert graph_of(again) == graph_of(refreshed)
     assert again.manifest.splits["train"].records == refreshed.manifest.splits["train"].records
     assert not output.build(FIRST + MORE).is_new
+
+
+@pytest.mark.parametrize(
+    ("file", "operations", "why"),
+    [
+        ("transform_fn/saved_model.pb", ("Identity", "WriteFile"), "the operation 'WriteFile', 2 times"),
+        ("transform_fn/saved_model.pbtxt", (), "TensorFlow might load it instead"),
+    ],
+)
+def test_a_graph_of_somebody_elses_that_does_more_than_compute_is_not_taken_over(
+    file: str, operations: tuple[str, ...], why: str, tmp_path: Path
+) -> None:
+    files = {"transform_fn/saved_model.pb": graph(), "transform_fn/assets/a.txt": b"a", file: graph(operations)}
+    live: Any = SimpleNamespace(files=files, read=files.__getitem__)
+    planned: Any = SimpleNamespace(scratch=str(tmp_path), workspace=LocalWorkspace(str(tmp_path)))
+    with pytest.raises(UnsafeGraphError, match=why):
+        keep_graph(planned, live)
+    del files[file]
+    keep_graph(planned, live)
 
 
 @pytest.mark.nightly

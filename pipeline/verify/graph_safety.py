@@ -3,109 +3,22 @@
 A SavedModel is a program. Its digest shows that it is the published one; the list of allowed operations limits what it
 could do even if somebody had published another. Both are checked on the bytes, before TensorFlow loads them.
 
-No allowed operation reads or writes a file, runs Python or talks to another process, except two kinds that every
-SavedModel needs: tables filled from a file of words (`InitializeTableFromTextFileV2`), and the saving and restoring of
-variables (`SAVING`), in the functions for that alone. The list names what is allowed, not what is forbidden: TensorFlow
-has some 1,500 operations, and each version adds more. Its names are those of TensorFlow 2.21, without deprecated and
-quantized operations and those of gradients.
-
 >>> check_graph(files, manifest, "serving").problems  # doctest: +SKIP
 []
 >>> tf.saved_model.load(serving_model("out/emoji"))  # doctest: +SKIP
 """
 
-from collections import Counter
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
-from recordmill.pipeline.dataset.safe_paths import check_inner
+from recordmill.pipeline.graphs.operations import MODEL_FILE, Checked, check_model
+from recordmill.pipeline.graphs.operations import UnsafeGraphError as UnsafeGraphError
 from recordmill.pipeline.reader.dataset import open_dataset
-from recordmill.pipeline.reader.parsing.varints import Malformed
 from recordmill.pipeline.reader.records.remote_path import RemotePath
 from recordmill.pipeline.verify.report import Findings
-from recordmill.pipeline.verify.saved_model import SavedModel, read_saved_model
 from recordmill.pipeline.verify.version_files import VersionFiles, check_file
 
 GRAPHS = ("transform_fn", "serving")
-MODEL_FILE = "saved_model.pb"
-SAVERS = "__inference__traced_"
-"""The prefix that TensorFlow gives to functions that save and restore variables."""
-
-_ARRAYS = """
-    Bitcast BroadcastArgs BroadcastTo Concat ConcatOffset ConcatV2 Const DepthToSpace Diag DiagPart EditDistance
-    EnsureShape ExpandDims ExtractImagePatches Fill Gather GatherNd GatherV2 Identity IdentityN InvertPermutation
-    ListDiff LowerBound MirrorPad OneHot OnesLike Pack Pad PadV2 Placeholder PlaceholderWithDefault Rank Reshape
-    Reverse ReverseSequence ReverseV2 ScatterNd Shape ShapeN Size Slice SpaceToDepth Split SplitV Squeeze StopGradient
-    StridedSlice TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
-    TensorStridedSliceUpdate Tile Transpose Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex
-    UpperBound Where ZerosLike DynamicPartition DynamicStitch ParallelDynamicStitch PreventGradient Snapshot
-"""
-_NUMBERS = """
-    Abs AccumulateNV2 Acos Acosh Add AddN AddV2 All Angle Any ApproximateEqual ArgMax ArgMin Asin Asinh Atan Atan2
-    Atanh BatchMatMulV2 BatchMatMulV3 Betainc BiasAdd Bincount BitwiseAnd BitwiseOr BitwiseXor Bucketize Cast Ceil
-    ClipByValue Complex ComplexAbs Conj Cos Cosh Cross Cumprod Cumsum CumulativeLogsumexp DenseBincount Digamma Div
-    DivNoNan Einsum Elu Equal Erf Erfc Erfinv EuclideanNorm Exp Expm1 FFT FFT2D FFT3D Floor FloorDiv FloorMod Greater
-    GreaterEqual HistogramFixedWidth IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D Igamma Igammac Imag Inv Invert IsFinite
-    IsInf IsNan L2Loss LeakyRelu LeftShift Less LessEqual Lgamma LinSpace Log Log1p LogSoftmax LogicalAnd LogicalNot
-    LogicalOr MatMul MatrixBandPart MatrixDiagPartV3 MatrixDiagV3 Max Maximum Mean Min Minimum Mod Mul MulNoNan Ndtri
-    Neg NextAfter NotEqual NthElement Polygamma PopulationCount Pow Prod RFFT RFFT2D RFFT3D Range Real RealDiv
-    Reciprocal Relu Relu6 RightShift Rint Round Rsqrt SegmentMax SegmentMaxV2 SegmentMean SegmentMin SegmentMinV2
-    SegmentProd SegmentProdV2 SegmentSum SegmentSumV2 Select SelectV2 Selu Sigmoid Sign Sin Sinh Softmax Softplus
-    Softsign Sqrt Square SquaredDifference Sub Sum Tan Tanh TopKV2 TruncateDiv TruncateMod UnsortedSegmentMax
-    UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum Xdivy Xlog1py Xlogy Zeta StatelessMultinomial
-    StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg StatelessRandomNormal
-    StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2
-    StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal
-    StatelessTruncatedNormalV2
-"""
-_LISTS = """
-    DenseToDenseSetOperation DenseToSparseSetOperation EmptyTensorList RaggedBincount RaggedCross RaggedFillEmptyRows
-    RaggedGather RaggedRange RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant
-    SetSize SparseAdd SparseBincount SparseConcat SparseCross SparseCrossHashed SparseCrossV2 SparseFillEmptyRows
-    SparseReduceMax SparseReduceSum SparseReorder SparseReshape SparseSegmentMean SparseSegmentSum SparseSlice
-    SparseSparseMaximum SparseSparseMinimum SparseSplit SparseTensorDenseAdd SparseTensorDenseMatMul SparseToDense
-    SparseToSparseSetOperation TensorListConcatV2 TensorListElementShape TensorListFromTensor TensorListGather
-    TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve TensorListResize
-    TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack
-"""
-_STRINGS = """
-    AsString DecodeBase64 DecodeRaw DecodePaddedRaw EncodeBase64 Fingerprint ParseTensor ReduceJoin RegexFullMatch
-    RegexReplace SerializeTensor StaticRegexFullMatch StaticRegexReplace StringFormat StringJoin StringLength
-    StringLower StringNGrams StringSplit StringSplitV2 StringStrip StringToHashBucket StringToHashBucketFast
-    StringToHashBucketStrong StringToNumber StringUpper Substr UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
-    UnicodeScript UnicodeTranscode UnsortedSegmentJoin
-"""
-_TENSORFLOW_TEXT = """
-    CaseFoldUTF8 FastBertNormalize FastWordpieceTokenizeWithOffsets NormalizeUTF8 NormalizeUTF8WithOffsetsMap
-    RegexSplitWithOffsets SentencepieceDetokenizeOp SentencepieceIdToStringOp SentencepieceOp
-    SentencepieceStringToIdOp SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp SentencepieceVocabSizeOp
-    UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
-"""
-_IMAGES = """
-    AdjustContrastv2 AdjustHue AdjustSaturation CombinedNonMaxSuppression CropAndResize DecodeAndCropJpeg DecodeBmp
-    DecodeGif DecodeImage DecodeJpeg DecodePng DecodeWebP DrawBoundingBoxesV2 EncodeJpeg EncodeJpegVariableQuality
-    EncodePng ExtractGlimpseV2 ExtractJpegShape HSVToRGB ImageProjectiveTransformV3 NonMaxSuppressionV3
-    NonMaxSuppressionV4 NonMaxSuppressionV5 RGBToHSV ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor
-    ScaleAndTranslate
-"""
-_FLOW = """
-    Assert Case ControlTrigger Enter Exit If LoopCond Merge NextIteration NoOp PartitionedCall StatefulPartitionedCall
-    StatelessCase StatelessIf StatelessWhile Switch ToBool While
-"""
-_TABLES_AND_VARIABLES = """
-    AssignVariableOp HashTableV2 InitializeTableFromTextFileV2 InitializeTableV2 LookupTableFindV2 LookupTableSizeV2
-    ReadVariableOp VarHandleOp VarIsInitializedOp
-"""
-ALLOWED = frozenset(
-    " ".join([_ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES]).split()
-)
-"""Operations that may stand anywhere in a graph."""
-SAVING = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
-"""Operations that may stand only in the functions that save and restore a SavedModel's variables."""
-
-
-class UnsafeGraphError(DatasetError):
-    """A graph is not the published one, or could do more than compute: it is not loaded."""
 
 
 def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings:
@@ -126,38 +39,14 @@ def check_operations(files: VersionFiles, graph: str) -> Findings:
     """Checks a graph's operations, and that the files it lists for its tables are its own."""
     findings, path = Findings(), f"{graph}/{MODEL_FILE}"
     try:
-        data = files.read(path)
-        model = read_saved_model(data)
+        checked = check_model(files.read(path))
     except DatasetError as error:
-        findings.add(path, str(error))
-        return findings
-    except Malformed:
-        findings.add(path, "the file is not a SavedModel")
-        return findings
-    savers = {node.function for node in model.nodes if node.op in SAVING and _only_saves(model, data, node.function)}
-    refused = [node for node in model.nodes if node.op not in ALLOWED]
-    foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
-    for op, count in sorted(foreign.items()):
-        findings.add(path, f"the operation {op!r}, {count} times, is not one that a published graph may hold")
-    for asset in model.assets:
-        try:
-            check_inner(asset)
-        except DatasetError as error:
-            findings.add(path, f"a table's file: {error}")
-    findings.checked.update(operations=len(model.nodes))
+        checked = Checked((str(error),))
+    for problem in checked.problems:
+        findings.add(path, problem)
+    if checked.operations:
+        findings.checked.update(operations=checked.operations)
     return findings
-
-
-def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
-    """Whether a function runs only to save or restore the model.
-
-    Its name stands twice: where it is defined, and in a node of the graph itself whose output nothing takes.
-    """
-    if function is None or not function.startswith(SAVERS) or data.count(function.encode()) != 2:
-        return False
-    callers = [node for node in model.nodes if function in node.calls]
-    taken = {name for node in model.nodes if node.function is None for name in node.inputs} | model.fetched
-    return len(callers) == 1 and callers[0].function is None and callers[0].name not in taken
 
 
 def refuse(findings: Findings) -> None:
