@@ -1,4 +1,4 @@
-"""Bounds of what Arrow decodes of a Parquet file: pages that expand are refused, batches have few rows where rows are large.
+"""Bounds of what Arrow decodes of a Parquet file: pages that expand are refused, batches of large rows are short.
 
 Arrow decompresses a page as a whole, and copies a value of a dictionary into each row that has it: a file of some
 kilobytes may be many gigabytes then.
@@ -138,7 +138,7 @@ def _repeated(opened: BinaryIO, column: pq.ColumnSchema, group: int, found: Sequ
 
 
 def _longest(opened: BinaryIO, group: int, path: str, dictionary: Page, rows: int) -> int:
-    """The bytes of a dictionary's longest value; those of the whole where the first `rows` do not show it as a whole."""
+    """The bytes of a dictionary's longest value; those of all its values where the first `rows` do not show them."""
     try:
         opened.seek(0)
         file = pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, read_dictionary=[path])

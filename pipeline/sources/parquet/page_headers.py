@@ -1,7 +1,7 @@
 """Headers of a Parquet file's pages: what each holds once it is decompressed, read before Arrow decodes any.
 
-A footer may lie about them, and pyarrow has no API for them. They are `PageHeader` in parquet.thrift, in Thrift's compact
-protocol.
+A footer may lie about them, and pyarrow has no API for them. They are `PageHeader` in parquet.thrift, in Thrift's
+compact protocol.
 
 >>> [page.values for page in pages(file, start=4, values=1000)]  # doctest: +SKIP
 [0, 1000]
@@ -17,7 +17,7 @@ MOST_DEPTH = 8  # of a header's structs; Parquet's own lie in three
 DICTIONARY_PAGE = 2
 KIND, DECODED, STORED = 1, 2, 3
 PARTS = {5: (1, 2), 7: (1, 2), 8: (1, 4)}
-"""By the field that holds it (a data page's, a dictionary's, a data page's of version 2): number of values, encoding."""
+"""The number of values and the encoding, by the field: a data page's, a dictionary's, a data page's of version 2."""
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
 

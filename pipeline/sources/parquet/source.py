@@ -2,8 +2,8 @@
 
     source: {format: parquet, path: "data/train-*.parquet"}
 
-A chunk is a row group, or several small ones, read as record batches, whose rows are as many as `parquet.bounds` allows.
-How values become a column's type is `pipeline.sources.typing.values`.
+A chunk is a row group, or several small ones, read as record batches of as many rows as `parquet.bounds` allows. How
+values become a column's type is `pipeline.sources.typing.values`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

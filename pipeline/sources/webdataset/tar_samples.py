@@ -103,7 +103,9 @@ class Tar:
                 if _is_too_much(tar.pax_headers):
                     raise DamagedTarError(f"the tar file has too many global headers {self._where()}")
                 yield member
-                is_stored = self._size is not None and not member.issparse()  # a sparse one has fewer bytes than its size
+                is_stored = (
+                    self._size is not None and not member.issparse()
+                )  # a sparse one has fewer bytes than its size
                 if is_stored and member.offset_data + member.size > (self._size or 0):
                     raise DamagedTarError(f"the tar file is cut off in the member at byte {member.offset}")
         self.has_end = self._file.last == bytes(BLOCK)
