@@ -29,6 +29,7 @@ from recordmill.pipeline.json_values import MOST_CONTAINERS, Count, parse_json, 
 from recordmill.pipeline.versions import forgotten, history, leases
 from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import Stored
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.numpy.image_decode import DecodeError, decode
 from tests import published
@@ -137,6 +138,11 @@ def test_a_pointer_with_times_that_are_none_is_a_line(tmp_path: Path) -> None:
     (tmp_path / "LATEST").write_text('{"version": "v", "sequence": 1, "retired": {"u": 1.5}}')
     with pytest.raises(DatasetError, match="retired.u is 1.5"):
         read_latest(str(tmp_path))
+
+
+def test_a_feature_is_stored_as_a_known_type() -> None:
+    with pytest.raises(DatasetError, match=r"a feature is stored as 'uint9' in dataset.json"):
+        Stored("uint9")
 
 
 @pytest.mark.parametrize("new", HOSTILE)
