@@ -3,8 +3,10 @@
 import copy
 import io
 import json
+import math
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,13 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest
 from recordmill.pipeline.dataset.profile import profiles_of
 from recordmill.pipeline.dataset.reject_lines import MOST_LINE_BYTES, read_reject_lines
 from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.json_values import MOST_CONTAINERS, Count, parse_json, read_as
-from recordmill.pipeline.versions import forgotten
+from recordmill.pipeline.versions import forgotten, history, leases
 from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import Stored
+from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.numpy.image_decode import DecodeError, decode
 from tests import published
 
@@ -50,6 +55,9 @@ PARTS: dict[str, Any] = {
     },
     "provenance": {"built_at": "2026", "packages": {"numpy": "2"}, "kept_names": {"label": 2}, "source_key": "ab"},
 }
+PIXELS = Pixels(
+    stored="", encoding="jpeg", shape=(96, 96, 3), dtype="uint8", offset=(0.0, 0.0, 0.0), scale=(1.0, 1.0, 1.0)
+)
 COMMANDS = (["show", "DIR"], ["show", "DIR", "--json"], ["versions", "DIR"], ["head", "DIR"], ["verify", "DIR"])
 
 
@@ -132,6 +140,11 @@ def test_a_pointer_with_times_that_are_none_is_a_line(tmp_path: Path) -> None:
         read_latest(str(tmp_path))
 
 
+def test_a_feature_is_stored_as_a_known_type() -> None:
+    with pytest.raises(DatasetError, match=r"a feature is stored as 'uint9' in dataset.json"):
+        Stored("uint9")
+
+
 @pytest.mark.parametrize("new", HOSTILE)
 def test_any_value_of_a_profile_is_read_or_refused(new: Any) -> None:
     histogram = {"lost": 0, "keys": [1, 2], "counts": [3, 4]}
@@ -207,3 +220,33 @@ def test_a_jpeg_that_states_too_many_pixels_is_not_decoded() -> None:
     data[frame + 5 : frame + 9] = struct.pack(">HH", 65_500, 65_500)
     with pytest.raises(DecodeError, match=r"states 4,290,250,000 pixels|is no JPEG"):
         decode(bytes(data), 3)
+
+
+@pytest.mark.parametrize(("form", "stated"), [("JPEG", 169_000_000), ("PNG", 1_440_000)])
+def test_an_image_larger_than_its_feature_is_refused_by_its_header(form: str, stated: int) -> None:
+    side = math.isqrt(stated)
+    pixels = replace(PIXELS, encoding=form.lower(), shape=(96, 96, 3))
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64) if form == "JPEG" else (side, side)).save(file, form)
+    data = bytearray(file.getvalue())
+    if form == "JPEG":
+        frame = data.index(b"\xff\xc0")
+        data[frame + 5 : frame + 9] = struct.pack(">HH", side, side)
+    message = f"header states {stated:,} pixels, and at most 1,048,576 are decoded"
+    with pytest.raises(DatasetError, match=message):
+        StoredImage(bytes(data), pixels).array()
+    scratch = np.zeros((96, 96, 3), np.uint8)
+    with pytest.raises(DecodeError, match=message):
+        decode(bytes(data), 3, scratch, pixels.most_pixels)
+
+
+def test_the_end_of_a_long_history_is_read_and_a_lease_may_hold_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_BYTES", 100)
+    entries = history._parse(b'{"id": 1}\n' * 1000 + b'{"id": 2}\n' * 9)
+    assert len(entries) == 160
+    assert entries[-1] == {"id": 2}
+    (tmp_path / leases.LEASES_FOLDER).mkdir()
+    (tmp_path / leases.LEASES_FOLDER / "a.json").write_text("[" * 100_000)
+    assert str(leases.holders(open_store(str(tmp_path)))["a"]) == "an unknown process"

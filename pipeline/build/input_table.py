@@ -29,6 +29,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import FileInfo, Files
 
 INPUTS_FILE = "inputs.arrow"
+MOST_BYTES = 2 << 30  # 2 GiB: of some 20 million inputs, whose digests do not compress
 BLOCK = 1 << 16  # rows that are looked at together
 READ_BYTES = 1 << 20
 HASHING_THREADS = 4
@@ -96,7 +97,7 @@ class Remembered:
                 files are added to a folder, a file is listed without its span.
         """
         with suppress(OSError, UserError):
-            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE), SCHEMA)
+            table = read_table(folder, INPUTS_FILE, read_inner(folder, INPUTS_FILE, MOST_BYTES), SCHEMA)
             return cls(table, by_span=by_span) if table.num_rows else None
         return None
 

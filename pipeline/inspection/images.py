@@ -86,7 +86,7 @@ class StoredImage:
             options = self.pixels.pixel_options
             return resize(decode_original(self.data, options, self.orientation), options)
         if self.pixels.encoding != "raw":
-            return decode(self.data, channels)
+            return decode(self.data, channels, most=self.pixels.most_pixels)
         height, width = (side or 0 for side in self.pixels.shape[:2])
         if len(self.data) != math.prod((height, width, channels)):
             raise DecodeError(f"it is of {len(self.data):,} bytes, not {height * width * channels:,}")

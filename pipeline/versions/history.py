@@ -60,9 +60,9 @@ def read_history(output: str) -> list[Entry]:
 
 
 def _parse(data: bytes) -> list[Entry]:
-    """Leaves out lines that are no JSON objects: somebody edited the file."""
+    """Leaves out lines that are no JSON objects, and what lies before the last 64 MiB: somebody edited the file."""
     entries = []
-    for line in data.splitlines():
+    for line in data[-16 * MOST_BYTES :].splitlines():
         try:
             entry = json.loads(line)
         except (ValueError, RecursionError):

@@ -267,6 +267,6 @@ def _holder(content: Content | None) -> Holder | None:
         return None
     try:
         holder = Holder(**json.loads(content.data))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return Holder("", "", 0, "", token=content.tag)
     return holder if isinstance(holder.process, int) else replace(holder, process=0, boot="")

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 from recordmill.transforms.contract.image_header import JPEG, PNG
-from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PixelOptions
 from recordmill.transforms.contract.luma import luma
 from recordmill.transforms.contract.orientation import is_transposed, mirrored
 from recordmill.transforms.numpy.buffers import Array
@@ -32,7 +32,6 @@ Data: TypeAlias = bytes | memoryview
 RATIOS = (8, 4, 2)  # this and the next two as in `transforms.tensorflow.image_decode`
 LARGE = 256
 SPARE = 2
-MOST_PIXELS = (1 << 29) // 3  # 512 MiB of RGB: what TensorFlow decodes at most, and Pillow
 DEPTH = 24  # where a PNG states the bits of a sample
 INKS = ("CMYK", "YCCK")
 FORMATS = ("PNG", "WEBP", "BMP")  # no other of Pillow's openers is tried
@@ -42,7 +41,7 @@ class DecodeError(ValueError):
     """The bytes are no image, or a damaged one."""
 
 
-def decode(data: Data, channels: int, out: Array | None = None) -> Array:
+def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST_PIXELS) -> Array:
     """Decodes an image that the build encoded, JPEG or PNG: uint8 [height, width, channels].
 
     Args:
@@ -50,15 +49,18 @@ def decode(data: Data, channels: int, out: Array | None = None) -> Array:
         channels: 1 or 3.
         out: memory to decode into, uint8 [height, width, channels]; it is used, and is the result, where its shape is
             the image's, and it may be overwritten where it is not.
+        most: pixels; an image whose header states more is not decoded.
 
     Raises:
-        DecodeError: the bytes are neither, or damaged.
+        DecodeError: the bytes are neither, or damaged, or too many pixels.
     """
     if data[:3] == JPEG:
-        return jpeg(data, channels, out)
+        return jpeg(data, channels, out, most=most)
     if data[:8] != PNG:
         raise DecodeError(f"it is neither JPEG nor PNG: it begins with {bytes(data[:8])!r}")
-    return _channels(_opened(data, ("PNG",)).convert("L" if channels == 1 else "RGB"))
+    image = _opened(data, ("PNG",), load=False)
+    _check_pixels(image.width * image.height, most)
+    return _channels(_loaded(image).convert("L" if channels == 1 else "RGB"))
 
 
 def decode_original(data: Data, options: PixelOptions, orientation: int) -> Array:
@@ -93,8 +95,10 @@ def grey(rgb: Array) -> Array:
     return luma(*np.split(rgb.astype(np.int32), 3, -1)).astype(np.uint8)
 
 
-def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) -> Array:
-    """Decodes a JPEG, not of CMYK, as it lies: uint8 [height / ratio, width / ratio, channels]; `out` as in `decode`.
+def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, most: int = MOST_PIXELS) -> Array:
+    """Decodes a JPEG, not of CMYK, as it lies: uint8 [height / ratio, width / ratio, channels].
+
+    `out` and `most` are as in `decode`.
 
     Raises:
         DecodeError: it is cut off or damaged.
@@ -102,7 +106,7 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
     if simplejpeg is not None:
         try:
             high, wide = simplejpeg.decode_jpeg_header(data)[:2] if out is None else (0, 0)
-            _check_pixels(high * wide // ratio**2)
+            _check_pixels(high * wide // ratio**2, most)
             space = "RGB" if channels == 3 else "GRAY"
             # Neither the fast DCT nor fast chroma; the least sides make libjpeg choose the ratio.
             least = (high // ratio, wide // ratio) if ratio > 1 else (0, 0)
@@ -113,6 +117,7 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1) ->
         except ValueError:  # `out` is too small, or libjpeg warns of what it could make good, and so can Pillow
             pass
     image, mode = _opened(data, ("JPEG",), load=False), "RGB" if channels == 3 else "L"
+    _check_pixels(image.width * image.height // ratio**2, most)
     # Grey is the file's own luma, not computed from its colours again.
     image.draft(mode, (image.width // ratio, image.height // ratio))
     return _channels(_loaded(image).convert(mode))
@@ -153,10 +158,10 @@ def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
     return 1
 
 
-def _check_pixels(pixels: int) -> None:
-    """Refuses a JPEG that would be too large in memory, before any is taken: 700 bytes may state 65,500 x 65,500."""
-    if pixels > MOST_PIXELS:
-        raise DecodeError(f"its header states {pixels:,} pixels, and at most {MOST_PIXELS:,} are decoded")
+def _check_pixels(pixels: int, most: int) -> None:
+    """Refuses an image that would be too large in memory, before any is taken: 700 bytes may state 65,500 x 65,500."""
+    if pixels > most:
+        raise DecodeError(f"its header states {pixels:,} pixels, and at most {most:,} are decoded")
 
 
 def _opened(data: Data, formats: tuple[str, ...], load: bool = True) -> Image.Image:

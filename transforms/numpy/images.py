@@ -214,7 +214,7 @@ class ImageReader:
         if part is None:
             return None
         try:
-            pixels = jpeg(part.data, self._stored[2], self._scratch)
+            pixels = jpeg(part.data, self._stored[2], self._scratch, most=self._description.most_pixels)
         except DecodeError:  # the whole image's error says more
             return None
         return Part(pixels, *part[1:])
@@ -235,7 +235,7 @@ class ImageReader:
             options = self._description.pixel_options
             return resize(decode_original(data, options, turn), options)
         if encoding != "raw":
-            return decode(data, self._stored[2], out)
+            return decode(data, self._stored[2], out, self._description.most_pixels)
         size = math.prod(side or 0 for side in self._stored)  # raw images have one size
         if len(data) != size:
             raise DecodeError(f"it is of {len(data):,} bytes, not {size:,}")

@@ -2,11 +2,11 @@
 
     source: {format: parquet, path: "data/train-*.parquet"}
 
-A chunk is a row group, or several small ones, read as record batches. How values become a column's type is
-`pipeline.sources.typing.values`.
+A chunk is a row group, or several small ones, read as record batches of as many rows as `parquet.bounds` allows. How
+values become a column's type is `pipeline.sources.typing.values`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
-from recordmill.pipeline.sources.columns import Column, Columns, required
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
+from recordmill.pipeline.sources.parquet.bounds import BUFFER_BYTES, expected, rows_at_once
 from recordmill.pipeline.sources.paths import check_names, join
 from recordmill.pipeline.sources.table import Table, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, plain
@@ -29,9 +30,8 @@ from recordmill.pipeline.sources.typing.row_digests import row_digests
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 BLOCK_BYTES = 8 << 20  # 8 MiB
-BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
+ROWS_BYTES = 512 << 20  # 512 MiB: rows that are typed at once have about `BLOCK_BYTES`, or are one that is larger
 UNREAD = b"?"  # stands for an image's bytes that are not read
-BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,7 @@ def _parts(footer: Footer, chunk_bytes: int) -> Iterator[RowGroups]:
 def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> Iterator[tuple[int, dict[str, pa.Array]]]:
     """The asked columns as Arrow holds them, with the number of rows: at most about `BLOCK_BYTES`, one row at least."""
     with (
+        files.open(path) as headers,
         files.open(path) as opened,
         _reading(f"{path}: {groups} cannot be read"),
         pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True) as file,
@@ -157,9 +158,11 @@ def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> It
         present = [name for name, column in columns.items() if column.presence]
         unread = {name for name in present if _is_there(file, numbers, name, columns[name])}
         read = [name for name in columns if name not in unread] or columns
-        leaves = [file.metadata.schema.column(leaf).path for leaf in _leaves(file.schema_arrow, read)]
+        leaves = _leaves(file.schema_arrow, read)
+        asked = [file.metadata.schema.column(leaf).path for leaf in leaves]
+        at_once = min(rows_at_once([expected(headers, file, group, leaf) for leaf in leaves]) for group in numbers)
         missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
-        for batch in file.iter_batches(BATCH_ROWS, numbers, leaves, use_threads=False):
+        for batch in file.iter_batches(at_once, numbers, asked, use_threads=False):
             missing -= len(batch)
             stored = {name: lookup(batch, name) for name in read}
             values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
@@ -168,9 +171,19 @@ def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> It
             step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
             for start in range(0, len(batch), step):
                 piece = {name: array.slice(start, step) for name, array in values.items()}
+                if size > ROWS_BYTES:
+                    _check_size(piece, columns)
                 yield min(step, len(batch) - start), piece
         if missing:
             raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
+
+
+def _check_size(piece: Mapping[str, pa.Array], columns: Columns) -> None:
+    """Refuses rows too large to be typed; images have bounds of their own (`max_bytes`, and those of a row)."""
+    size = sum(array.nbytes for name, array in piece.items() if columns[name].type is not ColumnType.IMAGE)
+    if size > ROWS_BYTES:
+        rows = len(next(iter(piece.values())))
+        raise OSError(f"{rows} of its rows hold {size:,} bytes, where {ROWS_BYTES:,} are the limit")
 
 
 def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Column) -> bool:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.lines import MAX_LINE_BYTES
 from recordmill.pipeline.sources.typing.arrays import absent, lengths
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, Mask, add_faults, add_inner
 
@@ -63,6 +64,12 @@ def _is_invalid(values: pa.Array) -> Mask:
     return np.zeros(len(values), bool)
 
 
+def _is_too_long(values: pa.Array) -> Mask:
+    if values.nbytes <= MAX_LINE_BYTES:
+        return np.zeros(len(values), bool)
+    return _mask(pc.greater(pc.binary_length(values), MAX_LINE_BYTES))
+
+
 def _is_utf8(value: bytes | None) -> bool:
     try:
         (value or b"").decode()
@@ -90,6 +97,7 @@ class Check:
 IN_LIST = "in the list: "
 """The beginning of messages about one value of a list."""
 ABSENT = Check("missing_value", "the column is absent, null or empty", absent, is_absence=True)
+TOO_LARGE = Check("too_large", "the text is longer than 64 MiB", _is_too_long)
 UTF8 = Check("invalid_utf8", "the column's bytes are not UTF-8", _is_invalid)
 BLANK = Check(
     "missing_value",
@@ -105,8 +113,8 @@ ONE_LINE = Check(  # neither LF nor CR survives the lines of a vocabulary file
 FLOAT32 = Check("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 
 CHECKS: Mapping[ColumnType, tuple[Check, ...]] = {
-    ColumnType.TEXT: (ABSENT, UTF8),
-    ColumnType.CATEGORY: (ABSENT, UTF8, BLANK, ONE_LINE),
+    ColumnType.TEXT: (ABSENT, TOO_LARGE, UTF8),
+    ColumnType.CATEGORY: (ABSENT, TOO_LARGE, UTF8, BLANK, ONE_LINE),
     ColumnType.NUMBER: (ABSENT, FLOAT32),
     ColumnType.INTEGER: (ABSENT,),
     ColumnType.IMAGE: (ABSENT,),

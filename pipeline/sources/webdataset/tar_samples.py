@@ -1,6 +1,7 @@
 """The members of a tar file, one after another, by Python's `tarfile`, and the samples of a WebDataset that they make.
 
-Nothing is ever extracted. A hostile file costs no more memory than a header may have, and the walk goes forward alone.
+Nothing is ever extracted. A hostile file costs no more memory than a member's headers may have, and the walk goes
+forward alone.
 
 A sample is members one after another with the same name up to its first dot. The rule is WebDataset's own: of
 `train/0001.seg.png` the key is `train/0001` and the extension `seg.png`, in small letters. A member without such a
@@ -13,7 +14,7 @@ name, such as `README` or `.DS_Store`, is no part of a sample, nor is one that i
 
 import re
 import tarfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -21,6 +22,10 @@ from recordmill.pipeline.sources.inflate import DamagedDataError, Inflated
 
 BLOCK = tarfile.BLOCKSIZE
 MAX_HEADER_BYTES = 1 << 20  # 1 MiB: of a header that holds a long name, or PAX records
+MAX_HEADERS_BYTES = 4 << 20  # 4 MiB: of all headers of a member; those of a sparse one may go on without end
+MAX_GLOBALS = 1000  # values that hold for all members behind them, together 1 MiB; some programs write one
+MAX_NAME = 4096  # letters, as of a path in Linux
+MAX_MEMBERS = 100_000  # of a sample
 SKIPPED_BYTES = 1 << 20  # read at a time of what is passed over
 METADATA = re.compile("__[^/]*__($|/)")  # names that WebDataset keeps for itself
 MAX_DATA_BYTES = 64 << 20  # 64 MiB, as of a line
@@ -92,10 +97,16 @@ class Tar:
             while (member := tar.next()) is not None:
                 vars(tar)["members"].clear()  # the file keeps them
                 self.has_global_headers = bool(tar.pax_headers)
+                self._file.headers = 0
                 if member.size < 0:
                     raise DamagedTarError(f"the tar file is damaged (a negative size) {self._where()}")
+                if _is_too_much(tar.pax_headers):
+                    raise DamagedTarError(f"the tar file has too many global headers {self._where()}")
                 yield member
-                if self._size is not None and member.offset_data + member.size > self._size:
+                is_stored = (
+                    self._size is not None and not member.issparse()
+                )  # a sparse one has fewer bytes than its size
+                if is_stored and member.offset_data + member.size > (self._size or 0):
                     raise DamagedTarError(f"the tar file is cut off in the member at byte {member.offset}")
         self.has_end = self._file.last == bytes(BLOCK)
         if self._file.last and not self.has_end:  # `tarfile` takes anything for the end
@@ -103,6 +114,10 @@ class Tar:
 
     def _where(self) -> str:
         return f"behind byte {self._file.header}"
+
+
+def _is_too_much(values: Mapping[str, str]) -> bool:
+    return len(values) > MAX_GLOBALS or sum(map(len, values.values())) > MAX_HEADER_BYTES
 
 
 class _Forward:
@@ -115,6 +130,8 @@ class _Forward:
         """The bytes that were read last."""
         self.header = self._offset
         """The offset where they began."""
+        self.headers = 0
+        """The bytes of the headers of the member at hand, up to here."""
 
     def tell(self) -> int:
         return self._offset
@@ -122,6 +139,9 @@ class _Forward:
     def read(self, size: int) -> bytes:
         if not 0 <= size <= MAX_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {size} bytes")
+        self.headers += size
+        if self.headers > MAX_HEADERS_BYTES:
+            raise tarfile.ReadError(f"a member's headers of more than {MAX_HEADERS_BYTES} bytes")
         self.header = self._offset
         self.last = self.take(size)
         return self.last
@@ -167,7 +187,7 @@ class Sample:
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Splits a member's name into its key and its extension; None where it is no part of a sample.
+    """Splits a member's name into its key and its extension; None where it is no part of a sample, or too long.
 
     >>> split_name("./train/0001.SEG.png")
     ('train/0001', 'seg.png')
@@ -176,7 +196,7 @@ def split_name(name: str) -> tuple[str, str] | None:
         name = name[2:]
     folder, slash, base = name.rpartition("/")
     stem, _, extension = base.partition(".")
-    if not stem or not extension or METADATA.match(name):
+    if not stem or not extension or len(name) > MAX_NAME or METADATA.match(name):
         return None
     return folder + slash + stem, extension.lower()
 
@@ -198,7 +218,7 @@ def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) ->
         named = split_name(member.name) if member.isreg() and not member.issparse() else None
         if named is None:
             if not member.isdir():
-                left_out(member.name)
+                left_out(member.name[:MAX_NAME])
             continue
         key, extension = named
         if sample is None or key != sample.key:
@@ -208,6 +228,8 @@ def samples(tar: Tar, read: Collection[str], left_out: Callable[[str], None]) ->
         if extension in sample.members:
             sample.twice = extension
             continue
+        if len(sample.members) == MAX_MEMBERS:
+            raise DamagedTarError(f"a sample has more than {MAX_MEMBERS} members")
         data = tar.read(member) if extension in read and member.size <= MAX_DATA_BYTES else None
         sample.members[extension] = Member(member.offset_data, member.size, data)
     if sample is not None:

@@ -24,6 +24,11 @@ class Stored:
     dtype: str
     shape: tuple[int, ...] | None = ()
 
+    def __post_init__(self) -> None:
+        """Refuses another type. Raises: DatasetError."""
+        if self.dtype not in ("bytes", "int64", "float32"):
+            raise DatasetError(f"a feature is stored as {self.dtype!r:.50} in dataset.json: copy the version again")
+
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions:

@@ -18,6 +18,11 @@ from recordmill.transforms.contract.kinds.base import (
 MAX_SIDE = 16_384
 """The longest side of a scaled image, in pixels; a longer strip, by `shorter_side`, is scaled to this instead."""
 
+MOST_PIXELS = (1 << 29) // 3
+"""The pixels of the largest image that is decoded, 512 MiB of RGB: TensorFlow's bound, and Pillow's."""
+LEAST_PIXELS = 1 << 20
+"""An image with so many pixels is always decoded: a message about its shape says more than one about its header."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PixelOptions:
@@ -96,6 +101,12 @@ class Pixels:
         if self.channel_order not in ("rgb", "bgr"):
             order = f"an image's `channel_order` is {cut(repr(self.channel_order))} in dataset.json"
             raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
+
+    @property
+    def most_pixels(self) -> int:
+        """The pixels that a stored image may state: of one fixed size its own, or 1,048,576 where that is smaller."""
+        height, width, _ = self.shape
+        return MOST_PIXELS if None in (height, width) else max(LEAST_PIXELS, (height or 0) * (width or 0))
 
     @property
     def pixel_options(self) -> PixelOptions:
