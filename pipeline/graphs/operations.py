@@ -101,7 +101,7 @@ class UnsafeGraphError(DatasetError):
 
 
 class Checked(NamedTuple):
-    """What was found in a SavedModel."""
+    """The problems of a SavedModel."""
 
     problems: tuple[str, ...]
     operations: int = 0

@@ -37,7 +37,7 @@ REMEDY = "if you trust it, write the file again with smaller row groups and page
 
 @dataclass(frozen=True)
 class Expected:
-    """What a column chunk will hold, by the headers of its pages."""
+    """The values and bytes of a column chunk, by the headers of its pages or by the footer."""
 
     ends: npt.NDArray[np.int64]
     """The number of values up to the beginning, then up to the end of each page, shape [pages + 1]."""
@@ -64,6 +64,14 @@ def rows_at_once(columns: Sequence[Expected]) -> int:
     while rows > 1 and sum(column.most(rows) for column in columns) > BATCH_BYTES:
         rows //= 2
     return rows
+
+
+def stated(file: pq.ParquetFile, group: int, leaf: int) -> Expected:
+    """Returns what the footer says of a column chunk; only pages' headers show whether that is true."""
+    metadata = file.metadata.row_group(group)
+    chunk = metadata.column(leaf)
+    ends, sums = (np.array([0, max(0, most)]) for most in (chunk.num_values, chunk.total_uncompressed_size))
+    return Expected(ends, sums, 0, metadata.num_rows)
 
 
 def expected(opened: BinaryIO, file: pq.ParquetFile, group: int, leaf: int) -> Expected:

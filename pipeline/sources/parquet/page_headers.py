@@ -22,7 +22,7 @@ TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range
 
 
 class Page(NamedTuple):
-    """What a page's header states."""
+    """A page, by its header."""
 
     is_dictionary: bool
     decoded: int
