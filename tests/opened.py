@@ -1,27 +1,58 @@
-"""Which files a piece of code opens, as Python itself tells it (`sys.addaudithook`): what is refused is not read."""
+"""Which files a piece of code opens, or writes, as Python itself tells it (`sys.addaudithook`)."""
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-_watching: list[list[str]] = []
+Named = Callable[[str, tuple[Any, ...]], tuple[Any, ...]]
+CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
+
+_watching: list[tuple[list[str], Named]] = []
 
 
-def _on_event(event: str, arguments: tuple[object, ...]) -> None:
-    if _watching and event == "open" and isinstance(arguments[0], str | bytes):
-        _watching[-1].append(os.path.realpath(os.fsdecode(arguments[0])))
+def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
+    for paths, named in _watching[-1:]:
+        paths += [os.fsdecode(each) for each in named(event, arguments) if isinstance(each, str | bytes | os.PathLike)]
 
 
 sys.addaudithook(_on_event)  # it cannot be taken back: it does nothing while nobody watches
 
 
+def _opened(event: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    file = arguments[:1] if event == "open" else ()
+    return tuple(os.path.realpath(os.fsdecode(each)) for each in file if isinstance(each, str | bytes))
+
+
+def _written(event: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if event == "open":
+        return arguments[:1] if arguments[2] & (os.O_WRONLY | os.O_RDWR) else ()
+    if event not in CHANGES or (isinstance(arguments[-1], int) and arguments[-1] >= 0):
+        return ()  # what is named by an open folder's number is relative to it
+    return arguments[:2]
+
+
 @contextmanager
-def opened() -> Iterator[list[str]]:
-    """Gives the real paths of all files that are opened in the block, by any thread."""
+def _watch(named: Named) -> Iterator[list[str]]:
     paths: list[str] = []
-    _watching.append(paths)
+    watched = (paths, named)
+    _watching.append(watched)
     try:
         yield paths
     finally:
-        _watching.remove(paths)
+        _watching[:] = [other for other in _watching if other is not watched]
+
+
+@contextmanager
+def opened() -> Iterator[list[str]]:
+    """Gives the real paths of all files that are opened in the block, by any thread."""
+    with _watch(_opened) as paths:
+        yield paths
+
+
+@contextmanager
+def written() -> Iterator[list[str]]:
+    """Gives the paths of all that is written, made, renamed and removed in the block."""
+    with _watch(_written) as paths:
+        yield paths

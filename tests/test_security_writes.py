@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.local import LocalStore
+from tests.opened import written
 from tests.published import FEATURES, VERSION, write_manifest, write_version
 
 SECOND = "20261121T120000Z-77d0a4b1"
@@ -44,33 +45,6 @@ NIGHTS = [
 ]
 """Commands that follow each other on one output."""
 TARGETS = ("out", "cwd", "export", "temp")
-_watching: list[list[str]] = []
-CHANGES = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod"}
-
-
-def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _watching:
-        return
-    named: tuple[Any, ...] = ()
-    if event == "open":
-        named = arguments[:1] if arguments[2] & (os.O_WRONLY | os.O_RDWR) else ()
-    elif event in CHANGES and not (isinstance(arguments[-1], int) and arguments[-1] >= 0):
-        named = arguments[:2]  # those of a call by an open folder's number are relative to it
-    _watching[-1] += [os.fsdecode(each) for each in named if isinstance(each, str | bytes | os.PathLike)]
-
-
-sys.addaudithook(_on_event)  # it cannot be taken back: it does nothing while nobody watches
-
-
-@contextmanager
-def written() -> Iterator[list[str]]:
-    """Gives the paths of all that Python writes, makes, renames and removes in the block."""
-    paths: list[str] = []
-    _watching.append(paths)
-    try:
-        yield paths
-    finally:
-        _watching.remove(paths)
 
 
 @pytest.fixture(scope="module")
