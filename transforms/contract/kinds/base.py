@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
+from recordmill.pipeline.redaction import cut
 
 Json = Mapping[str, Any]
 Value = TypeVar("Value")
@@ -27,7 +28,8 @@ class Stored:
     def __post_init__(self) -> None:
         """Refuses another type. Raises: DatasetError."""
         if self.dtype not in ("bytes", "int64", "float32"):
-            raise DatasetError(f"a feature is stored as {self.dtype!r:.50} in dataset.json: copy the version again")
+            shown = cut(repr(self.dtype), 50)
+            raise DatasetError(f"a feature is stored as {shown} in dataset.json: copy the version again")
 
 
 @dataclass(frozen=True, kw_only=True)
