@@ -51,7 +51,7 @@ def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
 
 
 def read_as(value: Any, hint: Any, what: str) -> Any:
-    """Gives a JSON value as a type takes it: a tuple's list becomes a tuple, a dataclass' object one of its kind.
+    """Converts a JSON value to a type: lists to declared tuples, objects to declared dataclasses.
 
     Args:
         value: as `parse_json` gives it.
@@ -98,7 +98,7 @@ def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
 
 @functools.cache
 def _fields(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Gives the type of each field, and whether it must be there."""
+    """Returns the type of each field, and whether the field is required."""
     hints = typing.get_type_hints(kind, include_extras=True)
     if is_dataclass(kind):
         return {each.name: (hints[each.name], each.default is MISSING) for each in fields(kind)}

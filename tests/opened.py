@@ -1,4 +1,4 @@
-"""Which files a piece of code opens, or writes, as Python itself tells it (`sys.addaudithook`)."""
+"""Records the files that a piece of code opens or writes, by Python's audit events (`sys.addaudithook`)."""
 
 import os
 import sys
@@ -46,13 +46,13 @@ def _watch(named: Named) -> Iterator[list[str]]:
 
 @contextmanager
 def opened() -> Iterator[list[str]]:
-    """Gives the real paths of all files that are opened in the block, by any thread."""
+    """Records the real paths of all files that any thread opens in the block."""
     with _watch(_opened) as paths:
         yield paths
 
 
 @contextmanager
 def written() -> Iterator[list[str]]:
-    """Gives the paths of all that is written, made, renamed and removed in the block."""
+    """Records the paths of everything that the block writes, creates, renames or removes."""
     with _watch(_written) as paths:
         yield paths

@@ -14,7 +14,7 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 Then = Callable[[int], int | None]
-"""What follows, from a position: where the match ends, or None."""
+"""Matches the rest of a pattern from a position; returns where the match ends, or None."""
 Matcher = Callable[[int, Then], int | None]
 
 CATEGORIES = {

@@ -75,7 +75,7 @@ def _checked(message: "pa.ipc.Message", kind: str) -> "pa.ipc.Message":
 
 
 def _expanded(message: "pa.ipc.Message") -> int:
-    """Gives the bytes that a record batch holds when it is read, and one for each row, by its header alone."""
+    """Counts the bytes of a decompressed record batch, and one for each row, from its header alone."""
     header, body = memoryview(message.metadata), memoryview(message.body)
     root = _at("<I", header, 0)
     batch = _followed(header, _field(header, root, HEADER))
@@ -92,7 +92,7 @@ def _expanded(message: "pa.ipc.Message") -> int:
 
 
 def _field(header: memoryview, table: int, number: int) -> int:
-    """Gives the place of a field of a flatbuffer's table; 0 where it is left out."""
+    """Returns the offset of a field in a flatbuffer's table; 0 if the field is absent."""
     fields = table - _at("<i", header, table)
     known = (_at("<H", header, fields) - 4) // 2
     offset = _at("<H", header, fields + 4 + 2 * number) if number < known else 0

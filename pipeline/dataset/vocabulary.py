@@ -69,7 +69,7 @@ def _special(description: Ids) -> list[str]:
 
 
 def read_words(folder: Location, file: str) -> list[str]:
-    """Gives the words of a vocabulary's file, one a line.
+    """Returns the words of a vocabulary's file, which has one on each line.
 
     Raises:
         DatasetError: it cannot be read, or holds more than 512 MiB or 16,777,216 lines.

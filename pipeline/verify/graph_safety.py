@@ -11,8 +11,7 @@ could do even if somebody had published another. Both are checked on the bytes, 
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
-from recordmill.pipeline.graphs.operations import MODEL_FILE, Checked, check_model
-from recordmill.pipeline.graphs.operations import UnsafeGraphError as UnsafeGraphError
+from recordmill.pipeline.graphs.operations import MODEL_FILE, Checked, UnsafeGraphError, check_model
 from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.reader.records.remote_path import RemotePath
 from recordmill.pipeline.verify.report import Findings

@@ -59,7 +59,7 @@ class Expected:
 
 
 def rows_at_once(columns: Sequence[Expected]) -> int:
-    """Gives the number of rows, 8,192 or fewer and at least 1, whose columns hold about 64 MiB together."""
+    """Returns how many rows hold about 64 MiB in these columns together: 1 to 8,192."""
     rows = BATCH_ROWS
     while rows > 1 and sum(column.most(rows) for column in columns) > BATCH_BYTES:
         rows //= 2
