@@ -5,12 +5,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from recordmill.pipeline.build.spans.reports import MOST_BYTES, read_report
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Location, Manifest, read_manifest, version_folder
 from recordmill.pipeline.dataset.profile import by_split
 from recordmill.pipeline.dataset.safe_paths import read_inner
+from recordmill.pipeline.dataset.span_report import MOST_BYTES, read_report
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.gate.checks import read_breaches
 from recordmill.pipeline.gate.compared import GatedVersion, SpanProfile

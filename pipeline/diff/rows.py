@@ -26,7 +26,7 @@ from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.reader.parsing.examples import parse
 from recordmill.pipeline.reader.parsing.single import names_of, scan
 from recordmill.pipeline.reader.parsing.varints import Malformed
-from recordmill.pipeline.verify.version_files import VersionFiles
+from recordmill.pipeline.reader.records.version_files import VersionFiles
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import KEY, stored_features
 

@@ -14,8 +14,9 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
 from recordmill.pipeline.graphs.operations import MODEL_FILE, Checked, UnsafeGraphError, check_model
 from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.reader.records.version_files import VersionFiles
 from recordmill.pipeline.verify.report import Findings
-from recordmill.pipeline.verify.version_files import VersionFiles, check_file
+from recordmill.pipeline.verify.version_files import check_file
 
 GRAPHS = ("transform_fn", "serving")
 

@@ -26,11 +26,11 @@ from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.reader.parsing.examples import parse
+from recordmill.pipeline.reader.records.version_files import VersionFiles
 from recordmill.pipeline.rows.find import StoredRow, find_records
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.verify.graph_safety import check_graph
 from recordmill.pipeline.verify.report import Findings, shown
-from recordmill.pipeline.verify.version_files import VersionFiles
 from recordmill.transforms.contract.finish_options import SERVED
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.stored import part_name, stored_features

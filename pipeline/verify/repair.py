@@ -33,11 +33,12 @@ from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.reader.records.version_files import VersionFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.graph_safety import check_graph, refuse
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.shards import ShardNumber, index_of, shard_numbers
-from recordmill.pipeline.verify.version_files import VersionFiles, check_file
+from recordmill.pipeline.verify.version_files import check_file
 from recordmill.pipeline.versions import forgotten, latest_file, leases
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.kept_files import replace_file

@@ -12,10 +12,11 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.shard_paths import inner_paths
+from recordmill.pipeline.reader.records.version_files import VersionFiles
 from recordmill.pipeline.verify.frames import FrameWalk, Offsets
 from recordmill.pipeline.verify.records import RecordChecks
 from recordmill.pipeline.verify.report import Findings
-from recordmill.pipeline.verify.version_files import VersionFiles, check_digest
+from recordmill.pipeline.verify.version_files import check_digest
 
 ShardNumber: TypeAlias = tuple[str, int]
 """A split, and the number of a shard in it, from 0."""

@@ -18,13 +18,13 @@ from recordmill.pipeline.cores import cores
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
+from recordmill.pipeline.reader.records.version_files import VersionFiles
 from recordmill.pipeline.verify.consistency import check_agreement
 from recordmill.pipeline.verify.graph_safety import GRAPHS, check_operations
 from recordmill.pipeline.verify.records import split_layout
 from recordmill.pipeline.verify.report import Findings, Report
 from recordmill.pipeline.verify.shards import Checked, check_shards, shard_numbers
 from recordmill.pipeline.verify.version_files import (
-    VersionFiles,
     check_file,
     check_shard_file,
     listed_files,
