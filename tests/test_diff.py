@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.cli import version_commands
+from recordmill.pipeline.compare.diff import compare
+from recordmill.pipeline.compare.manifests import changes
+from recordmill.pipeline.compare.rows import RowChanges, bytes_to_read, compare_rows
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, read_manifest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
-from recordmill.pipeline.diff.manifests import changes
-from recordmill.pipeline.diff.report import compare
-from recordmill.pipeline.diff.rows import RowChanges, bytes_to_read, compare_rows
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from tests.published import VERSION, example, frames, replace_shard, row, write_manifest, write_version
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.dataset.distances import (
+from recordmill.pipeline.compare.distances import (
     binned,
     jensen_shannon,
     l_infinity,

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recordmill.pipeline.compare.figures import Check, Verdict
+from recordmill.pipeline.compare.gate import judge
+from recordmill.pipeline.compare.versions import GatedVersion, SpanProfile
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Span, Split
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, to_text
-from recordmill.pipeline.gate.checks import Check, Verdict
-from recordmill.pipeline.gate.compared import GatedVersion, SpanProfile
-from recordmill.pipeline.gate.gate import judge
 from recordmill.pipeline.spec.gate import Gate
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.gating import judge_of
+from recordmill.pipeline.compare.gate import judge_of
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Span, Split
 from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
 from recordmill.pipeline.spec.model import parse_spec

@@ -13,9 +13,9 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.cli.commands import app
+from recordmill.pipeline.compare.rows import compare_rows
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard, read_latest
 from recordmill.pipeline.dataset.shard_paths import shard_paths
-from recordmill.pipeline.diff.rows import compare_rows
 from recordmill.pipeline.verify.repair import repair
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.verify import verify

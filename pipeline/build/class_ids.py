@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeGuard
 
-from recordmill.pipeline.dataset.id_changes import compare_ids, first_few
+from recordmill.pipeline.compare.classes import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.vocabulary import Ids, read_words, without_blank
 from recordmill.pipeline.errors import DatasetError

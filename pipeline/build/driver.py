@@ -30,10 +30,8 @@ from recordmill.pipeline.build.context.progress import Progress
 from recordmill.pipeline.build.descriptions import describe_features
 from recordmill.pipeline.build.digest_inputs import TableInMaking
 from recordmill.pipeline.build.disk_failures import disk_error
-from recordmill.pipeline.build.drift import drift_lines
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.frozen import LearnedAnewError
-from recordmill.pipeline.build.gating import breach_lines, judge_of
 from recordmill.pipeline.build.input_listing import InputsChangedError, Listings, check_unchanged
 from recordmill.pipeline.build.input_table import INPUTS_FILE, Remembered
 from recordmill.pipeline.build.plan import BuildPlan, pieces, planned_build
@@ -59,6 +57,8 @@ from recordmill.pipeline.build.same_version import same_as_live
 from recordmill.pipeline.build.spans.reports import read_spans
 from recordmill.pipeline.build.up_to_date import remember
 from recordmill.pipeline.build.worker.user_code import install_user_code
+from recordmill.pipeline.compare.drift import drift_lines
+from recordmill.pipeline.compare.gate import breach_lines, judge_of
 from recordmill.pipeline.dataset.manifest import Candidate, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode

@@ -16,13 +16,13 @@ from functools import partial
 from recordmill.pipeline.build.class_ids import Names, continues, keeps_ids, names_to_keep
 from recordmill.pipeline.build.free_space import check_free_space
 from recordmill.pipeline.build.frozen import ANALYSIS, LiveAnalysis, graph_changes, graph_digest
-from recordmill.pipeline.build.gating import judge_of
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.input_table import Remembered
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.spans.choose import SpanError
 from recordmill.pipeline.build.up_to_date import Comparison, compare_inputs, compare_spans, remember
+from recordmill.pipeline.compare.gate import judge_of
 from recordmill.pipeline.dataset.manifest import Candidate, Manifest, version_folder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.exit_codes import ExitCode

@@ -14,7 +14,6 @@ from recordmill.pipeline.build.context.graph_archive import unpack_graph
 from recordmill.pipeline.build.context.rejects import read_rejects
 from recordmill.pipeline.build.context.steps import ANALYSIS, chunk_step, shard_step
 from recordmill.pipeline.build.context.workspace import read_all, read_report
-from recordmill.pipeline.build.drift import profile_drift
 from recordmill.pipeline.build.duplicates.report import manifest_entry
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.published_spec import published_path
@@ -23,6 +22,7 @@ from recordmill.pipeline.build.reject_limits import RejectLimits, by_frequency
 from recordmill.pipeline.build.reject_places import RejectPlaces
 from recordmill.pipeline.build.shard_sums import ShardSums
 from recordmill.pipeline.build.spans.reports import KeptSpan, add_up_duplicates, shards_by_group
+from recordmill.pipeline.compare.drift import profile_drift
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.dataset.profile import Profiles
 from recordmill.pipeline.dataset.text_lengths import Lengths, add_up

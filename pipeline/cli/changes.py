@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from rich.filesize import decimal
 
 from recordmill.pipeline.build.preparation import Published
-from recordmill.pipeline.diff.report import compare
-from recordmill.pipeline.diff.rows import bytes_to_read
+from recordmill.pipeline.compare.diff import compare
+from recordmill.pipeline.compare.rows import bytes_to_read
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.versions.stores.open_store import is_local

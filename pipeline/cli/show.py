@@ -12,12 +12,12 @@ from rich.table import Table
 
 from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.versions_table import print_table
+from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.duplicate_messages import summary
 from recordmill.pipeline.dataset.feature_words import statistics_words, stored_words
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.dataset.text_lengths import describe
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
-from recordmill.pipeline.gate.checks import read_breaches
 from recordmill.pipeline.versions.listing import Version
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description

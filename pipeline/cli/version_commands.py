@@ -38,7 +38,7 @@ def diff(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
-    from recordmill.pipeline.diff.report import compare
+    from recordmill.pipeline.compare.diff import compare
     from recordmill.pipeline.reader.dataset import open_dataset
     from recordmill.pipeline.versions.listing import pair
 

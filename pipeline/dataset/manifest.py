@@ -183,7 +183,7 @@ class Manifest:
     drift: Json = field(default_factory=dict)
     """The distance of the rows from those that a frozen analysis was learned from; empty without one."""
     gate: Json = field(default_factory=dict)
-    """The gate's figures, against the version that was live (`pipeline.gate`); empty for a first version."""
+    """The gate's figures, against the version that was live (`pipeline.compare`); empty for a first version."""
     trial: int = 0
     """About how many rows a trial version was to hold, which is never live; 0 for a version of all rows."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from recordmill.pipeline.build.plan import BuildPlan
-from recordmill.pipeline.dataset.id_changes import compare_ids, first_few
+from recordmill.pipeline.compare.classes import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.forecast.columns import ColumnView

@@ -6,20 +6,24 @@
 ['rows_lost of train is 0.4, more than 0.1: 1,000 → 600 rows']
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from recordmill.pipeline.compare.counts import count_checks, spans_are_regrouped, splits_are_edited
+from recordmill.pipeline.compare.distributions import distribution_checks, pixel_checks
+from recordmill.pipeline.compare.figures import Check, Verdict, read_breaches
+from recordmill.pipeline.compare.schema import id_checks, schema_checks
+from recordmill.pipeline.compare.usual import DAYS, Usual
+from recordmill.pipeline.compare.versions import GatedVersion, is_edited, with_last_spans, with_new_spans
+from recordmill.pipeline.dataset.manifest import Location, Manifest, read_manifest, version_folder
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.gate.checks import Check, Verdict
-from recordmill.pipeline.gate.compared import GatedVersion, is_edited
-from recordmill.pipeline.gate.counts import count_checks, spans_are_regrouped, splits_are_edited
-from recordmill.pipeline.gate.distributions import distribution_checks, pixel_checks
-from recordmill.pipeline.gate.schema import id_checks, schema_checks
-from recordmill.pipeline.gate.usual import Usual
+from recordmill.pipeline.versions.candidates import Judge, Judgement, publishes_all
+from recordmill.pipeline.versions.stores.open_store import open_location
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
+    from recordmill.pipeline.spec.model import Spec
 
 
 def judge(before: GatedVersion, after: GatedVersion, gate: "Gate") -> Verdict:
@@ -92,3 +96,33 @@ def _feature(name: str, before: GatedVersion, after: GatedVersion, gate: "Gate")
     if not splits_are_edited(before.manifest, after.manifest):
         for split in before.manifest.splits:
             yield from distribution_checks(name, split, before, after, gate)
+
+
+def judge_of(spec: "Spec", output: str, folder: Location, manifest: Manifest) -> Judge:
+    """Gives the judge of a version, which lies in a folder of its own or is still assembled there.
+
+    A live version without a readable manifest cannot be compared with, and is no reason to publish none: the figures
+    say so. Where a file of either version is damaged, they are compared as far as it goes, and this one is held back.
+    """
+    gate = spec.gate
+    if gate is False:
+        return publishes_all
+
+    def judged(live: str) -> Judgement:
+        try:
+            live_folder = version_folder(open_location(output), live)
+            before = GatedVersion.read(live_folder, read_manifest(live_folder))
+        except DatasetError as error:
+            return Judgement({"live": live, "figures": {}, "breaches": [], "not_compared": [str(error)]}, ())
+        if not Usual.of(before.manifest).is_whole:
+            before = with_last_spans(before, DAYS)
+        after = with_new_spans(GatedVersion.read(folder, manifest), before.manifest)
+        verdict = judge(before, after, gate)
+        return Judgement(verdict.to_json(), tuple(map(str, verdict.breaches)))
+
+    return judged
+
+
+def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
+    """Gives the breaches of a manifest's `gate`, a line each."""
+    return tuple(map(str, read_breaches(gate)))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recordmill.pipeline.dataset.distances import (
+from recordmill.pipeline.compare.distances import (
     aligned,
     binned,
     jensen_shannon,

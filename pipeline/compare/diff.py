@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from recordmill.pipeline.dataset.id_changes import first_few
+from recordmill.pipeline.compare.classes import first_few
+from recordmill.pipeline.compare.manifests import Change, Changes, NameChanges, changes, name_changes, split_changes
+from recordmill.pipeline.compare.rows import RowChanges, compare_rows
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.diff.manifests import Change, Changes, NameChanges, changes, name_changes, split_changes
-from recordmill.pipeline.diff.rows import RowChanges, compare_rows
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.redaction import cut
 

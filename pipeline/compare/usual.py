@@ -18,11 +18,12 @@ from datetime import date
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from recordmill.pipeline.compare.figures import SLACK, Check
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.gate.checks import SLACK, Check
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
+
 
 LEAST = 5  # earlier spans; fewer say little
 LEAST_ALIKE = 4  # of a weekday, or of an hour

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from recordmill.pipeline.compare.figures import Check, rise
+from recordmill.pipeline.compare.versions import is_edited
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.gate.checks import Check, rise
-from recordmill.pipeline.gate.compared import is_edited
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
+
 
 SPLITTING = ("splits", "split_by")
 """The options that decide which rows a split has."""

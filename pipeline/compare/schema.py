@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recordmill.pipeline.dataset.id_changes import compare_ids
-from recordmill.pipeline.gate.checks import Check
-from recordmill.pipeline.gate.compared import GatedVersion, is_edited
+from recordmill.pipeline.compare.classes import compare_ids
+from recordmill.pipeline.compare.figures import Check
+from recordmill.pipeline.compare.versions import GatedVersion, is_edited
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
+
 
 PARTS = ("kind", "stored", "dtype", "shape", "length", "texts_per_row", "read", "packed")
 """The parts of a description that decide the type and shape of what a model gets."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from recordmill.pipeline.dataset.distances import (
+from recordmill.pipeline.compare.distances import (
     aligned,
     binned,
     jensen_shannon,
@@ -14,10 +14,10 @@ from recordmill.pipeline.dataset.distances import (
     population_stability_index,
     standardized_shift,
 )
+from recordmill.pipeline.compare.figures import Check, rise
+from recordmill.pipeline.compare.versions import GatedVersion
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile
-from recordmill.pipeline.gate.checks import Check, rise
-from recordmill.pipeline.gate.compared import GatedVersion
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate

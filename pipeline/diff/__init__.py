@@ -1,1 +1,0 @@
-"""`recordmill diff`: the changes from one version of a dataset to another."""

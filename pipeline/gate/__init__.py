@@ -1,1 +1,0 @@
-"""The gate: compares a version with the live one before it is published, and holds it back where too much moved."""
