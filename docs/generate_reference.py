@@ -69,8 +69,7 @@ def _type(option: dict[str, Any]) -> str:
 def _commands() -> Iterator[str]:
     yield f"{NOTE}\n\n# Commands\n"
     yield "`recordmill COMMAND --help` prints the same. Arguments after `--` go to Beam.\n"
-    group: Any = typer.main.get_command(app)
-    for name, command in sorted(group.commands.items()):
+    for name, command in _flat(typer.main.get_command(app)):
         context = command.context_class(command, info_name=f"recordmill {name}")
         usage = " ".join(command.collect_usage_pieces(context))
         yield f"## {name}\n\n{inspect.cleandoc(command.help or '')}\n\n```\nrecordmill {name} {usage}\n```\n"
@@ -79,6 +78,15 @@ def _commands() -> Iterator[str]:
             yield "| | default | |\n|---|---|---|"
             yield from rows
             yield ""
+
+
+def _flat(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the commands in the order of the help, those of `versions` last."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _flat(command, f"{name} ")
+        else:
+            yield f"{before}{name}", command
 
 
 def _parameter(parameter: Any) -> str | None:

@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit status of `recordmill`; `build` and `retry` use all of them, the other commands 0, 1, 2, 75 and 130."""
+    """The exit status of `recordmill`; `build` uses all of them, the other commands 0, 1, 2, 75 and 130."""
 
     PUBLISHED = 0
     ERROR = 1
@@ -30,7 +30,9 @@ _MEANINGS = {
     ExitCode.UP_TO_DATE: (
         "up to date: nothing has changed, or the result equals the live version; nothing was published"
     ),
-    ExitCode.GATE: "gate: the new version differs too much from the live one and waits for `recordmill approve`",
+    ExitCode.GATE: (
+        "gate: the new version differs too much from the live one and waits for `recordmill versions approve`"
+    ),
     ExitCode.REJECTS: "rejects: more rows were rejected than the spec allows",
     ExitCode.TRY_AGAIN: (
         "try again: the inputs or the output changed meanwhile, the data of `--span` is not there yet, or a service "

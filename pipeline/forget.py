@@ -1,4 +1,4 @@
-"""`recordmill forget`: a version without some rows, at once, and a list that every later build honours.
+"""`recordmill versions forget`: a version without some rows, at once, and a list that every later build honours.
 
 The list comes first. From then on no build publishes these rows: each leaves them out, and one that began before is
 refused as it publishes. Then the live version is published again without them. Only the shards that hold them
@@ -123,7 +123,8 @@ def _forget(store: Store, output: str, gone: Forgotten, keys: Sequence[bytes]) -
         if not is_sorted(base):
             raise PackedError(
                 f"the records of {base.version} hold several rows each, which cannot be taken apart: the keys are on "
-                "the list, so run `recordmill build`, which leaves the rows out, and then `recordmill prune --purge`"
+                "the list, so run `recordmill build`, which leaves the rows out, and then `recordmill versions prune "
+                "--purge`"
             )
         folder = version_folder(open_location(output), base.version)
         rows = list(find_digests(folder, base, gone.digests))

@@ -119,7 +119,7 @@ class Nights:
         shutil.rmtree(self.folder / "full", ignore_errors=True)
         assert self.build("--compact", output="full") == 0, self.printed()
         if self.forgotten:
-            assert self.run("forget", "full", *sorted(self.forgotten)) == 0, self.printed()
+            assert self.run("versions", "forget", "full", *sorted(self.forgotten)) == 0, self.printed()
             assert self.build("--compact", output="full") in OK, self.printed()
 
     def check_rows(self) -> None:
@@ -252,16 +252,18 @@ class Nights:
         self._write(day)
 
     def _rollback(self) -> None:
-        status = self.run("rollback", "out")
+        status = self.run("versions", "rollback", "out")
         self.log.append(f"night {self.number}: rollback ends with {status}")  # the first version has none before it
 
     def _forget(self) -> None:
         key = self.draw.choice(sorted(self.rows))  # perhaps of a row that no version holds yet
         self.forgotten.add(key)
         self.log.append(f"night {self.number}: {key} is forgotten")
-        assert self.run("forget", "out", key, may_die=True) == 0, self.printed()
+        assert self.run("versions", "forget", "out", key, may_die=True) == 0, self.printed()
 
     def _prune(self) -> None:
         purge = ["--purge"] if self.draw.random() < 0.5 else []
         self.log.append(f"night {self.number}: prune {purge}")
-        assert self.run("prune", "out", "--keep", "4", "--grace", "0", *purge, may_die=True) == 0, self.printed()
+        assert self.run("versions", "prune", "out", "--keep", "4", "--grace", "0", *purge, may_die=True) == 0, (
+            self.printed()
+        )

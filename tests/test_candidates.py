@@ -262,9 +262,12 @@ def test_commands(local: str, capsys: pytest.CaptureFixture[str], monkeypatch: p
         captured = capsys.readouterr()
         return f"{end.value.code}: {captured.out}{captured.err}"
 
-    assert "candidate" in run("versions", local)
-    assert run("approve", local) == f"0: v2 is live now; v1 was, and stays: `recordmill rollback {local} v1`\n"
-    assert run("approve", local) == f"1: recordmill: no candidate waits in {local}; v2 is live\n"
+    assert "candidate" in run("versions", "list", local)
+    assert (
+        run("versions", "approve", local)
+        == f"0: v2 is live now; v1 was, and stays: `recordmill versions rollback {local} v1`\n"
+    )
+    assert run("versions", "approve", local) == f"1: recordmill: no candidate waits in {local}; v2 is live\n"
     assert publishing.make_live(local, "v1", holds_back).candidate
-    assert run("reject", local).startswith("0: v1 stays, since it was live once")
+    assert run("versions", "reject", local).startswith("0: v1 stays, since it was live once")
     assert replace(read_manifest(Path(local, "versions/v2")), gate={}).to_text().find("gate") == -1

@@ -100,7 +100,9 @@ def test_a_name_keeps_its_id_from_version_to_version(tmp_path: Path) -> None:
     live = vocabulary_of(Published(str(open_dataset(tmp_path / "out").folder), first.manifest, False))
     for damaged in ("cat\ndog\n", "", "dog\ncat\nemu\nant\nbee\nzebra\n"):
         live.write_text(damaged)
-        with pytest.raises(OutputError, match=r"ids of classes cannot be kept, .* `recordmill rollback`, or .* fresh`"):
+        with pytest.raises(
+            OutputError, match=r"ids of classes cannot be kept, .* `recordmill versions rollback`, or .* fresh`"
+        ):
             output.build(SECOND)
 
 

@@ -128,7 +128,9 @@ def test_a_signal_ends_everything_and_says_how_to_go_on(
     assert build.exitcode == status
     (told,) = [line for line in rest.splitlines() if line.startswith("recordmill: ")]
     assert "stopped: nothing was published" in told
-    assert "Run the same command to go on: the finished work is kept (`recordmill prune out` removes it)" in told
+    assert (
+        "Run the same command to go on: the finished work is kept (`recordmill versions prune out` removes it)" in told
+    )
     assert "Traceback" not in rest
     wait_until_ended(children)
     assert not (tmp_path / "out/LATEST").exists()

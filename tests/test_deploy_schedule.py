@@ -70,8 +70,10 @@ for parse in (parser.text_string_to_metric_families, openmetrics.text_string_to_
 
 def parsed(words: list[str]) -> dict[str, Any]:
     """Parses the words after `recordmill` as the command line does; fails on an unknown option."""
-    command = get_command(app).commands[words[0]]  # type: ignore[attr-defined]
-    return dict(command.make_context(words[0], words[1:]).params)
+    command: Any = get_command(app)
+    while hasattr(command, "commands"):
+        command, words = command.commands[words[0]], words[1:]
+    return dict(command.make_context(None, words).params)
 
 
 def cronjob(name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The exit codes of the command: one table, in the code and in the docs; each is seen through the command line.
 
-0 and 2 are in `test_command_line.py` too, 130 and 143 there alone; 5 also in `test_retry.py`.
+0 and 2 are in `test_command_line.py` too, 130 and 143 there alone; 5 also in `test_build_again.py`.
 """
 
 import socket

@@ -115,7 +115,7 @@ def test_a_second_time_nothing_is_published(local: str) -> None:
 
 
 def test_keys_that_are_nowhere_are_named_and_on_the_list(local: str, capsys: pytest.CaptureFixture[str]) -> None:
-    app(["forget", local, "row/3", "nobody\x1b"], standalone_mode=False)
+    app(["versions", "forget", local, "row/3", "nobody\x1b"], standalone_mode=False)
     out = capsys.readouterr().out
     assert "is live now, without 1 record of forgotten rows" in out
     assert "1 key of no row in the version before: nobody\\x1b; later builds leave such rows out all the same" in out
@@ -126,7 +126,7 @@ def test_keys_that_are_nowhere_are_named_and_on_the_list(local: str, capsys: pyt
 
 def test_keys_come_from_a_file(local: str, tmp_path: Path) -> None:
     (tmp_path / "keys.txt").write_bytes(b"row/3\nrow/17\r\n\n")
-    app(["forget", local, "--keys", str(tmp_path / "keys.txt")], standalone_mode=False)
+    app(["versions", "forget", local, "--keys", str(tmp_path / "keys.txt")], standalone_mode=False)
     assert len(keys(local)) == 198
 
 
@@ -143,10 +143,10 @@ def test_rejects_of_forgotten_rows_are_taken_out(local: str) -> None:
 
 def test_purge_removes_the_versions_that_hold_them(output: str, capsys: pytest.CaptureFixture[str]) -> None:
     live = forget(output, GONE).manifest.version
-    app(["prune", output, "--purge", "--dry-run"], standalone_mode=False)
+    app(["versions", "prune", output, "--purge", "--dry-run"], standalone_mode=False)
     assert "would remove versions" in capsys.readouterr().out
     assert [version.manifest.version for version in list_versions(output)] == [*NAMES[:2], live]
-    app(["prune", output, "--purge"], standalone_mode=False)
+    app(["versions", "prune", output, "--purge"], standalone_mode=False)
     assert [version.manifest.version for version in list_versions(output)] == [live]
     assert verify(output).findings.problems == []
     records = {name for name in open_store(output).sizes("versions") if "tfrecord" in name and live not in name}
@@ -165,7 +165,7 @@ def test_purge_after_materialize_leaves_no_shard_that_holds_them(name: str, tmp_
         publish(url, tmp_path, NAMES[1], keep=("train", "test"))
         materialize(url)
         after = forget(url, GONE).manifest
-        app(["prune", url, "--purge"], standalone_mode=False)
+        app(["versions", "prune", url, "--purge"], standalone_mode=False)
         assert open_store(url).children("versions") == [NAMES[1], after.version]  # the first one's shards are copied
         kept = {name for name in open_store(url).sizes(f"versions/{NAMES[1]}") if "tfrecord" in name}
         shards = [shard for split in after.splits.values() for shard in split.shards]
@@ -178,7 +178,7 @@ def test_after_a_rollback_purge_says_that_the_live_version_holds_them(
 ) -> None:
     forget(local, GONE)
     rollback(local, NAMES[0])
-    app(["prune", local, "--purge"], standalone_mode=False)
+    app(["versions", "prune", local, "--purge"], standalone_mode=False)
     assert f"kept {NAMES[0]}: it holds forgotten rows, but it is live" in capsys.readouterr().out
     done = forget(local)
     assert (done.rows, done.held_by) == (3, {NAMES[0]: 3})
@@ -360,9 +360,9 @@ def test_a_damaged_old_version_holds_perhaps_some_and_is_purged(
     shard = damage(local, NAMES[0], GONE[0])
     with pytest.raises(DatasetError, match=rf"record \d+ of .*{shard}, at byte .*checksum.*run `recordmill verify`"):
         app(["show", local, "--version", NAMES[0], "--record", "row/3"], standalone_mode=False)
-    app(["forget", local, *map(bytes.decode, GONE)], standalone_mode=False)
+    app(["versions", "forget", local, *map(bytes.decode, GONE)], standalone_mode=False)
     assert f"{NAMES[0]} still holds perhaps some of forgotten rows" in capsys.readouterr().out
-    app(["prune", local, "--purge"], standalone_mode=False)
+    app(["versions", "prune", local, "--purge"], standalone_mode=False)
     assert not Path(local, "versions", NAMES[0]).exists()
 
 
@@ -391,9 +391,9 @@ def test_a_version_whose_manifest_cannot_be_read_is_named(
     manifest = Path(local, "versions", NAMES[0], "dataset.json")
     manifest.unlink()
     manifest.write_text("{")
-    app(["forget", local, "row/3"], standalone_mode=False)
+    app(["versions", "forget", local, "row/3"], standalone_mode=False)
     assert f"\n{NAMES[0]} may hold forgotten rows, since its dataset.json cannot be read" in capsys.readouterr().out
-    app(["prune", local, "--purge"], standalone_mode=False)
+    app(["versions", "prune", local, "--purge"], standalone_mode=False)
     assert f"kept {NAMES[0]}: it may hold forgotten rows" in capsys.readouterr().out
 
 

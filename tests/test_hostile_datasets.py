@@ -58,7 +58,7 @@ PARTS: dict[str, Any] = {
 PIXELS = Pixels(
     stored="", encoding="jpeg", shape=(96, 96, 3), dtype="uint8", offset=(0.0, 0.0, 0.0), scale=(1.0, 1.0, 1.0)
 )
-COMMANDS = (["show", "DIR"], ["show", "DIR", "--json"], ["versions", "DIR"], ["head", "DIR"], ["verify", "DIR"])
+COMMANDS = (["show", "DIR"], ["show", "DIR", "--json"], ["versions", "list", "DIR"], ["head", "DIR"], ["verify", "DIR"])
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from tests.published import VERSION, write_version
 LONG = "a" * 100_000
 COMMANDS = {
     "show": ["show", "OUT"],
-    "versions": ["versions", "OUT"],
+    "versions": ["versions", "list", "OUT"],
     "verify": ["verify", "OUT"],
     "head": ["head", "OUT"],
     "diff": ["diff", "OUT", VERSION, VERSION],

@@ -426,8 +426,9 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
     shutil.copytree(second, first)
     published.write_manifest(first, replace(read_manifest(first), version=first.name, sequence=1))
     lines = run_with(
-        "cli", "show .", "versions .", "pin . 1", "unpin . 1", "verify .", "verify . --json --quick", "rollback .",
-        "versions .", "rollback . 2", "prune . --keep 1 --grace 0", cwd=tmp_path,
+        "cli", "show .", "versions list .", "versions pin . 1", "versions unpin . 1",
+        "verify .", "verify . --json --quick", "versions rollback .",
+        "versions list .", "versions rollback . 2", "versions prune . --keep 1 --grace 0", cwd=tmp_path,
     )  # fmt: skip
     assert [line.partition(" |")[0] for line in lines if not line.startswith("0 ")] == []
     assert "read = " in lines[0]
@@ -438,7 +439,14 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
 
 @pytest.mark.parametrize(
     "command",
-    ["init .", "build x.yaml -o out", "retry x.yaml -o out", "schema", "verify . --repair", "verify . --spec x.yaml"],
+    [
+        "init .",
+        "build x.yaml -o out",
+        "build x.yaml -o out --again",
+        "schema",
+        "verify . --repair",
+        "verify . --spec x.yaml",
+    ],
 )
 def test_what_a_build_needs_is_one_line(command: str, tmp_path: Path) -> None:
     published.write_version(tmp_path)

@@ -46,7 +46,7 @@ def at_once(folder: Path, *commands: list[str]) -> list[int | None]:
 
 def prune_of(commands: tuple[list[str], ...]) -> list[str]:
     output = commands[0][commands[0].index("--output") + 1] if "--output" in commands[0] else commands[0][1]
-    return ["prune", output, "--keep", "1", "--grace", "0"]
+    return ["versions", "prune", output, "--keep", "1", "--grace", "0"]
 
 
 def keys(output: str) -> set[str]:
@@ -70,7 +70,7 @@ def test_two_prunes(output: str, tmp_path: Path) -> None:
     for number, version in enumerate([*NAMES, *MORE]):
         publish(output, tmp_path, version, keep=("train", "test")[: number % 3])
     rows = keys(output)
-    prune = ["prune", output, "--keep", "2", "--grace", "0"]
+    prune = ["versions", "prune", output, "--keep", "2", "--grace", "0"]
     assert at_once(tmp_path, prune, prune) == [0, 0]
     assert keys(output) == rows
     assert [version.manifest.version for version in list_versions(output)][-1] == MORE[-1]
@@ -81,7 +81,7 @@ def test_a_prune_beside_forget(output: str, tmp_path: Path) -> None:
         publish(output, tmp_path, version, keep)
     rows = keys(output)
     for key in ("row/1", "row/17", "row/30"):
-        assert at_once(tmp_path, ["forget", output, key]) == [0]
+        assert at_once(tmp_path, ["versions", "forget", output, key]) == [0]
         rows -= {key}
         assert keys(output) == rows
 

@@ -155,7 +155,9 @@ def test_a_state_of_another_version_says_whether_that_is_still_there(tmp_path: P
     with pytest.raises(DatasetError, match=re.escape(f"go on with that version: open_dataset('{tmp_path}/out', 'v1')")):
         new.resume(state)
     shutil.rmtree(folders[0])
-    with pytest.raises(DatasetError, match=r"out has that version no more \(`recordmill prune`\).* set_epoch\(state"):
+    with pytest.raises(
+        DatasetError, match=r"out has that version no more \(`recordmill versions prune`\).* set_epoch\(state"
+    ):
         new.resume(state)
     copied = shutil.copytree(folders[1], tmp_path / "copied")
     with pytest.raises(DatasetError, match=r"open that version: open_dataset\(PATH, VERSION\)"):

@@ -143,9 +143,15 @@ def test_a_store_that_lies_costs_a_line(
 ) -> None:
     with monkeypatch.context() as patch:
         LIES[lie](patch, None)
-        for arguments in (["versions"], ["show"], ["pin", "1"], ["prune", "--keep", "1"], ["verify"], ["materialize"]):
-            name, *rest = arguments
-            monkeypatch.setattr(sys, "argv", ["recordmill", name, bucket, *rest])
+        for arguments in (
+            ["versions", "list", bucket],
+            ["show", bucket],
+            ["versions", "pin", bucket, "1"],
+            ["versions", "prune", bucket, "--keep", "1"],
+            ["verify", bucket],
+            ["versions", "materialize", bucket],
+        ):
+            monkeypatch.setattr(sys, "argv", ["recordmill", *arguments])
             with suppress(SystemExit):
                 commands.main()
             shown = capfd.readouterr()

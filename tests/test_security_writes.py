@@ -34,14 +34,14 @@ NIGHTS = [
         ["export", "out", "export/a", "--to", "jsonl"],
         ["export", "out", "export/b", "--to", "parquet"],
         ["export", "out", "export/c", "--to", "webdataset"],
-        ["materialize", "out"],
-        ["forget", "out", "row/3"],
-        ["unpin", "out", "2"],
-        ["rollback", "out"],
-        ["prune", "out", "--keep", "1", "--grace", "0"],
+        ["versions", "materialize", "out"],
+        ["versions", "forget", "out", "row/3"],
+        ["versions", "unpin", "out", "2"],
+        ["versions", "rollback", "out"],
+        ["versions", "prune", "out", "--keep", "1", "--grace", "0"],
     ],
-    [["approve", "out"], ["rollback", "out"]],
-    [["reject", "out"], ["prune", "out", "--keep", "1", "--grace", "0", "--purge"]],
+    [["versions", "approve", "out"], ["versions", "rollback", "out"]],
+    [["versions", "reject", "out"], ["versions", "prune", "out", "--keep", "1", "--grace", "0", "--purge"]],
 ]
 """Commands that follow each other on one output."""
 TARGETS = ("out", "cwd", "export", "temp")

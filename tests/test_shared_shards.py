@@ -108,7 +108,7 @@ def test_bytes_that_several_versions_hold_are_counted(output: str) -> None:
 
 
 def test_the_list_says_what_is_shared(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    app(["versions", str(local)], standalone_mode=False)
+    app(["versions", "list", str(local)], standalone_mode=False)
     train = list_versions(str(local))[0].manifest.splits["train"].bytes
     assert f"{train:,}" in next(line for line in capsys.readouterr().out.splitlines() if FIRST in line).split()
 
@@ -267,7 +267,7 @@ def test_materialize_goes_on_where_it_was_killed(bucket: str, monkeypatch: pytes
 
 
 def test_a_version_on_a_disk_is_whole_already(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    app(["materialize", str(local)], standalone_mode=False)
+    app(["versions", "materialize", str(local)], standalone_mode=False)
     assert capsys.readouterr().out == f"{THIRD} is whole already: all its files lie in its own folder\n"
 
 

@@ -60,11 +60,11 @@ def life(dataset: Dataset) -> Iterator[Manifest]:
     yield dataset.build()
     dataset.add(21)
     yield dataset.build()
-    yield dataset.run("forget", dataset.output, "20/7", "21/3")
-    yield dataset.run("prune", dataset.output, "--purge")
+    yield dataset.run("versions", "forget", dataset.output, "20/7", "21/3")
+    yield dataset.run("versions", "prune", dataset.output, "--purge")
     dataset.add(22)
     yield dataset.build()
-    yield dataset.run("materialize", dataset.output)
+    yield dataset.run("versions", "materialize", dataset.output)
 
 
 def written(manifest: Manifest) -> dict[str, list[Shard]]:

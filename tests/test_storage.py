@@ -383,7 +383,7 @@ Place = Callable[[Path], object]
         (lambda out: (out / "LATEST").mkdir(), "out/LATEST is not a file: move it"),
         (
             lambda out: (out / "LATEST").write_text("{"),
-            "LATEST is broken .*: `recordmill rollback .*/out VERSION` makes",
+            "LATEST is broken .*: `recordmill versions rollback .*/out VERSION` makes",
         ),
         (lambda out: (out / "LATEST").write_text("{}"), "LATEST is broken .'version' should be a string"),
         (lambda out: (out.rmdir(), out.touch()), "cannot be written: Not a directory: .*/out$"),

@@ -72,7 +72,7 @@ def test_show_shows_what_steers_and_obeys_none_of_it(hostile: Path) -> None:
     [
         ["show", "OUT", "--version", HOSTILE],
         ["show", HOSTILE],
-        ["versions", "OUT"],
+        ["versions", "list", "OUT"],
         ["verify", "OUT"],
         ["build", HOSTILE, "-o", "x"],
         [HOSTILE],

@@ -182,4 +182,4 @@ def test_a_trial_is_marked_where_versions_are_shown(tmp_path: Path, capsys: pyte
     print_dataset(versions[0].manifest, open_dataset(tmp_path, "trial").folder, versions)
     printed = capsys.readouterr().out
     assert "  trial  " in printed
-    assert "(trial: never live, `recordmill prune` removes it)" in printed
+    assert "(trial: never live, `recordmill versions prune` removes it)" in printed

@@ -125,7 +125,9 @@ def test_what_is_published_after_a_rollback_is_the_newest(output: str, tmp_path:
 def test_a_broken_pointer_is_mended(local: Path) -> None:
     (local / "LATEST").write_text("{broken")
     for command in (list_versions, lambda output: pin(output, "1"), lambda output: prune(output, 1)):
-        with pytest.raises(OutputError, match=f"LATEST is broken .*`recordmill rollback {local} VERSION` makes"):
+        with pytest.raises(
+            OutputError, match=f"LATEST is broken .*`recordmill versions rollback {local} VERSION` makes"
+        ):
             command(str(local))
     with pytest.raises(DatasetError, match=f"no live version: give a version by its name.*{NAMES[2]}"):
         rollback(str(local))
@@ -398,29 +400,30 @@ def test_the_commands_say_what_they_did(
     local: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "50")
-    run("pin", local, "1")
-    run("versions", local)
+    run("versions", "pin", local, "1")
+    run("versions", "list", local)
     said = capsys.readouterr().out
-    assert f"{NAMES[0]} is pinned: `recordmill prune` keeps it" in said
+    assert f"{NAMES[0]} is pinned: `recordmill versions prune` keeps it" in said
     lines = [" ".join(line.split()) for line in said.splitlines()[1:]]
     assert lines[0] == "# version built at records bytes retired"
     assert lines[1].startswith(f"1 {NAMES[0]} pinned 1 7 20")
     assert lines[3] == f"3 {NAMES[2]} live 1 7"
-    run("rollback", local)
+    run("versions", "rollback", local)
     assert capsys.readouterr().out.strip() == (
-        f"{NAMES[1]} is live now; {NAMES[2]} was, and stays: `recordmill rollback {local} {NAMES[2]}` takes this back"
+        f"{NAMES[1]} is live now; {NAMES[2]} was, and stays: `recordmill versions rollback {local} {NAMES[2]}` "
+        "takes this back"
     )
-    run("rollback", local, "2")
+    run("versions", "rollback", local, "2")
     assert capsys.readouterr().out.strip() == f"{NAMES[1]} is live already"
-    run("unpin", local, "3")
+    run("versions", "unpin", local, "3")
     assert capsys.readouterr().out.strip() == f"{NAMES[2]} was not pinned: nothing has changed"
-    run("unpin", local, "1")
-    run("prune", local, "--keep", "1", "--dry-run", "--grace", "0")
+    run("versions", "unpin", local, "1")
+    run("versions", "prune", local, "--keep", "1", "--dry-run", "--grace", "0")
     said = capsys.readouterr().out
     assert f"{NAMES[0]} is not pinned any more" in said
     assert f"kept {NAMES[1]}: it is live" in said
     assert re.search(rf"would remove versions/{NAMES[0]}, [\d,]+ bytes\nwould free [\d,]+ bytes: nothing was", said)
-    run("prune", local, "--keep", "1", "--grace", "0")
+    run("versions", "prune", local, "--keep", "1", "--grace", "0")
     assert re.search(rf"^removed versions/{NAMES[0]}, [\d,]+ bytes\nfreed [\d,]+ bytes$", capsys.readouterr().out, re.M)
     assert there(local) == sorted(NAMES[1:])
 

@@ -38,8 +38,8 @@ def held_back(published: Published, output: str) -> str:
     breaches = "".join(f"\n  {line}" for line in candidate.breaches)
     return (
         f"the gate holds {candidate.version} back: it is too far from {candidate.live}, which stays live{again}"
-        f"{breaches}\n`recordmill approve {output}` publishes it, `recordmill reject {output}` removes it; the limits "
-        "are `gate` in the spec"
+        f"{breaches}\n`recordmill versions approve {output}` publishes it, `recordmill versions reject {output}` "
+        "removes it; the limits are `gate` in the spec"
     )
 
 

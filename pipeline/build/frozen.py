@@ -175,7 +175,7 @@ class LiveAnalysis:
 def _damaged(error: DatasetError) -> OutputError:
     return OutputError(
         f"the analysis cannot be kept, since the live version is damaged: {error}; make another live by "
-        "`recordmill rollback`, or learn anew by `analysis: refresh`"
+        "`recordmill versions rollback`, or learn anew by `analysis: refresh`"
     )
 
 

@@ -287,7 +287,7 @@ def live_names(spec: Spec, output: str) -> Names:
     except DatasetError as error:
         raise OutputError(
             f"the ids of classes cannot be kept, since the live version is damaged: {error}; make another live by "
-            "`recordmill rollback`, or give new ids by `classes: fresh`"
+            "`recordmill versions rollback`, or give new ids by `classes: fresh`"
         ) from None
 
 

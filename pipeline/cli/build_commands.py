@@ -51,6 +51,10 @@ FlinkWorkers = Annotated[
         "The pool beside each TaskManager, or the program that it starts; by default recordmill-worker.",
     ),
 ]
+Again = Annotated[
+    bool,
+    typer.Option("--again", help="Build although nothing has changed; publish if other rows are rejected than before."),
+]
 Spans = Annotated[
     list[str] | None,
     typer.Option(
@@ -141,6 +145,7 @@ def build(
     work: WorkFolder = None,
     temp: TempFolder = None,
     isolated: Isolated = False,
+    again: Again = False,
     span: Spans = None,
     compact: Compact = False,
     limit: Limit = None,
@@ -154,7 +159,7 @@ def build(
     up_to_date_ok: UpToDateOk = False,
     quietly: Quiet = False,
 ) -> None:
-    """Runs `build` and `retry`, which take the same options."""
+    """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.build.runners.options import FlinkOptions
@@ -166,7 +171,7 @@ def build(
         tuple(context.args),
         work=work,
         temp=temp,
-        again=context.command.name == "retry",
+        again=again,
         isolated=isolated,
         attempts=attempts,
         spans=tuple(span or ()),

@@ -1,16 +1,17 @@
 """The command line: each command reads its arguments, calls one function, and prints the outcome.
 
 Alone among the modules, those of commands, `source_files`, `session` and `build.entry` import inside functions, so that
-each command loads only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `versions`, `diff`,
-`pin`, `prune`, `rollback`, `materialize`, `head` (with Pillow) and `verify` without `--spec` run with NumPy, typer and
-rich alone.
+each command loads only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `diff`,
+`versions …`, `head` (with Pillow) and `verify` without `--spec` run with NumPy, typer and rich alone.
 """
 
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from recordmill.pipeline.cli import (
@@ -32,14 +33,44 @@ from recordmill.pipeline.safe_tracebacks import frames_of, summary_of
 from recordmill.pipeline.terminal_text import say
 from recordmill.pipeline.version import VERSION
 
-app = typer.Typer(
-    name="recordmill",
-    help="Raw data in; a versioned, training-ready TFRecord dataset out.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-)
+FIRST_SCREEN = """Raw data in; a versioned, training-ready TFRecord dataset out.
+
+\b
+recordmill init DATA -o dataset.yaml   looks at data, and writes a spec
+recordmill build dataset.yaml -o DIR   builds and publishes a version
+recordmill show DIR                    shows it; open_dataset(DIR) reads it
+"""
+OF_VERSIONS = ("pin", "unpin", "rollback", "approve", "reject", "prune", "materialize", "forget")
+MOVED = {"retry": "build --again"} | {name: f"versions {name}" for name in OF_VERSIONS}
+
+
+class Commands(TyperGroup):
+    """A group that names the command by which an older one was replaced."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command of the arguments. Raises: TyperException: there is none of this name."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and name in MOVED:
+            raise TyperException(f"`recordmill {name}` is now `recordmill {MOVED[name]}`, with the same arguments")
+        return super().resolve_command(ctx, args)
+
+
+class VersionCommands(TyperGroup):
+    """A group that says how versions are listed to one who names a dataset, not a command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command of the arguments. Raises: TyperException: there is none of this name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except TyperException as error:
+            listed = f"`recordmill versions list {args[0]}` lists a dataset's versions"
+            raise TyperException(f"{error.format_message()} {listed}") from None
+
+
+app = typer.Typer(name="recordmill", cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
+of_versions = typer.Typer(cls=VersionCommands, no_args_is_help=True, rich_markup_mode="rich")
 WITH_BEAM_OPTIONS = {"allow_extra_args": True}
+EVERYDAY, MORE = "Everyday", "More"
 
 
 def main() -> None:
@@ -73,44 +104,47 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=FIRST_SCREEN)
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Raw data in; a versioned, training-ready TFRecord dataset out."""
+    """Takes the options that stand before the command."""
 
 
-app.command(cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(build_commands.init)
-app.command(cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(plan_commands.plan)
-app.command(
-    "build",
-    cls=BeamCommand,
-    context_settings=WITH_BEAM_OPTIONS,
-    help="Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`.",
-)(build_commands.build)
-app.command(
-    "retry",
-    cls=BeamCommand,
-    context_settings=WITH_BEAM_OPTIONS,
-    help="Build again, and publish if other rows are rejected than before; takes the options of `build`.",
-)(build_commands.build)
-app.command(cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(build_commands.doctor)
-app.command()(inspect_commands.show)
-app.command()(inspect_commands.head)
-app.command()(export_commands.export)
-app.command()(version_commands.versions)
-app.command()(version_commands.diff)
-app.command()(version_commands.rollback)
-app.command()(gate_commands.approve)
-app.command()(gate_commands.reject)
-app.command()(version_commands.pin)
-app.command()(version_commands.unpin)
-app.command()(version_commands.prune)
-app.command()(report_commands.preview)
-app.command()(report_commands.report)
-app.command()(version_commands.materialize)
-app.command()(row_commands.forget)
-app.command()(spec_commands.schema)
-app.command()(version_commands.verify)
+def _add(command: Callable[..., Any], panel: str = EVERYDAY, *, takes_beam_options: bool = False) -> None:
+    """Adds a command to a panel of the help."""
+    if takes_beam_options:
+        app.command(rich_help_panel=panel, cls=BeamCommand, context_settings=WITH_BEAM_OPTIONS)(command)
+    else:
+        app.command(rich_help_panel=panel)(command)
+
+
+_add(build_commands.init, takes_beam_options=True)
+_add(plan_commands.plan, takes_beam_options=True)
+_add(build_commands.build, takes_beam_options=True)
+_add(inspect_commands.show)
+_add(inspect_commands.head)
+_add(report_commands.preview)
+_add(report_commands.report)
+_add(version_commands.diff)
+_add(version_commands.verify)
+_add(export_commands.export)
+_add(build_commands.doctor, MORE, takes_beam_options=True)
+_add(spec_commands.schema, MORE)
+app.add_typer(
+    of_versions, name="versions", rich_help_panel=MORE, help="List, pin, approve, roll back and prune versions."
+)
+of_versions.command("list")(version_commands.versions)
+for each in (
+    version_commands.pin,
+    version_commands.unpin,
+    version_commands.rollback,
+    gate_commands.approve,
+    gate_commands.reject,
+    version_commands.prune,
+    version_commands.materialize,
+    row_commands.forget,
+):
+    of_versions.command()(each)

@@ -248,4 +248,6 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
         console.print(f"  {'duplicates':<12} {warning}: see `recordmill show`", soft_wrap=True)
     console.print(f"  in {folder}", soft_wrap=True)
     if manifest.trial:
-        console.print("  it is never live; `--version trial` reads it, `recordmill prune` removes it", soft_wrap=True)
+        console.print(
+            "  it is never live; `--version trial` reads it, `recordmill versions prune` removes it", soft_wrap=True
+        )

@@ -20,7 +20,9 @@ def approve(dataset: DatasetFolder, version: CandidateName = None) -> None:
     from recordmill.pipeline.versions import review
 
     candidate, before = review.approve(dataset, version)
-    print_line(f"{candidate.version} is live now; {before} was, and stays: `recordmill rollback {dataset} {before}`")
+    print_line(
+        f"{candidate.version} is live now; {before} was, and stays: `recordmill versions rollback {dataset} {before}`"
+    )
 
 
 def reject(dataset: DatasetFolder, version: CandidateName = None) -> None:

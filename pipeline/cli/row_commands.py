@@ -34,7 +34,7 @@ KeysFile = Annotated[Path | None, typer.Option("--keys", metavar="FILE", help="A
 
 
 def forget(dataset: DatasetFolder, keys: Keys = None, file: KeysFile = None) -> None:
-    """Publish the live version without some rows, and keep them out of later builds: `recordmill forget DIR KEY...`."""
+    """Publish the live version without some rows; later builds leave them out, too."""
     from recordmill.pipeline import forget as forgetting
 
     given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
@@ -55,7 +55,7 @@ def _print_forgot(dataset: str, done: "Forgot") -> None:
     for held, rows in done.held_by.items():
         print_line(f"{held} still holds {'perhaps some' if rows < 0 else count(rows, 'record')} of forgotten rows")
     if done.held_by:
-        print_line(f"`recordmill prune {dataset} --purge` removes these versions")
+        print_line(f"`recordmill versions prune {dataset} --purge` removes these versions")
     for version in done.broken:
         print_line(f"{version} {MAY_HOLD}")
 

@@ -143,7 +143,7 @@ class BuildSession:
             return []
         return [
             "nothing was published; the finished work is kept, and the same command goes on where it stopped "
-            f"(`recordmill prune {self._output}` removes it)"
+            f"(`recordmill versions prune {self._output}` removes it)"
         ]
 
     def _seconds(self) -> float:
@@ -180,7 +180,7 @@ class BuildSession:
         stays = "nothing was published, and what was live stays live"
         if self._publishing:
             stays = "what was live stays live, or the new version is"
-        kept = f"go on: the finished work is kept (`recordmill prune {self._output}` removes it)"
+        kept = f"go on: the finished work is kept (`recordmill versions prune {self._output}` removes it)"
         again = kept if self._kept() else "build again"
         self._end(ExitCode(128 + number), f"stopped: {stays}. Run the same command to {again}")
 

@@ -52,9 +52,9 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
 
 def _state(version: Version) -> str:
     if version.is_candidate:
-        return "  (candidate: `recordmill approve` publishes it)"
+        return "  (candidate: `recordmill versions approve` publishes it)"
     if version.manifest.trial:
-        return "  (trial: never live, `recordmill prune` removes it)"
+        return "  (trial: never live, `recordmill versions prune` removes it)"
     return "  (live)" if version.is_live else ""
 
 

@@ -57,7 +57,7 @@ def rollback(
         str | None, typer.Argument(help="By default the one published before the live one.", show_default=False)
     ] = None,
 ) -> None:
-    """Make an earlier version live again: `recordmill rollback DIR [VERSION]`."""
+    """Make an earlier version live again: `recordmill versions rollback DIR [VERSION]`."""
     from recordmill.pipeline.cli.versions_table import print_rollback
     from recordmill.pipeline.versions import listing
 
@@ -68,7 +68,7 @@ def pin(dataset: DatasetFolder, version: VersionName) -> None:
     """Keep a version from being pruned."""
     from recordmill.pipeline.versions import listing
 
-    print_line(f"{listing.pin(dataset, version).version} is pinned: `recordmill prune` keeps it")
+    print_line(f"{listing.pin(dataset, version).version} is pinned: `recordmill versions prune` keeps it")
 
 
 def unpin(dataset: DatasetFolder, version: VersionName) -> None:
@@ -76,7 +76,7 @@ def unpin(dataset: DatasetFolder, version: VersionName) -> None:
     from recordmill.pipeline.versions import listing
 
     manifest, was_pinned = listing.unpin(dataset, version)
-    now = "is not pinned any more: `recordmill prune` may remove it"
+    now = "is not pinned any more: `recordmill versions prune` may remove it"
     print_line(f"{manifest.version} {now if was_pinned else 'was not pinned: nothing has changed'}")
 
 

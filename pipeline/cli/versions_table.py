@@ -1,4 +1,4 @@
-"""Prints the outcome of `recordmill versions`, `rollback` and `prune`."""
+"""Prints the outcome of `recordmill versions list`, `rollback` and `prune`."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -62,7 +62,9 @@ def print_rollback(output: str, now: Manifest, before: str | None) -> None:
     if before == now.version:
         print_line(f"{now.version} is live already")
         return
-    back = f"; {before} was, and stays: `recordmill rollback {output} {before}` takes this back" if before else ""
+    back = (
+        f"; {before} was, and stays: `recordmill versions rollback {output} {before}` takes this back" if before else ""
+    )
     print_line(f"{now.version} is live now{back}")
 
 

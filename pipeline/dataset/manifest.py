@@ -259,7 +259,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A version that waits for `recordmill approve`, because the gate held it back."""
+    """A version that waits for `recordmill versions approve`, because the gate held it back."""
 
     version: str
     live: str

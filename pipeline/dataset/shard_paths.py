@@ -40,7 +40,7 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
         if paths.root.rpartition("/")[2] != VERSIONS_FOLDER:
             raise DatasetError(
                 f"{folder} is no whole version: {shard.file} lies in the version {shard.version}. Copy it again after "
-                "`recordmill materialize`, which brings all files of a version into its own folder"
+                "`recordmill versions materialize`, which brings all files of a version into its own folder"
             )
     for path in paths[1:]:
         check_place(paths.root, path)

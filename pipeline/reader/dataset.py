@@ -312,7 +312,7 @@ class Dataset:
         return importlib.import_module("recordmill.pipeline.reader.input").open_input(self, options)
 
     def held(self) -> AbstractContextManager[None]:
-        """Keeps `recordmill prune` from this version while the context lasts: `with dataset.held(): train()`.
+        """Keeps `recordmill versions prune` from this version while the context lasts: `with dataset.held(): train()`.
 
         Raises:
             DatasetError: the version is a copy outside of a dataset's folder, or when it is entered: it was removed.

@@ -67,6 +67,6 @@ def _version_advice(version: Any, folder: Path | RemotePath | None) -> str:
     if (version_folder(output, version) / MANIFEST_FILE).is_file():
         return f"go on with that version: open_dataset({str(output)!r}, {version!r})"
     return (
-        f"{output} has that version no more (`recordmill prune`), and its order went with it: begin the state's epoch "
-        "anew, set_epoch(state['epoch']); `with dataset.held():` keeps a version while a program reads it"
+        f"{output} has that version no more (`recordmill versions prune`), and its order went with it: begin the "
+        "state's epoch anew, set_epoch(state['epoch']); `with dataset.held():` keeps a version while a program reads it"
     )

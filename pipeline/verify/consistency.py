@@ -64,7 +64,7 @@ def _rows(manifest: Manifest) -> Iterator[str]:
         yield f"{manifest.rows.get('written')} rows were written, the splits hold {stored}"
     for fate, count in manifest.rows.items():
         by_source = sum(source.get(fate, 0) for source in manifest.sources)
-        # Of several sources nobody knows whose the rows were that `recordmill forget` took out of a version.
+        # Of several sources nobody knows whose the rows were that `recordmill versions forget` took out of a version.
         is_known = len(manifest.sources) == 1 or LEARNED_OF not in manifest.provenance.get(FORGOTTEN, {})
         if manifest.sources and is_known and count != by_source:
             yield f"the sources have {by_source} rows {fate}, the manifest says {count}"

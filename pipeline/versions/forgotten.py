@@ -1,4 +1,4 @@
-"""The keys that must not come back: a list in the output, which `recordmill forget` writes and every build honours.
+"""The keys that must not come back: a list in the output. `recordmill versions forget` writes it, builds honour it.
 
     OUT/forgotten.json
 

@@ -93,5 +93,5 @@ def _parse(store: Store, content: Content | None, mend: bool) -> Latest | None:
             return None
         raise OutputError(
             f"{store.location / LATEST_FILE} is broken ({error}): "
-            f"`recordmill rollback {store.url} VERSION` makes a version live again"
+            f"`recordmill versions rollback {store.url} VERSION` makes a version live again"
         ) from None

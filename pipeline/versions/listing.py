@@ -44,7 +44,7 @@ class Version:
     retired: str | None
     """When it stopped being live, in UTC; None if it is live, or that is unknown."""
     is_candidate: bool = False
-    """Whether it waits for `recordmill approve`."""
+    """Whether it waits for `recordmill versions approve`."""
 
 
 def list_versions(output: str) -> list[Version]:
@@ -165,7 +165,7 @@ def _edit_pins(output: str, wanted: str, edited: Callable[[set[str], str], set[s
     def edit(latest: Latest | None) -> Latest:
         if latest is None:
             raise OutputError(
-                f"nothing is live in {output}: make a version live by `recordmill rollback {output} VERSION`"
+                f"nothing is live in {output}: make a version live by `recordmill versions rollback {output} VERSION`"
             )
         version = _find(published(store), output, wanted, latest)
         pinned = tuple(sorted(edited({*latest.pinned}, version.version)))

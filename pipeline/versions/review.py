@@ -36,7 +36,8 @@ def approve(output: str, wanted: str | None = None) -> tuple[Candidate, str]:
         if candidate.live != latest.version and version is None:
             raise OutputError(
                 f"{candidate.version} was compared with {candidate.live}, and {latest.version} is live now: the same "
-                f"build again compares them; `recordmill approve {store.url} {candidate.version}` publishes it anyway"
+                f"build again compares them; `recordmill versions approve {store.url} {candidate.version}` publishes "
+                "it anyway"
             )
         if not store.exists(f"{VERSIONS_FOLDER}/{candidate.version}/{MANIFEST_FILE}"):
             raise UnsettledOutputError(f"the candidate {candidate.version} was removed: build again")

@@ -21,7 +21,7 @@ UP_TO_DATE = 3
 FINAL = {
     1: "an error that a person has to mend",
     2: "a wrong option",
-    4: "the gate: `recordmill diff`, then `recordmill approve` or `reject`",
+    4: "the gate: `recordmill diff`, then `recordmill versions approve` or `reject`",
     5: "too many rejects",
 }
 """Exit codes after which a repetition would come to the same: docs/rebuilds.md."""

@@ -53,7 +53,7 @@ def _read(folder: Location, base: Manifest, span: str) -> KeptSpan:
     except ValueError as error:
         raise OutputError(
             f"the span {span} cannot be kept, since the live version is damaged ({error}): run `recordmill verify`, or "
-            "make another version live by `recordmill rollback`"
+            "make another version live by `recordmill versions rollback`"
         ) from error
 
 

@@ -42,7 +42,7 @@ class KeyedBlock(NamedTuple):
     positions: int
     """The number of positions in the source that the block covers."""
     forgotten: int
-    """The number of rows, rejects among them, that `recordmill forget` keeps out."""
+    """The number of rows, rejects among them, that `recordmill versions forget` keeps out."""
 
 
 def keyed_blocks(

@@ -1,4 +1,4 @@
-"""`recordmill retry` builds again, and publishes only where other rows are rejected than before."""
+"""`recordmill build --again` reads unchanged sources, and publishes only if other rows are rejected than before."""
 
 import errno
 import json
@@ -52,8 +52,8 @@ def row(number: int, **changes: Any) -> str:
     return json.dumps({"id": f"k{number}", "label": "cat"} | changes)
 
 
-def run(folder: Path, command: str) -> tuple[int, str]:
-    done = recordmill(command, "dataset.yaml", "--output", "out", cwd=folder)
+def run(folder: Path, *command: str) -> tuple[int, str]:
+    done = recordmill(*command, "dataset.yaml", "--output", "out", cwd=folder)
     return done.returncode, done.stderr
 
 
@@ -69,9 +69,9 @@ def test_from_a_limit_to_a_mended_version(tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text(f"{source}rejects: {{max_share: 0.05}}\n")
     status, said = run(tmp_path, "build")
     assert status == 0, said
-    status, said = run(tmp_path, "retry")
+    status, said = run(tmp_path, "build", "--again")
     assert (status, "are rejected again: nothing is mended, so nothing is published" in said) == (3, True), said
     (tmp_path / "rows.jsonl").write_text("\n".join([*good, row(41)]))
-    status, said = run(tmp_path, "retry")
+    status, said = run(tmp_path, "build", "--again")
     assert status == 0, said
     assert "Published pets" in said
