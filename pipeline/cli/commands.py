@@ -48,7 +48,7 @@ class Commands(TyperGroup):
     """A group that names the command by which an older one was replaced."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Finds the command of the arguments. Raises: TyperException: there is none of this name."""
+        """Finds the command of the arguments. Raises: TyperException: no command has its name."""
         name = args[0]
         if self.get_command(ctx, name) is None and name in MOVED:
             raise TyperException(f"`recordmill {name}` is now `recordmill {MOVED[name]}`, with the same arguments")
@@ -59,7 +59,7 @@ class VersionCommands(TyperGroup):
     """A group that says how versions are listed to one who names a dataset, not a command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Finds the command of the arguments. Raises: TyperException: there is none of this name."""
+        """Finds the command of the arguments. Raises: TyperException: no command has its name."""
         try:
             return super().resolve_command(ctx, args)
         except TyperException as error:
