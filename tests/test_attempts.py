@@ -14,9 +14,8 @@ from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.errors import RunnerError
-from recordmill.pipeline.build.runners.job import JobFailedError
-from recordmill.pipeline.build.runners.options import FlinkOptions
+from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
+from recordmill.pipeline.build.runners.job import JobFailedError, RunnerError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError

@@ -17,8 +17,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.workspace import BucketWorkspace
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.errors import DryRunFinished, RunnerError
-from recordmill.pipeline.build.runners.job import Job, JobFailedError
+from recordmill.pipeline.build.runners.job import DryRunFinished, Job, JobFailedError, RunnerError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import LeaseLostError
 from recordmill.pipeline.versions.stores.open_store import open_store

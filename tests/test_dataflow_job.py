@@ -2,9 +2,9 @@
 
 import pytest
 
-from recordmill.pipeline.build.runners import dataflow_job
-from recordmill.pipeline.build.runners.dataflow_options import NAME
-from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners import dataflow
+from recordmill.pipeline.build.runners.dataflow import NAME
+from recordmill.pipeline.build.runners.job import RunnerError
 
 KEY = "4f1c9a2e" + 56 * "0"
 TRACEBACK = """Traceback (most recent call last):
@@ -25,25 +25,25 @@ ValueError: the row is secret
     ],
 )
 def test_a_jobs_name(spec: str, name: str) -> None:
-    assert dataflow_job.job_name(spec, KEY) == name
+    assert dataflow.job_name(spec, KEY) == name
     assert NAME.fullmatch(name)
-    assert dataflow_job.is_job_of(name, KEY)
+    assert dataflow.is_job_of(name, KEY)
 
 
 @pytest.mark.parametrize("name", ["recordmill-emoji-4f1c9a2f", "other-emoji-4f1c9a2e", "recordmill-4f1c9a2e-2"])
 def test_a_job_of_another_build(name: str) -> None:
-    assert not dataflow_job.is_job_of(name, KEY)
+    assert not dataflow.is_job_of(name, KEY)
 
 
 def test_a_jobs_page() -> None:
     page = "https://console.cloud.google.com/dataflow/jobs/europe-west1/2026-1"
-    assert dataflow_job.console_url("europe-west1", "2026-1") == page
+    assert dataflow.console_url("europe-west1", "2026-1") == page
 
 
 def test_a_graph_that_the_service_refuses() -> None:
-    dataflow_job.check_graph(9_999_999)
+    dataflow.check_graph(9_999_999)
     with pytest.raises(RunnerError, match="the job's graph has 10,000,000 bytes, and Dataflow refuses"):
-        dataflow_job.check_graph(10_000_000)
+        dataflow.check_graph(10_000_000)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_a_graph_that_the_service_refuses() -> None:
     ],
 )
 def test_the_cause_of_a_failure(messages: list[str], cause: str) -> None:
-    assert dataflow_job.cause_of(messages) == cause
+    assert dataflow.cause_of(messages) == cause
 
 
 def test_machines_see_no_local_disk() -> None:
-    dataflow_job.check_reachable("gs://bucket/a", ["gs://bucket/b", "s3://bucket/c"])
+    dataflow.check_reachable("gs://bucket/a", ["gs://bucket/b", "s3://bucket/c"])
     with pytest.raises(
         RunnerError, match="--runner dataflow needs an --output in Cloud Storage, gs://BUCKET/FOLDER: /tmp/out is not"
     ):
-        dataflow_job.check_reachable("/tmp/out", ["gs://bucket/b"])
+        dataflow.check_reachable("/tmp/out", ["gs://bucket/b"])
     with pytest.raises(RunnerError, match=r"Dataflow's machines cannot read /data/a.csv: copy it into Cloud Storage"):
-        dataflow_job.check_reachable("gs://bucket/a", ["gs://bucket/b", "/data/a.csv"])
+        dataflow.check_reachable("gs://bucket/a", ["gs://bucket/b", "/data/a.csv"])

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.runners import dataflow_options
-from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners import dataflow
+from recordmill.pipeline.build.runners.job import RunnerError
 
 GIVEN = {
     "project": "my-project",
@@ -83,48 +83,48 @@ BAD: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("name", "value"), GOOD)
 def test_a_good_option(name: str, value: object) -> None:
-    dataflow_options.check(dataflow_options.with_presets(GIVEN | {name: value}))
+    dataflow.check(dataflow.with_presets(GIVEN | {name: value}))
 
 
 @pytest.mark.parametrize(("name", "value", "message"), BAD)
 def test_a_bad_option(name: str, value: object, message: str) -> None:
     with pytest.raises(RunnerError, match=message):
-        dataflow_options.check(dataflow_options.with_presets(GIVEN | {name: value}))
+        dataflow.check(dataflow.with_presets(GIVEN | {name: value}))
 
 
 def test_all_mistakes_are_named_at_once() -> None:
     options = GIVEN | {"region": "europe", "machine_type": "big", "labels": ["A=b"]}
     with pytest.raises(RunnerError) as error:
-        dataflow_options.check(dataflow_options.with_presets(options))
+        dataflow.check(dataflow.with_presets(options))
     assert len(str(error.value).splitlines()) == 3
 
 
-@pytest.mark.parametrize("name", dataflow_options.REQUIRED)
+@pytest.mark.parametrize("name", dataflow.REQUIRED)
 def test_an_option_is_missing(name: str) -> None:
     options = {key: value for key, value in GIVEN.items() if key != name}
     with pytest.raises(RunnerError, match=re.escape(f"--runner dataflow needs --{name} after the --: ")):
-        dataflow_options.check(dataflow_options.with_presets(options))
+        dataflow.check(dataflow.with_presets(options))
 
 
 def test_options_that_exclude_each_other() -> None:
     options = GIVEN | {"worker_region": "europe-west1", "worker_zone": "europe-west1-b"}
     with pytest.raises(RunnerError, match="--worker_region and --worker_zone exclude each other"):
-        dataflow_options.check(options)
+        dataflow.check(options)
     with pytest.raises(RunnerError, match="--num_workers 9 is more than --max_num_workers 3"):
-        dataflow_options.check(GIVEN | {"num_workers": 9, "max_num_workers": 3})
+        dataflow.check(GIVEN | {"num_workers": 9, "max_num_workers": 3})
 
 
 def test_the_workers_region_decides_the_subnetwork() -> None:
     options = GIVEN | {"subnetwork": "regions/us-east1/subnetworks/a"}
-    dataflow_options.check(options | {"worker_region": "us-east1"})
-    dataflow_options.check(options | {"worker_zone": "us-east1-c"})
+    dataflow.check(options | {"worker_region": "us-east1"})
+    dataflow.check(options | {"worker_zone": "us-east1-c"})
 
 
 def test_presets() -> None:
-    options = dataflow_options.with_presets(GIVEN)
-    assert {name: options[name] for name in dataflow_options.PRESETS} == dataflow_options.PRESETS
+    options = dataflow.with_presets(GIVEN)
+    assert {name: options[name] for name in dataflow.PRESETS} == dataflow.PRESETS
     assert options["staging_location"] == "gs://my-bucket/temp/staging"
     given = GIVEN | {"machine_type": "n2-highmem-16", "num_workers": 64, "staging_location": "gs://my-bucket/staging"}
-    options = dataflow_options.with_presets(given)
+    options = dataflow.with_presets(given)
     assert given.items() <= options.items()
     assert options["max_num_workers"] == 64

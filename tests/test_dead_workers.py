@@ -124,7 +124,7 @@ def folder(tmp_path: Path) -> Path:
 def workers(driver: psutil.Process) -> list[psutil.Process]:
     """The workers of a build that runs, once there are two."""
     while True:
-        started = [child for child in driver.children() if "worker_process.py" in " ".join(child.cmdline())]
+        started = [child for child in driver.children() if "child_process.py" in " ".join(child.cmdline())]
         if len(started) == 2:
             return started
         time.sleep(0.05)

@@ -11,7 +11,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
 
 from deploy.dataflow import launcher
-from recordmill.pipeline.build.runners import dataflow_options
+from recordmill.pipeline.build.runners import dataflow
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "dataflow"
 METADATA = json.loads((FOLDER / "metadata.json").read_text())
@@ -90,7 +90,7 @@ def test_the_drivers_command_passes_the_checks() -> None:
     start = ["build", "gs://my-bucket/specs/emoji.yaml", "--output", "gs://my-bucket/datasets/emoji"]
     assert command[: command.index("--") + 1] == [*start, "--runner", "dataflow", "--"]
     options = PipelineOptions(command[command.index("--") + 1 :]).get_all_options(drop_default=True)
-    dataflow_options.check(dataflow_options.with_presets(options))
+    dataflow.check(dataflow.with_presets(options))
     assert options["service_account_email"] == "worker@my-project.iam.gserviceaccount.com"
     assert options["labels"] == ["team=vision", "stage=test"]
     assert "template_location" not in options

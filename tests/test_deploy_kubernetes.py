@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from recordmill.pipeline.build.beam import worker_pool
-from recordmill.pipeline.build.runners.presets import POOL
-from recordmill.pipeline.build.runners.versions import pair_for
+from recordmill.pipeline.build.runners.flink_cluster import POOL
+from recordmill.pipeline.build.runners.jars import pair_for
 from recordmill.pipeline.spec.model import load_spec
 from tests.deployed import DEPLOY, check, checker
 

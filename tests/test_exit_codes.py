@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.runners.flink_rest import NoFlinkAnswerError
+from recordmill.pipeline.build.runners.flink_job import NoFlinkAnswerError
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of

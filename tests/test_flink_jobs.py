@@ -6,8 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from recordmill.pipeline.build.runners.flink_job import LIFE_SECONDS, FlinkJob, cancel_all, job_name
-from recordmill.pipeline.build.runners.flink_rest import FlinkError, FlinkRest
+from recordmill.pipeline.build.runners.flink_job import (
+    LIFE_SECONDS,
+    FlinkError,
+    FlinkJob,
+    FlinkRest,
+    cancel_all,
+    job_name,
+)
 from recordmill.pipeline.build.runners.job import CHECK_SECONDS, JobFailedError, JobStillRunsError, watched
 from recordmill.pipeline.errors import UserError
 from tests.fake_flink import NOW, FakeFlink, fake_flink

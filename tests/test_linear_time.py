@@ -36,7 +36,7 @@ MADE_OF_VALUES = {
     ("transforms/contract/image_formats.py", "compile"),  # of our own table; some bytes of a file are looked at
     ("transforms/contract/image_formats.py", "match"),
 }
-MATCHED_WHOLE = "pipeline/build/runners/dataflow_options.py"  # by `form.fullmatch`, over its table
+MATCHED_WHOLE = "pipeline/build/runners/dataflow.py"  # by `form.fullmatch`, over its table
 
 
 class Found(NamedTuple):

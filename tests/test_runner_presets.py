@@ -18,16 +18,20 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline import cores as counting
-from recordmill.pipeline.build.runners import versions
+from recordmill.pipeline.build.runners import jars
 from recordmill.pipeline.build.runners import worker_environment as environments
-from recordmill.pipeline.build.runners.errors import RunnerError
-from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
-from recordmill.pipeline.build.runners.flink_rest import FlinkRest
-from recordmill.pipeline.build.runners.jars import REPOSITORY, Coordinates, find_jar
+from recordmill.pipeline.build.runners.flink_cluster import (
+    FlinkCluster,
+    FlinkOptions,
+    flink_presets,
+    free_slots,
+    with_presets,
+    worker_environment,
+)
+from recordmill.pipeline.build.runners.flink_job import FlinkRest
+from recordmill.pipeline.build.runners.jars import PAIRS, REPOSITORY, find_jar, jar_path, pair_for
+from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.build.runners.job_server import JobServer, JobServerError, find_java, java_version
-from recordmill.pipeline.build.runners.options import FlinkOptions
-from recordmill.pipeline.build.runners.presets import flink_presets, free_slots, with_presets, worker_environment
-from recordmill.pipeline.build.runners.versions import PAIRS, pair_for
 from tests.fake_flink import FakeFlink, fake_flink
 
 JAR = "org.example:job-server:1.2"
@@ -180,12 +184,12 @@ def test_a_pinned_jar_is_no_other(repository: Path, tmp_path: Path) -> None:
 
 
 def test_a_known_digest_holds_from_the_first_fetch_on(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = versions.Pair("1.19", "1.2", was_run=True, sha256=hashlib.sha256(b"the official jar").hexdigest())
-    jar = repository / str(Coordinates.parse(pair.coordinates).path)
+    pair = jars.VersionPair("1.19", "1.2", was_run=True, sha256=hashlib.sha256(b"the official jar").hexdigest())
+    jar = repository / jar_path(pair.coordinates)
     jar.parent.mkdir(parents=True)
     jar.write_bytes(CONTENT)
     jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
-    monkeypatch.setattr(versions, "PAIRS", (pair,))
+    monkeypatch.setattr(jars, "PAIRS", (pair,))
     with pytest.raises(RunnerError, match=f"has the SHA-256 {hashlib.sha256(CONTENT).hexdigest()}, not {pair.sha256}"):
         find_jar(pair.coordinates)
     jar.write_bytes(b"the official jar")

@@ -162,7 +162,7 @@ def build(
     """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.run_options import RunOptions
-    from recordmill.pipeline.build.runners.options import FlinkOptions
+    from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
     from recordmill.pipeline.cli.session import BuildSession
 
     options = RunOptions(
@@ -196,7 +196,7 @@ def doctor(
     check_build_extra()
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
-    from recordmill.pipeline.build.runners.options import FlinkOptions
+    from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
     from recordmill.pipeline.cli.screen import print_findings
 
     flink = FlinkOptions(flink_master, flink_jar, flink_jar_sha256, flink_workers)

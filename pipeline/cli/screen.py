@@ -25,7 +25,7 @@ from recordmill.pipeline.terminal_text import count as count
 from recordmill.pipeline.terminal_text import printable
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.build.runners.doctor import Finding
+    from recordmill.pipeline.build.runners.doctor import SystemCheck
 
 
 class Screen(Console):
@@ -62,7 +62,7 @@ def plain_table(*headers: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-def print_findings(findings: Iterable["Finding"]) -> bool:
+def print_findings(findings: Iterable["SystemCheck"]) -> bool:
     """Prints what `recordmill doctor` finds, a line each as it is found; returns whether all is well."""
     is_well = True
     for finding in findings:

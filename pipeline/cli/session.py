@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.errors import DryRunFinished
+from recordmill.pipeline.build.runners.job import DryRunFinished
 from recordmill.pipeline.build.runners.worker_environment import set_tensorflow_variables
 from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.cli.display import Display, print_published

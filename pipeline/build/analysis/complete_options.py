@@ -15,7 +15,7 @@ from recordmill.transforms.contract.kinds.text import TextOptions
 def complete_options(
     planned: PlannedBuild, models: Mapping[str, bytes] = MappingProxyType({})
 ) -> dict[str, FeatureOptions]:
-    """Gives the options of all features, by name.
+    """Returns the options of all features, by name.
 
     Args:
         planned: the build.

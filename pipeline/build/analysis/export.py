@@ -22,7 +22,7 @@ ANALYZED = "reports/analyzed"
 
 
 def keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Keeps the export that lies in a local folder; gives its name. `temp` is where the graph's files were made."""
+    """Keeps the export that lies in a local folder; returns its name. `temp` is where the graph's files were made."""
     _forget_folder(Path(made, "transform_fn"), temp)
     return pack_graph(planned.workspace, made)
 
@@ -55,7 +55,7 @@ def report_analysis(planned: PlannedBuild, export: str, found: Mapping[str, Any]
 
 
 def analyzed_columns(planned: PlannedBuild) -> frozenset[str]:
-    """Gives the columns that a finished analysis read, those of the user's own analyzers too."""
+    """Returns the columns that a finished analysis read, those of the user's own analyzers too."""
     report = read_report(planned.workspace, f"reports/{ANALYSIS}")
     assert report is not None  # noqa: S101 - the attempt keeps the export that it names
     return frozenset(report["analyzed"])

@@ -12,7 +12,7 @@ from recordmill.pipeline.graphs.operations import MODEL_FILE, UnsafeGraphError, 
 
 
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
-    """Gives the tokenizers that the version trained, by the feature that each is named after.
+    """Returns the tokenizers that the version trained, by the feature that each is named after.
 
     Raises:
         OutputError: one is not what the version's manifest says.
@@ -21,12 +21,12 @@ def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]
 
 
 def model_file(planned: PlannedBuild, owner: str) -> str:
-    """Gives the path in a version of the tokenizer that is named after this feature."""
+    """Returns the path in a version of the tokenizer that is named after this feature."""
     return f"{FOLDER}/{owner}.{SUFFIXES[planned.texts()[owner].tokenizer]}"
 
 
 def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
-    """Writes the graph of the version into the workspace; gives the archive's name.
+    """Writes the graph of the version into the workspace; returns the archive's name.
 
     Raises:
         OutputError: a file is not what the version's manifest says.

@@ -17,7 +17,7 @@ EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 
 def schema(planned: PlannedBuild) -> pa.Schema:
-    """Gives the Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
+    """Returns the Arrow schema of the analysis' input: lists, as tf.Transform wants them."""
     columns = {name: planned.schema.final_type(name) for name in planned.schema.features}
     return pa.schema([(name, kind if pa.types.is_list(kind) else pa.list_(kind)) for name, kind in columns.items()])
 

@@ -20,7 +20,7 @@ def learned_changes(
     statistics: Mapping[str, Mapping[str, Any]],
     models: Mapping[str, bytes],
 ) -> Iterator[str]:
-    """Gives a line for each value of the graph that changed, with both values; of words their number.
+    """Returns a line for each value of the graph that changed, with both values; of words their number.
 
     Args:
         planned: the build.

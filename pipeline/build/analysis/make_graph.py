@@ -43,7 +43,7 @@ def make_preprocessing(
 def make_graph(context: BuildContext, preprocessing: Preprocessing) -> str:
     """Makes tf.Transform's export of a function without analyzers, which `tft.TFTransformOutput` opens.
 
-    Gives its folder, in scratch.
+    Returns its folder, in scratch.
     """
     folder = os.path.join(context.scratch, attempt_name("export"))
     analyze_in_place(preprocessing, False, {}, input_specs(context), folder)

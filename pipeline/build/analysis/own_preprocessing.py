@@ -38,7 +38,7 @@ class OwnPreprocessing:
         self._errors = errors
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Gives what is stored, by name.
+        """Returns what is stored, by name.
 
         Raises:
             UserCodeError: the function raised.

@@ -35,11 +35,11 @@ class TokenizerModel:
     special: SpecialIds
 
     def complete(self, options: TextOptions) -> TextOptions:
-        """Gives a text's options with this model."""
+        """Returns a text's options with this model."""
         return replace(options, model_bytes=self.data, model_ids=self.special)
 
     def statistics(self, owner: str) -> dict[str, Any]:
-        """Gives the statistics that `Text.describe` needs; `owner` is the feature that the model is named after."""
+        """Returns the statistics that `Text.describe` needs; `owner` is the feature that the model is named after."""
         return {
             "model": f"{FOLDER}/{owner}.{self.suffix}",
             "vocabulary": f"{FOLDER}/{vocabulary_name(owner)}",
@@ -105,7 +105,7 @@ READERS = {"wordpiece": _read_wordpiece, "sentencepiece": _read_sentencepiece}
 
 
 def _special(special: Mapping[str, int], size: int, options: TextOptions, where: str) -> SpecialIds:
-    """Gives the special ids of a model where -1 means absent; without padding, the id after the last one pads."""
+    """Returns the special ids of a model where -1 means absent; without padding, the id after the last one pads."""
     asked = {name: special[name] for name in ("unknown", "begin", "end") if name == "unknown" or getattr(options, name)}
     for name, id_ in asked.items():
         if id_ < 0:

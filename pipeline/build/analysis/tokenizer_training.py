@@ -27,7 +27,7 @@ SPACE = "▁"  # how SentencePiece writes the space before a word
 
 
 def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
-    """Gives the words of texts, or of lists of texts, that a tokenizer with these options learns from.
+    """Returns the words of texts, or of lists of texts, that a tokenizer with these options learns from.
 
     The texts are strings or binary; missing ones hold no words. Of a list those count that are kept.
 

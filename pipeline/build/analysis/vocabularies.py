@@ -25,7 +25,7 @@ class VocabularyOptions:
 
     @classmethod
     def of(cls, name: str, options: TextOptions | NameOptions) -> "VocabularyOptions":
-        """Gives those of a text, or of a feature whose values are names."""
+        """Returns those of a text, or of a feature whose values are names."""
         if isinstance(options, TextOptions):
             size = options.vocabulary if isinstance(options.vocabulary, int) else None
             return cls(name, size, options.minimum_count, options.words)
@@ -33,14 +33,14 @@ class VocabularyOptions:
         return cls(name, options.max_classes, options.minimum_count, options.classes, kept, options.order)
 
     def words(self, counts: Mapping[bytes, int]) -> list[bytes]:
-        """Gives the words that get an id, in the order of the ids, from all that may; never no words at all."""
+        """Returns the words that get an id, in the order of the ids, from all that may; never no words at all."""
         if self.given is not None:
             return [word.encode() for word in self.given] or [NO_WORD]
         frequent = [word for _, word in most_frequent(counts, self.top_k, self.minimum_count)]
         return class_names(frequent, self.kept, self.top_k, self.order) or [NO_WORD]
 
     def candidates(self, counts: Mapping[bytes, int]) -> list[tuple[int, bytes]]:
-        """Gives the (count, word) pairs of a part of the words that can be in the vocabulary of all."""
+        """Returns the (count, word) pairs of a part of the words that can be in the vocabulary of all."""
         frequent = most_frequent(counts, self.top_k, self.minimum_count)
         return list(dict.fromkeys([*frequent, *((counts[word], word) for word in self.kept if word in counts)]))
 
@@ -59,7 +59,7 @@ def most_frequent(counts: Mapping[bytes, int], top_k: int | None, minimum_count:
 
 
 def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | None, order: str) -> list[bytes]:
-    """Gives the names of a category by id: those that are kept stay where they are, new ones follow.
+    """Returns the names of a category by id: those that are kept stay where they are, new ones follow.
 
     Args:
         frequent: the names of the data, the most frequent first.

@@ -7,7 +7,7 @@ from contextlib import redirect_stderr
 
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 
-from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.redaction import HIDDEN
 

@@ -27,7 +27,7 @@ def send(planned: PlannedBuild, table: pa.Table) -> Iterator[tuple[int, Packed]]
 
 
 def rows_of(packed: Packed | Iterable[Packed]) -> pa.Table:
-    """Gives the rows of a bucket."""
+    """Returns the rows of a bucket."""
     return unpack([packed] if isinstance(packed, Packed) else packed).drop_columns([BUCKET])
 
 

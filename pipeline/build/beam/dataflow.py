@@ -22,18 +22,25 @@ from recordmill.pipeline.build.beam.runner import RemoteRunner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.failures import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.dataflow_job import (
+from recordmill.pipeline.build.runners.dataflow import (
     cause_of,
+    check,
     check_graph,
     check_reachable,
     console_url,
     describe,
     is_job_of,
     job_name,
+    with_presets,
 )
-from recordmill.pipeline.build.runners.dataflow_options import check, with_presets
-from recordmill.pipeline.build.runners.errors import DryRunFinished, RunnerError
-from recordmill.pipeline.build.runners.job import CANCEL_SECONDS, JobFailedError, JobStillRunsError, watched
+from recordmill.pipeline.build.runners.job import (
+    CANCEL_SECONDS,
+    DryRunFinished,
+    JobFailedError,
+    JobStillRunsError,
+    RunnerError,
+    watched,
+)
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.redaction import redacted
 
@@ -77,7 +84,7 @@ class DataflowRunner(RemoteRunner):
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
-        """Gives a pipeline, which runs as a job at the end of the block.
+        """Returns a pipeline, which runs as a job at the end of the block.
 
         Raises:
             DryRunFinished: the graph is made, and the options asked for no more.
@@ -110,7 +117,7 @@ class DataflowRunner(RemoteRunner):
             self._listener.on_job(None)
 
     def _options_of(self, name: str) -> PipelineOptions:
-        """Gives the options of a job: new ones, since Beam changes them as it submits."""
+        """Returns the options of a job: new ones, since Beam changes them as it submits."""
         presets = {key: value for key, value in self._complete.items() if key not in self._given}
         return PipelineOptions(self._arguments, pipeline_type_check=False, job_name=name, **presets)
 

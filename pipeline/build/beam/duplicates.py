@@ -50,7 +50,7 @@ class FindDuplicates(beam.PTransform):  # type: ignore[misc]
         )
 
     def _joined(self, classes: beam.PCollection, distance: int) -> beam.PCollection:
-        """Compares all looks; gives the name of the file of joined clusters, nothing where none are."""
+        """Compares all looks; returns the name of the file of joined clusters, nothing where none are."""
         planned, joined = self._planned, partial(write_joined, f"{self._folder}/joined-looks.arrow", near.join_links)
         return (
             classes

@@ -80,7 +80,7 @@ def _os_errors(action: str, path: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Gives the innermost reason: Beam wraps errors in errors, by path."""
+    """Returns the innermost reason: Beam wraps errors in errors, by path."""
     causes = getattr(error, "exception_details", None)
     if isinstance(causes, dict) and causes:
         return "; ".join(map(_reason, causes.values()))

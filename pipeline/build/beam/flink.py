@@ -15,11 +15,9 @@ from recordmill.pipeline.build.beam.runner import RemoteRunner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.failures import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners.errors import RunnerError
-from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
+from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
-from recordmill.pipeline.build.runners.job import watched
-from recordmill.pipeline.build.runners.presets import option_names
+from recordmill.pipeline.build.runners.job import RunnerError, watched
 from recordmill.pipeline.errors import did_you_mean
 
 
@@ -41,13 +39,13 @@ class FlinkRunner(RemoteRunner):
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
-        """Gives a pipeline, which runs as a job of its own."""
+        """Returns a pipeline, which runs as a job of its own."""
         with raising_left_error(planned.workspace), self.job() as pipeline:
             yield pipeline
 
     @contextmanager
     def job(self) -> Iterator[Pipeline]:
-        """Gives the pipeline of a job, which is watched while it runs, and has ended in any case when the block has.
+        """Returns the pipeline of a job, which is watched while it runs, and has ended in any case when the block has.
 
         Raises:
             JobFailedError: the job failed.
@@ -68,7 +66,7 @@ class FlinkRunner(RemoteRunner):
         self._cluster.stop()
 
     def _options_of(self, job: str) -> PipelineOptions:
-        """Gives Beam's options of a job, from the cluster's state now."""
+        """Returns Beam's options of a job, from the cluster's state now."""
         options = parse_options(self._cluster.arguments(self._arguments, job, self._attempt), passes_on=True)
         portable = options.view_as(PortableOptions)
         if portable.job_endpoint is None:
@@ -80,7 +78,7 @@ class _Submission(PortableRunner):  # type: ignore[misc]
     """Submits to a job server; refuses options that neither Beam's Python side nor the job server knows."""
 
     def create_job_service_handle(self, job_service: object, options: PipelineOptions) -> JobServiceHandle:
-        """Gives Beam's handle, after the check."""
+        """Returns Beam's handle, after the check."""
         handle = super().create_job_service_handle(job_service, options)
         request = beam_job_api_pb2.DescribePipelineOptionsRequest()
         known = {option.name for option in handle.job_service.DescribePipelineOptions(request).options}

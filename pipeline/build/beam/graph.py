@@ -54,7 +54,7 @@ def build_graph(
 
 
 def _build(pipeline: beam.Pipeline, context: BuildContext, chunks: Sequence[Chunk]) -> beam.PCollection:
-    """Reads chunks and builds shards; gives their groups."""
+    """Reads chunks and builds shards; returns their groups."""
     return (
         pipeline
         | "ListChunks" >> ListChunks(context.workspace, chunks)

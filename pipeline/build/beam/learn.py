@@ -52,7 +52,7 @@ def learn(
     temp: str | None = None,
     live: LiveAnalysis | None = None,
 ) -> BuildContext:
-    """Looks at the rows, where something is learned of them, and makes the graph; gives the build with both.
+    """Looks at the rows, where something is learned of them, and makes the graph; returns the build with both.
 
     Args:
         planned: the build.
@@ -112,7 +112,7 @@ def _preprocessing_in(folder: str, context: BuildContext, found: Learned) -> Pre
 def _make_graph(
     context: BuildContext, found: Learned, chunks: Sequence[Chunk], runner: Runner, temp: str | None
 ) -> tuple[BuildContext, str]:
-    """Makes the graph, by a job of its own where the user's function has analyzers; gives the export's name."""
+    """Makes the graph, by a job of its own where the user's function has analyzers; returns the export's name."""
     preprocessing = _preprocessing_in(context.scratch, context, found)
     columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
     if not columns:
@@ -124,7 +124,7 @@ def _make_graph(
 
 
 def _temp(context: BuildContext, temp: str | None, runner: Runner) -> str:
-    """Gives the folder of tf.Transform's temporary files, which every worker reaches."""
+    """Returns the folder of tf.Transform's temporary files, which every worker reaches."""
     if runner.is_local:
         return temp or context.scratch
     if temp is None:
@@ -138,7 +138,7 @@ def _temp(context: BuildContext, temp: str | None, runner: Runner) -> str:
 
 @contextmanager
 def _folder_in(temp: str) -> Iterator[str]:
-    """Gives the name of a folder of this attempt's own, which is removed at the end."""
+    """Returns the name of a folder of this attempt's own, which is removed at the end."""
     folder = f"{temp.rstrip('/')}/{attempt_name('recordmill')}"
     try:
         yield folder
@@ -148,7 +148,7 @@ def _folder_in(temp: str) -> Iterator[str]:
 
 
 def _analyzed_columns(context: BuildContext, preprocessing: Preprocessing) -> frozenset[str]:
-    """Gives the columns that the user's own analyzers read.
+    """Returns the columns that the user's own analyzers read.
 
     Raises:
         PreprocessingError: they read images.
@@ -171,7 +171,7 @@ def _analyze(
     runner: Runner,
     temp: str,
 ) -> str:
-    """Runs the user's own analyzers over the rows of the train split; gives the name of the export."""
+    """Runs the user's own analyzers over the rows of the train split; returns the name of the export."""
     with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=temp):
         batches = (
             pipeline

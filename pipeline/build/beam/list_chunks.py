@@ -12,7 +12,7 @@ from recordmill.pipeline.sources.base import Chunk
 
 
 class ListChunks(beam.PTransform):  # type: ignore[misc]
-    """Gives chunks, spread over the workers."""
+    """Returns chunks, spread over the workers."""
 
     def __init__(self, workspace: Workspace, chunks: Sequence[Chunk]) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.base import Chunk
 
 
 def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
-    """Looks at all chunks; gives the reduced buckets. No look where nothing is looked for, or it has ended already.
+    """Looks at all chunks; returns the reduced buckets. No look where nothing is looked for, or it has ended already.
 
     Raises:
         UserError: a worker failed.

@@ -43,7 +43,7 @@ class Runner:
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
-        """Gives a pipeline, which runs at the end of the block.
+        """Returns a pipeline, which runs at the end of the block.
 
         Raises:
             WorkerError: a worker failed with a `UserError`; it takes the place of the runner's own error.
@@ -71,6 +71,6 @@ class RemoteRunner(Runner):
 
     @contextmanager
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
-        """Gives a pipeline; its failure is a `JobFailedError`."""
+        """Returns a pipeline; its failure is a `JobFailedError`."""
         with raising_left_error(planned.workspace), failing_as_job(), self._job() as job:
             yield job

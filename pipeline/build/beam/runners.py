@@ -12,7 +12,7 @@ from recordmill.pipeline.build.beam.private_servers import PrivateFnApiRunner
 from recordmill.pipeline.build.beam.runner import RemoteRunner, Runner
 from recordmill.pipeline.build.beam.worker_handler import WORKER_COMMAND
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.cores import cores
 
 

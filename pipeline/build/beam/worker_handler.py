@@ -13,11 +13,11 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import (
 )
 from google.protobuf import json_format, text_format
 
-from recordmill.pipeline.build.beam import worker_process
 from recordmill.pipeline.build.context.failures import DeadWorkerError
+from recordmill.pipeline.build.runners import child_process
 
-WORKER_COMMAND = shlex.join([sys.executable, "-P", worker_process.__file__])
-"""The command of a worker (`beam.worker_process`), without its driver's number."""
+WORKER_COMMAND = shlex.join([sys.executable, "-P", child_process.__file__])
+"""The command of a worker (`runners.child_process`), without its driver's number."""
 
 
 @WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
@@ -29,7 +29,7 @@ class WorkerProcessHandler(SubprocessSdkWorkerHandler):  # type: ignore[misc]
     """
 
     def start_worker(self) -> None:
-        """Starts the process from the thread that waits for it (`worker_process` ends with that thread)."""
+        """Starts the process from the thread that waits for it (`child_process` ends with that thread)."""
         self.worker_thread = threading.Thread(name="run_worker", target=self._run)
         self.worker_thread.start()
 

@@ -22,7 +22,7 @@ from apache_beam.portability.api import beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
-from recordmill.pipeline.build.runners.presets import WORKER
+from recordmill.pipeline.build.runners.flink_cluster import WORKER
 
 PORT = 50000
 STOP_SECONDS = 5.0

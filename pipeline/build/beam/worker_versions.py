@@ -6,7 +6,7 @@ from apache_beam.utils.subprocess_server import JavaJarServer
 
 from recordmill.pipeline.build.beam.flink import FlinkRunner
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.build.runners.doctor import Finding, describe, versions
+from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.errors import UserError
 
@@ -15,7 +15,7 @@ NAMESPACE = "doctor"
 MAVEN_CENTRAL: str = JavaJarServer.MAVEN_CENTRAL_REPOSITORY
 
 
-def worker_findings(options: RunOptions) -> list[Finding]:
+def worker_findings(options: RunOptions) -> list[SystemCheck]:
     """Runs the job; compares the versions of each kind of worker with those of this process."""
     try:
         with FlinkRunner(options) as runner:
@@ -24,10 +24,10 @@ def worker_findings(options: RunOptions) -> list[Finding]:
                 _ = numbers | "Answer" >> beam.Map(answer)
             answers = pipeline.result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
     except UserError as error:
-        return [Finding("worker", str(error), is_ok=False)]
+        return [SystemCheck("worker", str(error), is_ok=False)]
     found = sorted({counter.key.metric.name for counter in answers})
-    return [Finding("worker", text, text.startswith(describe(versions()))) for text in found] or [
-        Finding("worker", "no worker answered", is_ok=False)
+    return [SystemCheck("worker", text, text.startswith(describe(versions()))) for text in found] or [
+        SystemCheck("worker", "no worker answered", is_ok=False)
     ]
 
 

@@ -97,11 +97,11 @@ class PlannedBuild:
         return bool(self.layout.spans)
 
     def buckets(self) -> int:
-        """Gives the number of buckets that rows are compared in: about as many rows as a shard's are in each."""
+        """Returns the number of buckets that rows are compared in: about as many rows as a shard's are in each."""
         return min(MAX_BUCKETS, self.layout.groups)
 
     def bucket_range(self, span: str | None) -> range:
-        """Gives the buckets that the records of a span are compared in: no others, since each span is counted alone."""
+        """Returns the buckets that the records of a span are compared in: its own, since each span is counted alone."""
         if span is None:
             return range(self.buckets())
         spans = list(self.layout.spans)
@@ -109,11 +109,11 @@ class PlannedBuild:
         return range(spans.index(span) * count, (spans.index(span) + 1) * count)
 
     def images(self) -> dict[str, ImageOptions]:
-        """Gives the features whose column is images, with their options."""
+        """Returns the features whose column is images, with their options."""
         return {name: options for name, options in self.features.items() if isinstance(options, ImageOptions)}
 
     def measured_images(self) -> dict[str, ImageOptions]:
-        """Gives the images whose pixel statistics the analysis needs."""
+        """Returns the images whose pixel statistics the analysis needs."""
         return {name: options for name, options in self.images().items() if options.measured}
 
     def hashed_images(self) -> list[str]:
@@ -123,24 +123,24 @@ class PlannedBuild:
         return [name for name in images if name in first.values()] if self.duplicates.near else []
 
     def texts(self) -> dict[str, TextOptions]:
-        """Gives the texts, with their options."""
+        """Returns the texts, with their options."""
         return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
 
     def label_names(self) -> NameOptions | None:
-        """Gives the label's options where its values are names of classes."""
+        """Returns the label's options where its values are names of classes."""
         label = self.features.get(self.schema.label or "")
         return label if isinstance(label, NameOptions) else None
 
     def batch_rows(self) -> int:
-        """Gives the number of rows that go through the transform graph at once."""
+        """Returns the number of rows that go through the transform graph at once."""
         return IMAGE_BATCH if self.images() else ROW_BATCH
 
     def packed(self) -> tuple[str, int] | None:
-        """Gives the text whose documents share records, and how many ids a record holds."""
+        """Returns the text whose documents share records, and how many ids a record holds."""
         return next(((name, text.pack) for name, text in self.texts().items() if text.pack), None)
 
     def trained(self) -> dict[str, str]:
-        """Gives those of `models` that are trained from the data."""
+        """Returns those of `models` that are trained from the data."""
         return {name: owner for name, owner in self.models.items() if self.texts()[owner].model is None}
 
     def sees_rows(self) -> bool:

@@ -59,7 +59,7 @@ class ChunkPages:
         return self.bounds[-1]
 
     def read(self, position: int) -> Chunk:
-        """Gives a chunk; a process keeps the last pages that it read.
+        """Returns a chunk; a process keeps the last pages that it read.
 
         Raises:
             OSError, OutputError: the page is not there any more, or cannot be read.

@@ -54,7 +54,7 @@ def leaving_error(workspace: Workspace) -> Iterator[None]:
 
 
 def left_error(workspace: Workspace, end: str = "") -> WorkerError | JobFailedError | None:
-    """Gives the error that a worker left; None if none did.
+    """Returns the error that a worker left; None if none did.
 
     Args:
         workspace: the build's.

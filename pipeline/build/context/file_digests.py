@@ -26,7 +26,7 @@ class FileDigests:
         self._digests = pa.chunked_array(parts, DIGEST)
 
     def find(self, paths: Sequence[str]) -> list[bytes | None]:
-        """Gives the digest of each file; None for a file whose image no shard has."""
+        """Returns the digest of each file; None for a file whose image no shard has."""
         return taken(self._digests, self._rows.find(paths))
 
 

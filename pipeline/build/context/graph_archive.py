@@ -20,7 +20,7 @@ _unpacking = threading.Lock()
 
 
 def pack_graph(workspace: Workspace, folder: str) -> str:
-    """Writes the graph in a local folder as one archive; gives its name."""
+    """Writes the graph in a local folder as one archive; returns its name."""
     sink, name = io.BytesIO(), f"{attempt_name('analysis/export')}.tar"
     with tarfile.open(fileobj=sink, mode="w") as archive:
         for entry in GRAPH_FOLDERS:
@@ -30,7 +30,7 @@ def pack_graph(workspace: Workspace, folder: str) -> str:
 
 
 def unpack_graph(workspace: Workspace, name: str) -> str:
-    """Gives a local folder with the archive's files, which stays until the process ends."""
+    """Returns a local folder with the archive's files, which stays until the process ends."""
     with _unpacking:
         return _unpack(workspace, name).name
 

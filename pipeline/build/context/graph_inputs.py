@@ -13,7 +13,7 @@ TENSOR_TYPES = {pa.binary(): tf.string, pa.float32(): tf.float32, pa.int64(): tf
 
 
 def input_specs(context: PlannedBuild) -> dict[str, Any]:
-    """Gives the types of the graph's inputs by feature: tensors of shape [rows], or ragged ones [rows, None]."""
+    """Returns the types of the graph's inputs by feature: tensors of shape [rows], or ragged ones [rows, None]."""
     specs = {}
     for name in context.schema.features:
         kind = context.schema.final_type(name)
@@ -24,7 +24,7 @@ def input_specs(context: PlannedBuild) -> dict[str, Any]:
 
 
 def as_tensor(column: pa.ChunkedArray) -> Any:
-    """Gives a feature's column of keyed rows: a tensor of shape [rows], or a ragged one [rows, None]."""
+    """Returns a feature's column of keyed rows: a tensor of shape [rows], or a ragged one [rows, None]."""
     if not pa.types.is_list(column.type):
         return tf.constant(_plain(column), TENSOR_TYPES[column.type], shape=[len(column)])
     values, lengths = pc.list_flatten(column), pc.list_value_length(column).to_numpy().astype(np.int64)

@@ -21,7 +21,7 @@ class HashedRows:
         self._hashes = hashes[self._order]
 
     def find(self, names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
-        """Gives the row of each name, int64 [names]; -1 for a name that no row has."""
+        """Returns the row of each name, int64 [names]; -1 for a name that no row has."""
         wanted = np.fromiter(map(hash, names), np.int64)
         if not len(self._hashes):
             return np.full(len(wanted), -1)
@@ -30,6 +30,6 @@ class HashedRows:
 
 
 def taken(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> list[bytes | None]:
-    """Gives the values of some rows of a column; None for row -1."""
+    """Returns the values of some rows of a column; None for row -1."""
     values: list[bytes | None] = column.take(pa.array(rows, mask=rows < 0)).to_pylist()
     return values

@@ -42,7 +42,7 @@ class ProgressReader:
         self._counts: dict[str, Mapping[str, int]] = {}
 
     def read(self) -> Mapping[str, int]:
-        """Gives the sums of all counters by name."""
+        """Returns the sums of all counters by name."""
         if self._clock() - self._looked >= self._workspace.pause:
             self._looked = self._clock()
             self._look()

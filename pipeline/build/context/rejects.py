@@ -30,7 +30,7 @@ def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Re
 
 
 def write_rejects(workspace: Workspace, prefix: str, rejects: list[Reject]) -> str | None:
-    """Writes a step's rejects under a name that no repetition has; gives the name, None where there are none."""
+    """Writes a step's rejects under a name that no repetition has; returns the name, None where there are none."""
     if not rejects:
         return None
     name = f"{attempt_name(prefix)}.jsonl"

@@ -41,13 +41,13 @@ class RowSchema:
     """The beginning of the default keys of each source's rows, where sources belong to spans."""
 
     def final_type(self, feature: str) -> pa.DataType:
-        """Gives the Arrow type of a feature's column in keyed rows."""
+        """Returns the Arrow type of a feature's column in keyed rows."""
         column = self.columns[self.features[feature]]
         value = ARROW_TYPES.get(column.type, pa.binary())
         return pa.list_(value) if column.many else value
 
     def columns_for(self, images: Collection[str]) -> Columns:
-        """Gives the columns that are asked of the sources where the bytes of these image features alone matter."""
+        """Returns the columns that are asked of the sources where the bytes of these image features alone matter."""
         by = self.split_by
         needed = {self.features[name] for name in images} | {
             self.content_key,

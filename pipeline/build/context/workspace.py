@@ -63,10 +63,10 @@ class Workspace(Protocol):
         """Lists every finished file below a folder, by its name in the workspace."""
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Gives the bytes of every file below a folder, by its name in the workspace."""
+        """Returns the bytes of every file below a folder, by its name in the workspace."""
 
     def stamps(self, folder: str) -> Mapping[str, Hashable]:
-        """Gives for every file below a folder, by its name in the workspace, a value that changes with the file."""
+        """Returns for every file below a folder, by its name in the workspace, a value that changes with the file."""
 
     def delete(self, name: str) -> None:
         """Deletes a file, if there is one."""
@@ -81,7 +81,7 @@ class Workspace(Protocol):
         """
 
     def folder(self, name: str) -> "Workspace":
-        """Gives a folder in it as a workspace."""
+        """Returns a folder in it as a workspace."""
 
 
 @dataclass(frozen=True)

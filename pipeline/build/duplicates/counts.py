@@ -44,7 +44,7 @@ class Counts:
     """The second row of the lowest 5 clusters."""
 
     def to_json(self) -> Json:
-        """Gives the counts as JSON."""
+        """Returns the counts as JSON."""
         across = [[*pair, count] for pair, count in self.across.items()]
         return vars(self) | {"within": list(self.within.items()), "across": across}
 
@@ -60,7 +60,7 @@ class Counts:
         )
 
     def pairs(self) -> list[Pair]:
-        """Gives up to 5 pairs of different clusters; pairs of two splits come first."""
+        """Returns up to 5 pairs of different clusters; pairs of two splits come first."""
         chosen: dict[int, Pair] = {}
         for pair in [*self.astride, *self.seconds]:
             if len(chosen) < EXAMPLES:

@@ -21,7 +21,7 @@ DROPPED, MOVED = "decisions/dropped", "decisions/moved"
 
 
 def dropped(members: pa.Table) -> pa.Table:
-    """Gives the rows to leave out, of whole clusters (`find.members`).
+    """Returns the rows to leave out, of whole clusters (`find.members`).
 
     Returns:
         `chunk` and `position` of all members but the first of each cluster, and of the rows that have the key of one
@@ -70,7 +70,7 @@ def leave_out(decided: pa.Table, rows: pa.Table) -> Remaining:
 
 
 def move(decided: pa.Table, units: Numbers, splits: Splits) -> Splits:
-    """Gives the splits of rows, after those that the chunk's table of moves names (`units.moves_of_chunks`).
+    """Returns the splits of rows, after those that the chunk's table of moves names (`units.moves_of_chunks`).
 
     Args:
         decided: the chunk's moves, rising by `unit`.

@@ -39,7 +39,7 @@ def follow_firsts(rows: pa.Table) -> pa.Table:
 
 
 def all_take_part(rows: pa.Table) -> pa.Table:
-    """Gives the rows as `follow_firsts` does where no key is repeated."""
+    """Returns the rows as `follow_firsts` does where no key is repeated."""
     return rows.append_column("first", pa.array(np.full(rows.num_rows, -1, np.int64)))
 
 
@@ -74,7 +74,7 @@ def taking_part(rows: pa.Table) -> pa.Table:
 
 
 def firsts(taking: pa.Table) -> Rows:
-    """Gives for each member that takes part the index of its cluster's first: the lowest hash of the key, then row."""
+    """Returns each member's index of its cluster's first row: the one of the lowest hash of the key, then row."""
     names = values(taking, "name")
     order = np.lexsort((values(taking, "row"), values(taking, "sample"), values(taking, "hash"), names))
     return order[np.searchsorted(names, names)]  # the clusters lie one after another, before the sorting and after

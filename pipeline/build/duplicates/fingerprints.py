@@ -33,22 +33,22 @@ BUCKET = "@group"
 
 
 def numbered(file: int, positions: Rows) -> Rows:
-    """Gives the numbers of a file's rows, by their positions below 2**40; they rise with the files and positions."""
+    """Returns the numbers of a file's rows, by their positions below 2**40; they rise with the files and positions."""
     return np.int64(file << POSITION_BITS) | positions.astype(np.int64)
 
 
 def parts_of(rows: Rows) -> tuple[Rows, Rows]:
-    """Gives the files and positions of row numbers."""
+    """Returns the files and positions of row numbers."""
     return rows >> POSITION_BITS, rows & ((1 << POSITION_BITS) - 1)
 
 
 def values(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """Gives a column as an array."""
+    """Returns a column as an array."""
     return table[name].to_numpy()
 
 
 def pairs(table: pa.Table, first: str, second: str) -> Numbers:
-    """Gives two columns side by side, uint64 [rows, 2]."""
+    """Returns two columns side by side, uint64 [rows, 2]."""
     return np.stack([values(table, first), values(table, second)], axis=1).astype(np.uint64)
 
 
@@ -68,7 +68,7 @@ def to_one(table: pa.Table) -> pa.Table:
 
 
 def as_numbers(column: pa.ChunkedArray) -> Numbers:
-    """Gives a column of bytes of one width, a multiple of 8, as big-endian uint64 [rows, width / 8]."""
+    """Returns a column of bytes of one width, a multiple of 8, as big-endian uint64 [rows, width / 8]."""
     whole = column.combine_chunks()
     width = whole.type.byte_width // 8
     numbers = np.frombuffer(whole.buffers()[1], ">u8").astype(np.uint64).reshape(-1, width)

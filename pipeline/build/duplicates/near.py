@@ -48,7 +48,7 @@ def tasks(distance: int, rows: int, part_rows: int = PART_ROWS) -> list[Task]:
 
 
 def looks_of(members: pa.Table) -> pa.Table:
-    """Gives `name` and `looks` of each cluster whose images all have a look."""
+    """Returns `name` and `looks` of each cluster whose images all have a look."""
     lowest = members.filter(pa.array(values(members, "name") == values(members, "row"))).select(["name", "looks"])
     return lowest.filter(pa.array(as_numbers(lowest["looks"])[:, ::2].all(axis=1)))
 

@@ -34,7 +34,7 @@ Contents = Callable[[int], pa.Table]
 
 
 def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
-    """Gives the manifest's entry on the duplicates of a build, or of one of its spans, whose records are counted."""
+    """Returns the manifest's entry on the duplicates of a build, or of one of its spans, whose records are counted."""
     options, splits, workspace = planned.duplicates, planned.layout.splits, planned.workspace
     buckets = planned.bucket_range(span)
     contents = partial(contents_of_shard, workspace)
@@ -63,7 +63,7 @@ def _reports(workspace: Workspace, name: str, buckets: range | None) -> list[Jso
 
 
 def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
-    """Gives the manifest's entry.
+    """Returns the manifest's entry.
 
     Args:
         counts: the counts.
@@ -112,7 +112,7 @@ def shown_key(key: bytes) -> str:
 
 
 def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: Counts, contents: Contents) -> str:
-    """Gives the message of `fail`, with the first pairs by key and file.
+    """Returns the message of `fail`, with the first pairs by key and file.
 
     Args:
         planned: the build.

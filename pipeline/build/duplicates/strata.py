@@ -30,7 +30,7 @@ class Cut(NamedTuple):
 
 
 def class_hashes(rows: pa.Table, feature: str) -> pa.Table:
-    """Gives `class` (binary), split `hash` (uint64) and `position` of keyed rows; several where a row has several."""
+    """Returns `class` (binary), split `hash` (uint64) and `position` of keyed rows; several where a row has several."""
     hashes, _, _ = hash_keys(rows["@key"].to_pylist())
     classes, positions = rows[feature].combine_chunks(), rows["@position"].to_numpy()
     if pa.types.is_list(classes.type):
@@ -40,7 +40,7 @@ def class_hashes(rows: pa.Table, feature: str) -> pa.Table:
 
 
 def distinct(table: pa.Table) -> pa.Table:
-    """Gives each class and hash once, by class and hash."""
+    """Returns each class and hash once, by class and hash."""
     grouped = table.select(["class", "hash"]).group_by(["class", "hash"]).aggregate([])
     return grouped.sort_by([("class", "ascending"), ("hash", "ascending")])
 
@@ -82,7 +82,7 @@ def _ranks(count: int, weights: Sequence[float]) -> list[int]:
 
 
 def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Callable[[int], pa.Table]) -> Strata:
-    """Gives for each class the upper bounds of the splits' ranges of hashes; the last is 2**64.
+    """Returns for each class the upper bounds of the splits' ranges of hashes; the last is 2**64.
 
     Args:
         counts: the `class_counts` of each bucket.

@@ -19,7 +19,7 @@ BEST = ("hash", "sample", "to")
 
 
 def incidences(members: pa.Table) -> pa.Table:
-    """Gives the clusters' units: `unit`, `name` of the cluster, the unit's `split`, and the cluster's first row."""
+    """Returns the clusters' units: `unit`, `name` of the cluster, the unit's `split`, and the cluster's first row."""
     taking = taking_part(members)
     best = taking.take(pa.array(firsts(taking)))
     table = taking.select(["unit", "name", "split"])
@@ -63,7 +63,7 @@ def final_splits(clusters: pa.Table, joined: pa.Table | None) -> pa.Table:
 
 
 def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
-    """Gives the units that move, each once and rising, with their new `split`, from all incidences of some units."""
+    """Returns the units that move, each once and rising, with their new `split`, from all incidences of some units."""
     final = final_splits(of_units, joined)
     moving = final.filter(pa.array(values(final, "split") != values(final, "to")))
     units, index = np.unique(values(moving, "unit"), return_index=True)
@@ -71,7 +71,7 @@ def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
 
 
 def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
-    """Gives the moves that concern each chunk.
+    """Returns the moves that concern each chunk.
 
     Args:
         moved: the units that move (`moves`).
@@ -88,7 +88,7 @@ def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
 
 
 def outline(members: pa.Table) -> pa.Table:
-    """Gives what is counted of clusters once they are in one split: `name`, `rows`, the `second` row, and `to`."""
+    """Returns what is counted of clusters once they are in one split: `name`, `rows`, the `second` row, and `to`."""
     taking = taking_part(members)
     names = values(taking, "name")
     starts, counts = np.unique(names, return_index=True, return_counts=True)[1:]

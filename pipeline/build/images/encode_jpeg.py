@@ -45,6 +45,6 @@ def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
 
 
 def interval(width: int, unit: int) -> int:
-    """Gives the MCUs, `unit` pixels wide (8 or 16), between two restart markers: as many fit a row exactly."""
+    """Returns the MCUs, `unit` pixels wide (8 or 16), between two restart markers: as many fit a row exactly."""
     row = -(-width // unit)
     return next((blocks for blocks in INTERVALS[unit] if row % blocks == 0), row)

@@ -49,7 +49,7 @@ class ImageFiles:
             raise ImageError("unreadable", f"the file {parsed.path}: {why}", full) from None
 
     def whole_file(self, source: int, reference: bytes) -> str | None:
-        """Gives the full path of an image that is a local file; None for any other."""
+        """Returns the full path of an image that is a local file; None for any other."""
         path = file_path(reference)
         return None if path is None or "://" in self.roots[source] else f"{self.roots[source]}/{path}"
 
@@ -71,5 +71,5 @@ def image_files(planned: PlannedBuild) -> ImageFiles:
 
 
 def most_bytes(planned: PlannedBuild) -> int:
-    """Gives the largest `max_bytes` of the image features."""
+    """Returns the largest `max_bytes` of the image features."""
     return max((options.max_bytes for options in planned.images().values()), default=MAX_BYTES)

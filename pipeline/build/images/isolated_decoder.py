@@ -33,7 +33,7 @@ DECODERS = {
 
 
 def decode(data: bytes, max_pixels: int) -> bytes:
-    """Decodes an image once; gives the bytes that `decodable` gives for the graph.
+    """Decodes an image once; returns the bytes that `decodable` gives for the graph.
 
     Raises:
         ImageError: as `decodable`; none where only the graph fails, which says so itself then.
@@ -47,7 +47,7 @@ def decode(data: bytes, max_pixels: int) -> bytes:
 
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
-    """Gives the answer to a request; `spare` is the address space in bytes that this process had at first."""
+    """Returns the answer to a request; `spare` is the address space in bytes that this process had at first."""
     max_pixels, seconds = REQUEST.unpack_from(request)
     data = request[REQUEST.size :]
     header = read_header(data)
@@ -79,7 +79,7 @@ def serve(channel: socket.socket, decoder: Decode) -> None:
 
 
 def fork(control: socket.socket, channel: socket.socket, decoder: Decode) -> int:
-    """Starts a process that serves a channel; gives its number."""
+    """Starts a process that serves a channel; returns its number."""
     pid = os.fork()
     if pid:
         return pid
@@ -93,7 +93,7 @@ def fork(control: socket.socket, channel: socket.socket, decoder: Decode) -> int
 
 
 def end(pid: int) -> int:
-    """Ends a process; gives how it ended, a signal's number below zero."""
+    """Ends a process; returns how it ended, a signal's number below zero."""
     os.kill(pid, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 

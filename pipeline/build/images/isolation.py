@@ -72,7 +72,7 @@ class Isolation:
         self._zygote: _Zygote | None = None
 
     def decodable(self, data: bytes, options: Mapping[str, Any]) -> bytes:
-        """Gives what `transcode.decodable` gives, after the image was decoded once without harm.
+        """Returns what `transcode.decodable` gives, after the image was decoded once without harm.
 
         Raises:
             ImageError: as there; `too_slow`: it took too long.
@@ -116,7 +116,7 @@ class Isolation:
 
 @functools.cache
 def shared_isolation() -> Isolation:
-    """Gives the isolation that all image readers of this process share."""
+    """Returns the isolation that all image readers of this process share."""
     return Isolation(DECODER)
 
 
@@ -180,7 +180,7 @@ class _Zygote:
             return _Decoder(self, self._answer(), ours)
 
     def end(self, pid: int) -> int:
-        """Ends a decoder; gives how it ended, a signal's number below zero; 0 where this process has ended, too."""
+        """Ends a decoder; returns how it ended, a signal's number below zero; 0 where this process has ended, too."""
         with self._lock, suppress(OSError):
             self._control.sendall(COMMAND.pack(pid))
             return self._answer()

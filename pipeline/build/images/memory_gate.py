@@ -76,7 +76,7 @@ def retry_alone(
     needs: int = 0,
     gate: MemoryGate = GATE,
 ) -> Result:
-    """Runs an action and gives its result; where memory was short, or after one of `doubtful`, runs it again, alone.
+    """Runs an action and returns its result; where memory was short, or after one of `doubtful`, runs it again, alone.
 
     Args:
         action: the action.

@@ -30,7 +30,7 @@ WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None]
 
 
 def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
-    """Gives an image's hashes, 8 bytes of shape and 8 of colours.
+    """Returns an image's hashes, 8 bytes of shape and 8 of colours.
 
     They are zeros for an image that is flat, damaged, or in a format that is not read.
 
@@ -59,7 +59,7 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
 
 
 def _small(data: bytes, form: ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
-    """Gives the upright image in luma and chroma, [32, 32, 3]."""
+    """Returns the upright image in luma and chroma, [32, 32, 3]."""
     with open_image(data, form, max_pixels) as image:
         if form.name == "JPEG":  # a HEIF would give its thumbnail, which may show anything
             image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of its sides

@@ -72,7 +72,7 @@ class Loaded(NamedTuple):
 
 
 def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
-    """Gives the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
+    """Returns the perceptual hash of a row's image, 16 bytes; zeros for a row without one.
 
     Raises:
         OutOfMemoryError: memory is not enough to decode it.
@@ -106,7 +106,7 @@ References = bytes | Sequence[bytes] | None
 
 
 def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence[bytes]:
-    """Gives the images of a row that are stored: one or none; a sequence is cut at `max_length`."""
+    """Returns the images of a row that are stored: one or none; a sequence is cut at `max_length`."""
     if isinstance(references, bytes):
         return [references] if references else []
     return references[: options.max_length]
@@ -135,7 +135,7 @@ class PixelMeter:
     def measure(
         self, sources: Sequence[int], references: Sequence[References], on_bad: OnBad = lambda row, error: None
     ) -> PixelColumns:
-        """Gives int64 columns of shapes [rows], [rows, channels] and [rows, channels].
+        """Returns int64 columns of shapes [rows], [rows, channels] and [rows, channels].
 
         They are zeros where the reference is None or the image is bad; several images of a row are summed. `on_bad` is
         called with the number of a row whose image cannot be loaded.

@@ -59,7 +59,7 @@ class MissingPluginError(UserError, ImportError):
 
 
 def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
-    """Gives an image's bytes, or those of a PNG where the graph would not decode them rightly.
+    """Returns an image's bytes, or those of a PNG where the graph would not decode them rightly.
 
     Args:
         data: the file.

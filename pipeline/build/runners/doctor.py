@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from recordmill.pipeline.build.runners.flink_rest import FlinkRest
-from recordmill.pipeline.build.runners.jars import cache_folder, digest, find_jar
+from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions, worker_environment
+from recordmill.pipeline.build.runners.flink_job import FlinkRest
+from recordmill.pipeline.build.runners.jars import PAIRS, cache_folder, digest, find_jar, pair_for
 from recordmill.pipeline.build.runners.job_server import find_java, java_version
-from recordmill.pipeline.build.runners.options import FlinkOptions
-from recordmill.pipeline.build.runners.presets import worker_environment
-from recordmill.pipeline.build.runners.versions import PAIRS, pair_for
 from recordmill.pipeline.cores import cores
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.version import VERSION
@@ -29,7 +27,7 @@ WORKER_BYTES = 1 << 30  # 1 GiB: a worker with TensorFlow and a batch of images
 
 
 @dataclass(frozen=True)
-class Finding:
+class SystemCheck:
     """One thing that was looked at."""
 
     name: str
@@ -48,18 +46,18 @@ def describe(found: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
-def local_findings() -> Iterator[Finding]:
+def local_findings() -> Iterator[SystemCheck]:
     """Looks at this environment and machine."""
-    yield Finding("packages", describe(versions()))
+    yield SystemCheck("packages", describe(versions()))
     memory = psutil.virtual_memory()
     text = f"{cores()} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB of memory available"
-    yield Finding("machine", text, memory.available >= WORKER_BYTES)
+    yield SystemCheck("machine", text, memory.available >= WORKER_BYTES)
     cache = next(folder for folder in (cache_folder(), *cache_folder().parents) if folder.exists())
     free = shutil.disk_usage(cache).free
-    yield Finding("cache", f"{cache_folder().parent}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
+    yield SystemCheck("cache", f"{cache_folder().parent}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
 
 
-def flink_findings(options: FlinkOptions, repository: str) -> Iterator[Finding]:
+def flink_findings(options: FlinkOptions, repository: str) -> Iterator[SystemCheck]:
     """Looks at Java, the job server's jar, which is fetched, the workers' program and the cluster.
 
     Args:
@@ -70,17 +68,17 @@ def flink_findings(options: FlinkOptions, repository: str) -> Iterator[Finding]:
     yield _finding("jar", lambda: _jar(options, repository))
     yield _finding("workers", lambda: _workers(options))
     if not options.master:
-        yield Finding("cluster", "not looked at: no --flink-master")
+        yield SystemCheck("cluster", "not looked at: no --flink-master")
         return
     yield _finding("cluster", lambda: _version(FlinkRest(options.master)))
     yield _finding("slots", lambda: _slots(FlinkRest(options.master)))
 
 
-def _finding(name: str, look: Callable[[], str]) -> Finding:
+def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
     try:
-        return Finding(name, look())
+        return SystemCheck(name, look())
     except UserError as error:
-        return Finding(name, str(error), is_ok=False)
+        return SystemCheck(name, str(error), is_ok=False)
 
 
 def _jar(options: FlinkOptions, repository: str) -> str:

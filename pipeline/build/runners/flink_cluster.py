@@ -1,24 +1,50 @@
-"""A Flink cluster with a job server of this process for it: what `--runner flink` needs before Beam."""
+"""A Flink cluster for a build: a job server of this process for it, and the presets of its jobs. Without Beam.
 
+A user need not know the presets; their own options replace them.
+
+>>> with_presets(["--parallelism=4"], {"parallelism": "8", "job_name": "a"})
+['--job_name=a', '--parallelism=4']
+"""
+
+import json
+import re
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from recordmill.pipeline.build.runners.errors import RunnerError
-from recordmill.pipeline.build.runners.flink_job import LIFE_SECONDS, cancel_all, prefix
-from recordmill.pipeline.build.runners.flink_rest import FlinkError, FlinkRest
-from recordmill.pipeline.build.runners.jars import find_jar
+from recordmill.pipeline.build.runners.flink_job import LIFE_SECONDS, FlinkError, FlinkRest, cancel_all, prefix
+from recordmill.pipeline.build.runners.jars import PAIRS, find_jar, pair_for
+from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.build.runners.job_server import JobServer, find_java, flink_server, java_version
-from recordmill.pipeline.build.runners.options import FlinkOptions
-from recordmill.pipeline.build.runners.presets import (
-    SLOT_SECONDS,
-    flink_configuration,
-    flink_presets,
-    option_names,
-    with_presets,
-)
-from recordmill.pipeline.build.runners.versions import PAIRS, pair_for
+
+WORKER = "recordmill-worker"
+POOL = re.compile(r"[\w.-]+:\d+")
+SLOT_SECONDS = 180.0
+CACHE_MILLISECONDS = 5_000
+"""The life of an idle worker: Beam keeps it for a later step of its own job, and no other job gets it. Steps follow one
+another sooner, unless a long sort comes between; and it holds 0.3 GB or more while the next job's workers run."""
+ENVIRONMENT = ("environment_type", "environment_config", "environment_options")
+ATTEMPT = "RECORDMILL_ATTEMPT"
+"""A variable of the workers' environment, different for each attempt: Flink reuses that of a dead worker."""
+
+
+@dataclass(frozen=True)
+class FlinkOptions:
+    """The options of `--runner flink`; all but `master` have working presets."""
+
+    master: str = ""
+    """The address of the cluster's REST interface, `HOST:PORT`."""
+    jar: str = ""
+    """Beam's job server for Flink: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`; by default those that fit the
+    cluster's version (`jars.PAIRS`)."""
+    jar_sha256: str = ""
+    """The digest that the jar must have; by default the one that it had when it was fetched."""
+    workers: str = ""
+    """`HOST:PORT` of a worker pool next to each TaskManager, or the path of the program that a TaskManager starts for a
+    worker; by default `recordmill-worker` of this environment."""
 
 
 class FlinkCluster:
@@ -59,11 +85,11 @@ class FlinkCluster:
         return pair.coordinates
 
     def arguments(self, given: Sequence[str], job: str, attempt: str) -> list[str]:
-        """Gives the options of a job: the presets (`presets.flink_presets`), then those that the user gives."""
+        """Returns the options of a job: the presets (`flink_presets`), then the user's own."""
         return with_presets(given, flink_presets(self.rest, self.options, option_names(given), job, attempt))
 
     def start(self) -> str:
-        """Starts the job server, unless it runs; gives its address.
+        """Starts the job server, unless it runs; returns its address.
 
         Raises:
             RunnerError: the jar is missing, or is not the one that it was.
@@ -116,3 +142,99 @@ class FlinkCluster:
             else:
                 self._has_answered = True
                 return
+
+
+def option_names(arguments: Sequence[str]) -> set[str]:
+    """Names the options among arguments, without dashes and values."""
+    return {argument[2:].partition("=")[0] for argument in arguments if argument.startswith("--")}
+
+
+def with_presets(arguments: Sequence[str], presets: Mapping[str, str]) -> list[str]:
+    """Puts the presets that the user does not give in front of the user's options."""
+    given = option_names(arguments)
+    if given & {*ENVIRONMENT}:
+        given |= {*ENVIRONMENT}  # they make sense together alone
+    return [*(f"--{name}={value}" for name, value in presets.items() if name not in given), *arguments]
+
+
+def flink_presets(
+    cluster: FlinkRest, options: FlinkOptions, given: Collection[str], job: str, attempt: str
+) -> dict[str, str]:
+    """Makes the presets of a job on Flink, from what the cluster says now.
+
+    Args:
+        cluster: the cluster.
+        options: the user's options for Flink.
+        given: the names of Beam's options that the user gives.
+        job: the job's name.
+        attempt: a name that no other attempt has.
+
+    Raises:
+        RunnerError: no slot becomes free, or the workers' program is missing.
+        FlinkError: the cluster does not answer.
+    """
+    slots = {} if "parallelism" in given else {"parallelism": str(free_slots(cluster))}
+    return {
+        "job_name": job,
+        "flink_master": cluster.address,
+        **slots,
+        "sdk_worker_parallelism": str(cluster.slots_per_worker()),
+        "environment_cache_millis": str(CACHE_MILLISECONDS),
+        **({} if {*ENVIRONMENT} & {*given} else worker_environment(options.workers, attempt)),
+    }
+
+
+def free_slots(cluster: FlinkRest, timeout_seconds: float = SLOT_SECONDS) -> int:
+    """Counts the slots that are free now, waiting for one: a lost TaskManager may be on its way back.
+
+    Raises:
+        RunnerError: none becomes free in time.
+    """
+    end = time.monotonic() + timeout_seconds
+    while not (seen := cluster.overview()).free_slots:
+        if time.monotonic() > end:
+            raise RunnerError(
+                f"the Flink cluster at {cluster.url} has {seen.slots:,} slots on {seen.task_managers:,} TaskManagers, "
+                "and none is free: wait for its jobs, add TaskManagers, or queue the job with -- --parallelism=N"
+            )
+        time.sleep(0.5)
+    return seen.free_slots
+
+
+def worker_environment(workers: str, attempt: str) -> dict[str, str]:
+    """Makes the options of the workers' environment: a pool next to each TaskManager, or a program that it starts.
+
+    Raises:
+        RunnerError: the default program is missing.
+    """
+    if POOL.fullmatch(workers):
+        config = {"url": workers, "params": {ATTEMPT: attempt}}
+        return {"environment_type": "EXTERNAL", "environment_config": json.dumps(config)}
+    command = workers or str(Path(sys.executable).parent / WORKER)
+    if not workers and not Path(command).is_file():
+        raise RunnerError(
+            f"there is no {command}: install Recordmill into this environment anew, or name the workers' program or "
+            "pool with --flink-workers"
+        )
+    return {
+        "environment_type": "PROCESS",
+        "environment_config": json.dumps({"command": command, "env": {ATTEMPT: attempt}}),
+    }
+
+
+def flink_configuration(life_seconds: float) -> str:
+    """Writes the `config.yaml` of the jobs.
+
+    A job that Flink starts again finds workers that hold what the first try left in their memory, so the driver tries
+    again instead; Flink 1.19 does not heed that of a batch job, so the driver watches for it too. And a job ends when
+    its driver has not shown for a while that it is alive: Flink watches for that if a job is attached to its client.
+    """
+    return "\n".join(
+        [
+            "restart-strategy.type: none",
+            "execution.attached: true",
+            "execution.shutdown-on-attached-exit: true",
+            f"client.heartbeat.timeout: {round(1000 * life_seconds)}",
+            "",
+        ]
+    )

@@ -1,6 +1,9 @@
-"""Beam's job server as a jar: named by Maven coordinates, fetched once, and checked before each start.
+"""Beam's job server for Flink, a jar: the one that fits the cluster, fetched once, and checked before each start.
 
->>> str(Coordinates.parse("org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0").path)
+A job server talks to one minor version of Flink. The Python SDK may be newer than the job server: what a build needs of
+the Java side has been the same for years.
+
+>>> jar_path("org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0")
 'org/apache/beam/beam-runners-flink-1.19-job-server/2.62.0/beam-runners-flink-1.19-job-server-2.62.0.jar'
 """
 
@@ -10,14 +13,12 @@ import re
 import shutil
 from dataclasses import dataclass
 from http.client import HTTPException, InvalidURL
-from pathlib import Path, PurePosixPath
-from typing import Self
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-from recordmill.pipeline.build.runners.errors import RunnerError
-from recordmill.pipeline.build.runners.versions import pin_of
+from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.dataset.atomic_files import replacing, write_atomically
 from recordmill.pipeline.redaction import public_url, redacted
 
@@ -30,35 +31,46 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Coordinates:
-    """A jar's place in every Maven repository."""
+class VersionPair:
+    """A minor version of Flink, and the job server for it."""
 
-    group: str
-    artifact: str
-    version: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Reads `GROUP:ARTIFACT:VERSION`."""
-        return cls(*text.split(":"))
+    flink: str
+    beam: str
+    """The version of Beam's Java runner."""
+    was_run: bool
+    """Whether Recordmill built on it, to the same bytes; others are only expected to work."""
+    sha256: str = ""
+    """The digest of the job server, which then holds from the first fetch on; empty where the jar was not had."""
 
     @property
-    def path(self) -> PurePosixPath:
-        """The path of the jar in a repository."""
-        name = f"{self.artifact}-{self.version}.jar"
-        return PurePosixPath(*self.group.split("."), self.artifact, self.version, name)
+    def coordinates(self) -> str:
+        """The job server's Maven coordinates."""
+        return f"org.apache.beam:beam-runners-flink-{self.flink}-job-server:{self.beam}"
 
-    def __str__(self) -> str:
-        return f"{self.group}:{self.artifact}:{self.version}"
+
+PAIRS = (
+    VersionPair("1.19", "2.62.0", was_run=True),
+    VersionPair("1.20", "2.77.0", was_run=False),
+    VersionPair("2.0", "2.77.0", was_run=False),
+    VersionPair("2.1", "2.77.0", was_run=False),
+    VersionPair("2.2", "2.77.0", was_run=False),
+)
+"""The Flink versions that Beam 2.77 supports, the one that was run first."""
+
+
+def pair_for(version: str) -> VersionPair | None:
+    """Returns the pair of a cluster's version, such as 1.19.3; None if Beam has no runner for it."""
+    minor = ".".join(version.split(".")[:2])
+    return next((pair for pair in PAIRS if pair.flink == minor), None)
 
 
 def find_jar(name: str, sha256: str = "", repository: str = "") -> Path:
     """Finds a jar, and checks its digest.
 
     Args:
-        name: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`, whose jar lies in the user's cache, or is fetched.
-        sha256: the digest that the jar must have; empty for the known one (`versions.pin_of`), or else for the one that
-            was noted when it was fetched, and for a file any.
+        name: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`, whose jar is in the user's cache, or is fetched.
+        sha256: the digest that the jar must have; empty for the one in `PAIRS`, or else for the one that was noted when
+            it was fetched, and for a file any.
         repository: the URL of the Maven repository to fetch from, unless `RECORDMILL_MAVEN` names one.
 
     Raises:
@@ -71,12 +83,18 @@ def find_jar(name: str, sha256: str = "", repository: str = "") -> Path:
         return Path(name)
     if not COORDINATES.fullmatch(name):
         raise RunnerError(f"there is no jar {name}: --flink-jar is a file, or GROUP:ARTIFACT:VERSION")
-    coordinates, sha256 = Coordinates.parse(name), sha256 or pin_of(name)
-    jar = cache_folder() / coordinates.path
+    sha256 = sha256 or next((pair.sha256 for pair in PAIRS if pair.coordinates == name), "")
+    jar = cache_folder() / jar_path(name)
     if not (jar.is_file() and _noted(jar)):
-        _fetch(coordinates, jar, sha256, os.environ.get(REPOSITORY) or repository)
+        _fetch(f"{(os.environ.get(REPOSITORY) or repository).rstrip('/')}/{jar_path(name)}", jar, sha256)
     _check(jar, sha256 or _noted(jar))
     return jar
+
+
+def jar_path(coordinates: str) -> str:
+    """Returns the path of a jar in every Maven repository."""
+    group, artifact, version = coordinates.split(":")
+    return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
 
 def cache_folder() -> Path:
@@ -91,7 +109,7 @@ def digest(jar: Path) -> str:
 
 
 def _noted(jar: Path) -> str:
-    """Gives the digest that was noted when a jar was fetched; empty where the note is missing or damaged."""
+    """Returns the digest that was noted when a jar was fetched; empty where the note is missing or damaged."""
     note = jar.with_suffix(".sha256")
     text = note.read_text(encoding="ascii", errors="replace").strip() if note.is_file() else ""
     return text if SHA256.fullmatch(text) else ""
@@ -104,9 +122,8 @@ def _check(jar: Path, sha256: str) -> None:
         )
 
 
-def _fetch(coordinates: Coordinates, jar: Path, sha256: str, repository: str) -> None:
-    """Fetches a jar whole or not at all, and notes its SHA-256 beside it."""
-    url = f"{repository.rstrip('/')}/{coordinates.path}"
+def _fetch(url: str, jar: Path, sha256: str) -> None:
+    """Fetches a jar whole or not at all, and notes its SHA-256 in a file next to it."""
     jar.parent.mkdir(parents=True, exist_ok=True)
     try:
         _check_way(url, sha256)
@@ -142,7 +159,7 @@ def _reason(error: Exception, url: str) -> str:
 
 
 def _check_fetched(file: Path, url: str, sha256: str) -> None:
-    """Compares a fetched file with the digest given, or else with the one that lies beside it in the repository."""
+    """Compares a fetched file with the digest given, or else with the repository's own."""
     if sha256:
         _check(file, sha256)
         return

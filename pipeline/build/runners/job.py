@@ -1,7 +1,7 @@
 """A job on a cluster, as its driver sees it: watched, kept alive, and cancelled when the driver gives up.
 
 with watched(job, [lease.check]):           # in the driver, around the job alone
-...                                     # submits, and waits for the end
+    ...                                     # submits, and waits for the end
 """
 
 import threading
@@ -14,9 +14,19 @@ from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.safe_tracebacks import summary_of
 
 POLL_SECONDS = 1.0
-CHECK_SECONDS = 5.0  # a lease lies in the output, which may be an object store
+CHECK_SECONDS = 5.0  # a lease is a file of the output, which may be an object store
 CANCEL_SECONDS = 60.0
 """The time that a cancelled job has to reach its end."""
+
+
+class RunnerError(UserError):
+    """A runner that does not exist, that these options make unsafe, or that cannot be used as it is."""
+
+
+class DryRunFinished(UserError):  # noqa: N818 - no error
+    """A dry run made a job's graph and sent nothing: the end that was asked for; the message describes the job."""
+
+    exit_code = ExitCode.PUBLISHED
 
 
 class JobFailedError(UserError):

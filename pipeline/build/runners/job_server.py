@@ -3,7 +3,7 @@
     with JobServer(flink_server("job-server.jar", "localhost:8081", folder), log) as server:
         server.endpoint         # localhost:41234, for `--job_endpoint`
 
-It is a child of this process, so that it cannot outlive it (`die_with_parent`).
+It is a child of this process, so that it cannot outlive it (`child_process`).
 """
 
 import os
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
 
-from recordmill.pipeline.build.runners import die_with_parent
+from recordmill.pipeline.build.runners import child_process
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.redaction import cut
 
@@ -79,7 +79,7 @@ class JobServer:
 
     @property
     def log(self) -> Path:
-        """The file of its output."""
+        """Names the file of its output."""
         return self._folder / "job-server.log"
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class JobServer:
             return
         port = free_port()
         self._folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-I", die_with_parent.__file__, str(os.getpid())]
+        command = [sys.executable, "-I", child_process.__file__, str(os.getpid())]
         command += [part.replace("{port}", str(port)) for part in self._command]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)  # noqa: S603
@@ -130,7 +130,7 @@ class JobServer:
             time.sleep(0.1)
 
     def _reason(self) -> str:
-        """The last line of the log that names an error; it holds no rows before a job was submitted."""
+        """Quotes the first line of the log that names an error; it holds no rows before a job was submitted."""
         with self.log.open("rb") as log:
             text = _tail(log).decode(errors="replace")
         errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
@@ -138,7 +138,7 @@ class JobServer:
 
 
 def flink_server(java: str, jar: str, master: str, configuration: str, folder: str) -> list[str]:
-    """The command of a job server for Flink.
+    """Makes the command of a job server for Flink.
 
     Args:
         java: the Java program.

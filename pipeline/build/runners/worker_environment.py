@@ -24,7 +24,7 @@ def set_tensorflow_variables() -> None:
 
 
 def limit_arenas() -> None:
-    """Gives glibc one heap a thread of the transform graph and one for the others; before these threads begin.
+    """Returns glibc one heap a thread of the transform graph and one for the others; before these threads begin.
 
     By itself it makes up to eight a core, and each keeps freed memory: a worker with one thread held 0.4 GB more.
     """

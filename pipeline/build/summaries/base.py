@@ -86,7 +86,7 @@ class Summary(ABC, Generic[Result]):
         """Adds up tables of `of_rows`, of `add`, or of both, of which there is at least one, in any order."""
 
     def buckets(self, table: pa.Table) -> Buckets:
-        """Gives the bucket of each row, 0 to `BUCKETS` - 1: rows that `add` or `reduce` must see together share one.
+        """Returns the bucket of each row, 0 to `BUCKETS` - 1: rows that `add` or `reduce` must see together share one.
 
         By default all rows are in the first one, which suits what has few rows.
         """

@@ -12,7 +12,7 @@ TABLE_ROWS = 64  # a table's own objects take the memory of so many rows
 
 
 def add_tables(summary: Summary[Any], tables: Iterable[pa.Table]) -> pa.Table | None:
-    """Adds up tables of a summary; gives None for no tables."""
+    """Adds up tables of a summary; returns None for no tables."""
     fold = Fold(summary)
     for table in tables:
         fold.add(table)
@@ -43,7 +43,7 @@ class Fold:
             self.sum()
 
     def sum(self) -> pa.Table | None:
-        """Gives the sum of all tables; None where none was added."""
+        """Returns the sum of all tables; None where none was added."""
         if self._waiting:
             self._tables = [self._summary.add(self._tables)]
             self._waiting, self.rows = 0, self._tables[0].num_rows

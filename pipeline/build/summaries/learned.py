@@ -17,7 +17,7 @@ from recordmill.transforms.tensorflow.kinds import KINDS
 
 
 def train_rows(planned: PlannedBuild, rows: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
-    """Gives the keyed rows of the train split; with these columns alone, where they are given."""
+    """Returns the keyed rows of the train split; with these columns alone, where they are given."""
     is_train = pc.equal(rows["@split"], planned.layout.splits.index("train"))
     return (rows if columns is None else rows.select([*columns])).filter(is_train)
 

@@ -99,7 +99,7 @@ class Look:
         self._write_reduced(key, summary, self._write(key, add_tables(summary, map(of_bytes, parts))))
 
     def merge_span(self, key: str, parts: Iterable[bytes]) -> tuple[str, str]:
-        """Adds up a bucket of a span, `<span>/<summary>/<bucket>`, and writes it; gives the bucket and the span."""
+        """Adds up a bucket of a span, `<span>/<summary>/<bucket>`, and writes it; returns the bucket and the span."""
         span, bucket = key.split("/", 1)
         self._write(f"{SPANS}/{key}", add_tables(self._summary(bucket), map(of_bytes, parts)))
         return bucket, span
@@ -149,17 +149,17 @@ class Look:
         return done
 
     def results(self, done: Sums) -> dict[str, Any]:
-        """Gives the result of each summary, by its name. Raises: UserError: as `Summary.result`."""
+        """Returns the result of each summary, by its name. Raises: UserError: as `Summary.result`."""
         return {each.name: self.result(each.name, done) for each in self.summaries}
 
     def result(self, name: str, done: Sums, default: Any = None) -> Any:
-        """Gives the result of one summary; the default where the look has none of this name."""
+        """Returns the result of one summary; the default where the look has none of this name."""
         tables = [table for key, table in done.items() if key.partition("/")[0] == name]
         return next((each.result(tables) for each in self.summaries if each.name == name), default)
 
 
 def full_buckets(workspace: Workspace, look: str) -> Iterator[tuple[str, bytes]]:
-    """Gives the buckets of a finished look as Arrow streams, by their paths in a version.
+    """Returns the buckets of a finished look as Arrow streams, by their paths in a version.
 
     They are `summaries/moments/bucket-003.arrow` of all rows, and `spans/2026-11-20/summaries/…` of those of a span.
     """
@@ -173,14 +173,14 @@ def full_buckets(workspace: Workspace, look: str) -> Iterator[tuple[str, bytes]]
 
 
 def _key_of(file: str) -> str:
-    """Gives the bucket, `<summary>/<bucket>`, of a file."""
+    """Returns the bucket, `<summary>/<bucket>`, of a file."""
     match = FULL.search(file)
     assert match is not None, file  # noqa: S101 - a full bucket's
     return "/".join(match.groups())
 
 
 def _bucket(key: str) -> str:
-    """Gives the name of a bucket's file."""
+    """Returns the name of a bucket's file."""
     return "/bucket-".join(key.rsplit("/", 1))
 
 

@@ -58,7 +58,7 @@ def added(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def mean_and_variance(summed: pa.Table) -> tuple[float, float]:
-    """Gives the mean and the population variance of one feature, rounded once; (0, 1) where nothing was seen."""
+    """Returns the mean and the population variance of one feature, rounded once; (0, 1) where nothing was seen."""
     rows, count = summed.to_pylist(), sum(summed["count"].to_pylist())
     total, squares = Fraction(), Fraction()
     for row in rows:
@@ -69,13 +69,13 @@ def mean_and_variance(summed: pa.Table) -> tuple[float, float]:
 
 
 def rounded(count: int, total: Fraction | int, squares: Fraction | int) -> tuple[float, float]:
-    """Gives the mean and the population variance of a sum and a sum of squares."""
+    """Returns the mean and the population variance of a sum and a sum of squares."""
     mean = Fraction(total) / count
     return float(mean), float(Fraction(squares) / count - mean * mean)
 
 
 def extremes(summed: pa.Table) -> tuple[float, float]:
-    """Gives the minimum and the maximum of one feature; (0, 0) where nothing was seen."""
+    """Returns the minimum and the maximum of one feature; (0, 0) where nothing was seen."""
     least, most = pc.min(summed["minimum"]).as_py(), pc.max(summed["maximum"]).as_py()
     return (least, most) if summed.num_rows else (0.0, 0.0)
 
@@ -105,7 +105,7 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
         return added(tables)
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
-        """Gives `mean`, `variance`, `count`, and the extremes where they are wanted, as `dataset.json` holds them."""
+        """Returns `mean`, `variance`, `count`, and the extremes where they are wanted, as `dataset.json` holds them."""
         summed, found = added(tables), dict[str, dict[str, Any]]()
         for name, options in self.features.items():
             own = summed.filter(pc.equal(summed["feature"], name))
@@ -117,13 +117,13 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
 
 
 def learned_numbers(features: Mapping[str, Any]) -> dict[str, NumberOptions]:
-    """Gives the numbers that something is learned from, with their options."""
+    """Returns the numbers that something is learned from, with their options."""
     numbers = {name: options for name, options in features.items() if isinstance(options, NumberOptions)}
     return {name: options for name, options in numbers.items() if options.is_learned}
 
 
 def values_of(options: NumberOptions, column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
-    """Gives the values that a number's statistics are of, float32 of shape [values]."""
+    """Returns the values that a number's statistics are of, float32 of shape [values]."""
     values = prepared(options, column).values
     assert values is not None  # noqa: S101 - as all that are learned from have
     return values().numpy()  # type: ignore[no-any-return]

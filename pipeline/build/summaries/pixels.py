@@ -77,7 +77,7 @@ class Pixels(Summary[dict[str, dict[str, Any]]]):
         return add_up(tables, KEYS, dict.fromkeys(SUMS, "sum"))
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
-        """Gives `mean` and `variance` by channel, 0 and 1 where no image was seen, and the number of `images`."""
+        """Returns `mean` and `variance` by channel, 0 and 1 where no image was seen, and the number of `images`."""
         whole = pa.concat_tables([SCHEMA.empty_table(), *tables])
         sampled = whole.filter(pc.greater_equal(whole["level"], sample_level(self.planned.sample_share)))
         added = add_up([sampled], KEYS[:2], dict.fromkeys(SUMS, "sum")).sort_by("channel")
@@ -88,7 +88,7 @@ class Pixels(Summary[dict[str, dict[str, Any]]]):
 
 
 def sample_level(share: float) -> int:
-    """Gives the lowest level of the images that a sample of this share, above 0, holds."""
+    """Returns the lowest level of the images that a sample of this share, above 0, holds."""
     return math.floor(-math.log2(share))
 
 

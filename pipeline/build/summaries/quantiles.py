@@ -47,7 +47,7 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
         return _table(self._merged(tables))
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, dict[str, Any]]:
-        """Gives `median` and `boundaries` where they are wanted, and `relative_error`, as `dataset.json` holds them."""
+        """Returns `median` and `boundaries` where wanted, and `relative_error`, as `dataset.json` holds them."""
         merged, found = self._merged(tables), dict[str, dict[str, Any]]()
         for name, wanted in self.features.items():
             found[name] = {"median": merged[name].median()} if wanted.median else {}

@@ -24,6 +24,6 @@ class RowsSeen(Summary[dict[str, int]]):
         return add_up(tables, ["split"], {"rows": "sum"})
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, int]:
-        """Gives the rows of every split."""
+        """Returns the rows of every split."""
         counted = {row["split"]: row["rows"] for table in tables for row in table.to_pylist()}
         return {name: counted.get(number, 0) for number, name in enumerate(self.planned.layout.splits)}

@@ -36,7 +36,7 @@ class Learned:
 
 
 def statistics_look(planned: PlannedBuild, decisions: RowDecisions, live: LiveAnalysis | None = None) -> Look:
-    """Gives the look that a build learns from; one without summaries where nothing is learned of the rows."""
+    """Returns the look that a build learns from; one without summaries where nothing is learned of the rows."""
     kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, Pixels]
     needed = [summary for kind in kinds if (summary := kind(planned)).is_needed]
     kept = KeptSums(open_store(live.folder).url, live.summaries, count=not live.is_frozen) if live else None
@@ -44,13 +44,13 @@ def statistics_look(planned: PlannedBuild, decisions: RowDecisions, live: LiveAn
 
 
 def kept(look: Look, done: Sums, frozen: LiveAnalysis, models: dict[str, bytes]) -> Learned:
-    """Gives what an earlier version learned, with the rows that a finished look saw and their drift."""
+    """Returns what an earlier version learned, with the rows that a finished look saw and their drift."""
     rows = look.result(RowsSeen.name, done)
     return Learned(rows, frozen.statistics, {}, models, drift_of(look, done, frozen))
 
 
 def learned(look: Look, done: Sums) -> Learned:
-    """Gives what a finished look learned. Raises: UserError: as `Summary.result`."""
+    """Returns what a finished look learned. Raises: UserError: as `Summary.result`."""
     planned, results = look.planned, look.results(done)
     vocabularies = results.get(Vocabularies.name) or Vocabularies(planned).result([])  # those that are given
     statistics = {name: vocabulary.statistics for name, vocabulary in vocabularies.items()}

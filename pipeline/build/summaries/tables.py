@@ -19,7 +19,7 @@ DIGEST = hashlib.sha256().digest_size
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """Gives a table as an Arrow stream."""
+    """Returns a table as an Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=OPTIONS) as writer:
         writer.write_table(table.combine_chunks())
@@ -32,7 +32,7 @@ def of_bytes(data: bytes) -> pa.Table:
 
 
 def to_file(tables: Mapping[str, pa.Table], subject: str) -> bytes:
-    """Gives tables by name as the bytes of a file, which `of_file` reads for the same subject alone."""
+    """Returns tables by name as the bytes of a file, which `of_file` reads for the same subject alone."""
     cells = pa.table({"name": list(tables), "table": pa.array(map(to_bytes, tables.values()), pa.large_binary())})
     data = to_bytes(cells)
     return hashlib.sha256(subject.encode() + data).digest() + data

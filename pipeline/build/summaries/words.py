@@ -52,7 +52,7 @@ def by_feature(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def counts_of(table: pa.Table) -> dict[bytes, int]:
-    """Gives the counts of one feature's words."""
+    """Returns the counts of one feature's words."""
     return dict(zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True))
 
 
@@ -117,7 +117,7 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
         return pa.concat_tables(parts)
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, Vocabulary]:
-        """Gives every vocabulary."""
+        """Returns every vocabulary."""
         rows = dict(by_feature(pa.concat_tables([CANDIDATES.empty_table(), *tables])))
         none = CANDIDATES.empty_table()
         return {name: _vocabulary(options, rows.get(name, none)) for name, options in self.options.items()}
@@ -170,7 +170,7 @@ class TokenizerWords(CountedWords[dict[str, bytes]]):
         return pa.concat_tables(parts)
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, bytes]:
-        """Trains; gives the models by the feature that each is named after. Raises: UserError: as `train`."""
+        """Trains; returns the models by the feature that each is named after. Raises: UserError: as `train`."""
         rows = dict(by_feature(pa.concat_tables([WORDS.empty_table(), *tables])))
         texts, none = self.planned.texts(), WORDS.empty_table()
         owners = dict.fromkeys(self.planned.trained().values())

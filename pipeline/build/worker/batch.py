@@ -39,7 +39,7 @@ class Batch:
     """The number of images that were transcoded, by feature and format: `image TIFF`."""
 
     def keep(self, good: npt.NDArray[np.bool_]) -> "Batch":
-        """Gives the rows that are good."""
+        """Returns the rows that are good."""
         if good.all():
             return self
         images = {name: list(compress(values, good)) for name, values in self.images.items()}
@@ -50,7 +50,7 @@ class Batch:
         return replace(self, rows=self.rows.filter(pa.array(good)), images=images, files=files, looks=looks)
 
     def tensor(self, name: str) -> Any:
-        """Gives a feature's raw values: of shape [rows], or ragged."""
+        """Returns a feature's raw values: of shape [rows], or ragged."""
         column, images = self.rows[name], self.images.get(name)
         if images is None:
             return as_tensor(column)

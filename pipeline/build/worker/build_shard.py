@@ -65,7 +65,7 @@ class ShardBuilder:
         )
 
     def build(self, group: int, packed: Iterable[Packed]) -> dict[str, Any]:
-        """Writes a shard of the rows that were packed for it, and its report; gives the report."""
+        """Writes a shard of the rows that were packed for it, and its report; returns the report."""
         context = self._context
         split, shard = context.layout.shard_of_group(group)
         rows, duplicates = drop_duplicates(unpack(packed).sort_by(ORDER))
@@ -116,11 +116,11 @@ class ShardBuilder:
         return BuiltBatch([] if self._context.packed() else encode(keys, stored), keys, texts, totals)
 
     def _texts(self, stored: Stored) -> Mapping[str, tf.RaggedTensor]:
-        """Gives the texts' ids, without texts that a function of the user's left out or stored as no list."""
+        """Returns the texts' ids, without texts that a function of the user's left out or stored as no list."""
         return {name: stored[name] for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor)}
 
     def _labels(self, stored: Stored) -> list[int]:
-        """Gives the label's ids in all rows; no ids where it is no category, or a function of the user's changed it."""
+        """Returns the label's ids in all rows; none where it is no category, or the user's function changed it."""
         label = self._context.schema.label
         if label is None or self._context.label_names() is None:
             return []
@@ -129,7 +129,7 @@ class ShardBuilder:
 
 
 def _lengths(name: str, stored: Stored) -> tf.Tensor:
-    """Gives the number of ids of each text, int64 [texts]; of several texts a row, one row's after another's."""
+    """Returns the number of ids of each text, int64 [texts]; of several texts a row, one row's after another's."""
     ids, lengths = stored[name], stored.get(part_name(name, "lengths"))
     return ids.row_lengths() if lengths is None else lengths.flat_values
 

@@ -15,7 +15,7 @@ from recordmill.pipeline.build.duplicates.find import count_keys
 
 
 def write_looks(folder: str, planned: PlannedBuild, bucket: int, classes: pa.Table) -> int:
-    """Writes the looks of a bucket's clusters; gives their number."""
+    """Writes the looks of a bucket's clusters; returns their number."""
     table = near.looks_of(classes)
     if table.num_rows:
         write_table(planned.workspace, f"{folder}/looks/{bucket:04d}.arrow", table)
@@ -31,7 +31,7 @@ def read_looks(folder: str, planned: PlannedBuild) -> Iterator[pa.Table]:
 def write_joined(
     name: str, join: Callable[[pa.Table], pa.Table], planned: PlannedBuild, bucket: int, links: pa.Table
 ) -> str:
-    """Joins clusters by all links; gives the file's name."""
+    """Joins clusters by all links; returns the file's name."""
     write_table(planned.workspace, name, join(links))
     return name
 
@@ -44,12 +44,12 @@ def with_joined(
 
 
 def write_count(folder: str, planned: PlannedBuild, bucket: int, members: pa.Table) -> int:
-    """Writes the counts of a bucket's clusters; gives their number."""
+    """Writes the counts of a bucket's clusters; returns their number."""
     return _write_count(folder, planned, bucket, count(members))
 
 
 def write_moved_count(folder: str, planned: PlannedBuild, bucket: int, outlines: pa.Table, names: Sequence[str]) -> int:
-    """Writes the counts of a bucket's clusters after the moves; gives their number."""
+    """Writes the counts of a bucket's clusters after the moves; returns their number."""
     return _write_count(folder, planned, bucket, with_joined(planned, units.count_moved, outlines, names))
 
 
@@ -66,7 +66,7 @@ def write_key_count(folder: str, planned: PlannedBuild, bucket: int, rows: pa.Ta
 
 
 def write_decisions(folder: str, order: str, planned: PlannedBuild, chunk: int, decided: pa.Table) -> int:
-    """Writes the decisions that concern one chunk, rising by a column; gives the number of rows or units."""
+    """Writes the decisions that concern one chunk, rising by a column; returns the number of rows or units."""
     write_table(
         planned.workspace, f"{folder}/{chunk_step(chunk)}.arrow", decided.drop_columns(["chunk"]).sort_by(order)
     )

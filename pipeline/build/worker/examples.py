@@ -13,7 +13,7 @@ from recordmill.transforms.contract.stored import KEY
 
 
 def to_lists(stored: Any) -> list[list[Any]]:
-    """Gives a stored tensor, of shape [rows, …] or ragged, as one list of values a row."""
+    """Returns a stored tensor, of shape [rows, …] or ragged, as one list of values a row."""
     if isinstance(stored, tf.RaggedTensor):
         values, splits = stored.values.numpy().tolist(), stored.row_splits.numpy().tolist()
         return [values[start:end] for start, end in zip(splits, splits[1:], strict=False)]

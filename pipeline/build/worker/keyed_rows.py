@@ -79,7 +79,7 @@ def _sampled(rows: pa.Table, rejects: list[Reject], share: float) -> tuple[pa.Ta
 def _without_forgotten(
     rows: pa.Table, rejects: list[Reject], forgotten: Forgotten
 ) -> tuple[pa.Table, list[Reject], int]:
-    """Leaves out rows and rejects with forgotten keys; also gives their number."""
+    """Leaves out rows and rejects with forgotten keys; also returns their number."""
     if not forgotten.keys:
         return rows, rejects, 0
     stays = np.ones(rows.num_rows, bool)
@@ -100,7 +100,7 @@ def key_rows(
     moved: pa.Table | None = None,
     span: str | None = None,
 ) -> tuple[pa.Table, list[Reject]]:
-    """Gives a block's keyed rows, and all its rejects, those of the source and those found here.
+    """Returns a block's keyed rows, and all its rejects, those of the source and those found here.
 
     Args:
         block: the block.
@@ -150,19 +150,19 @@ class _Keying(RowKeys):
     """One block on its way to keyed rows, with its faults so far, by row."""
 
     def prefixed(self, rejects: Sequence[Reject]) -> list[Reject]:
-        """Gives the source's rejects with the keys that its rows have here."""
+        """Returns the source's rejects with the keys that its rows have here."""
         prefix = self._prefix.decode()
         return [replace(each, key=prefix + each.key) if prefix and each.key else each for each in rejects]
 
     def units(self, hashes: Hashes) -> Hashes:
-        """Gives the hashes that decide the rows' splits: the keys' own, or those of the groups."""
+        """Returns the hashes that decide the rows' splits: the keys' own, or those of the groups."""
         by = self._schema.split_by
         if by is None or by.group is None:
             return hashes
         return hash_keys(self.values(by.group, by.read_column, self.image_name))[0]
 
     def splits(self, units: Hashes, layout: Layout, strata: Strata | None) -> Splits:
-        """Gives each row's split by its position in the layout; below 0 for none."""
+        """Returns each row's split by its position in the layout; below 0 for none."""
         schema, by = self._schema, self._schema.split_by
         fixed = schema.source_splits[self._chunk.source] if schema.source_splits else None
         if fixed is not None:
@@ -203,12 +203,12 @@ class _Keying(RowKeys):
         return faults
 
     def _lengths(self, name: str) -> npt.NDArray[np.int64]:
-        """Gives the number of a feature's values in each row; 0 where it has no list."""
+        """Returns the number of a feature's values in each row; 0 where it has no list."""
         column = self._schema.features[name]
         return lengths(self._table[column].combine_chunks()) // self._schema.columns[column].multiple
 
     def final(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Gives a feature's column in its final type, filled where a value is missing."""
+        """Returns a feature's column in its final type, filled where a value is missing."""
         kind = self._schema.final_type(name)
         if not column.null_count:
             return column.cast(kind)

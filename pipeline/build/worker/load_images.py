@@ -41,7 +41,7 @@ class ImageLoader:
             rows = rows.slice(taken)
 
     def _load_first(self, rows: pa.Table) -> tuple[Batch, int]:
-        """Loads the images of the first rows, up to about `PART_BYTES`; gives also how many rows it took."""
+        """Loads the images of the first rows, up to about `PART_BYTES`; returns also how many rows it took."""
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
         looks: dict[str, list[bytes]] = {name: [] for name in self._hashed}
@@ -70,7 +70,7 @@ class ImageLoader:
         return Batch(loaded_rows, images, files, whole, looks, needs + 2 * size, rejects, transcoded), len(good)
 
     def _load_row(self, source: int, references: Sequence[bytes | list[bytes]]) -> dict[str, list[Loaded]] | Fault:
-        """Loads a row's images by feature; gives the fault of a row whose image cannot be had."""
+        """Loads a row's images by feature; returns the fault of a row whose image cannot be had."""
         loaded = {}
         for reference, (name, options) in zip(references, self._images.items(), strict=True):
             try:

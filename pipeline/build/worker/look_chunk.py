@@ -27,7 +27,7 @@ class LookReader:
         self._reader = ChunkReader(look.planned, look.decisions)
 
     def read(self, chunk: Chunk) -> Sums:
-        """Gives a chunk's sums; does not read rows whose sums an earlier attempt wrote."""
+        """Returns a chunk's sums; does not read rows whose sums an earlier attempt wrote."""
         look = self._look
         if (kept := look.read_sums(chunk)) is not None:
             self._count_kept(chunk)
@@ -84,7 +84,7 @@ class ChunkSums:
     def write(self) -> Sums:
         """Writes the sums, and before them the rejects of rows whose file could not be read, which may be back.
 
-        Gives the sums of the summaries that have any.
+        Returns the sums of the summaries that have any.
         """
         look, away = self._look, [reject for reject in self._rejects if reject.path]
         write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", away)

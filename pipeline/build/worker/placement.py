@@ -77,7 +77,7 @@ def look_at(
 
 
 def read_classes(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -> pa.Table:
-    """Gives the classes and hashes of a chunk's rows; none of a source with a split of its own.
+    """Returns the classes and hashes of a chunk's rows; none of a source with a split of its own.
 
     Where the contents have been read, their reader has left them, before rows were dropped.
     """
@@ -92,7 +92,7 @@ def read_classes(planned: PlannedBuild, decisions: RowDecisions, chunk: Chunk) -
 
 
 def strata_summary(planned: PlannedBuild, chunk: Chunk) -> dict[str, Summarize]:
-    """Gives the function that makes a chunk's table of classes, by its folder."""
+    """Returns the function that makes a chunk's table of classes, by its folder."""
     by, splits = planned.schema.split_by, planned.schema.source_splits
     if by is None or by.stratify is None or (splits and splits[chunk.source] is not None):
         return {}
@@ -101,7 +101,7 @@ def strata_summary(planned: PlannedBuild, chunk: Chunk) -> dict[str, Summarize]:
 
 
 def write_classes(planned: PlannedBuild, bucket: int, table: pa.Table) -> int:
-    """Writes the distinct classes and hashes of a bucket, and their counts; gives the number of classes."""
+    """Writes the distinct classes and hashes of a bucket, and their counts; returns the number of classes."""
     found = distinct(table)
     counts = class_counts(found)
     write_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow", found)
@@ -110,7 +110,7 @@ def write_classes(planned: PlannedBuild, bucket: int, table: pa.Table) -> int:
 
 
 def cut_strata(planned: PlannedBuild) -> Strata:
-    """Gives the bounds of each class, of all buckets."""
+    """Returns the bounds of each class, of all buckets."""
     workspace = planned.workspace
     names = sorted(workspace.sizes(f"{BUCKETS}/counts"))
     counts = {int(name[-len("0000.arrow") :][:4]): read_table(workspace, name) for name in names}
@@ -137,7 +137,7 @@ class ContentReader:
         return image_reader(self._planned)
 
     def read(self, chunk: Chunk) -> pa.Table:
-        """Gives the contents, with `row` and `unit`; rows whose images cannot be read are left out, as rejects."""
+        """Returns the contents, with `row` and `unit`; rows whose images cannot be read are left out, as rejects."""
         summaries = {CONTENTS: self._contents}
         if self._decisions.strata is None:  # still to be cut: the classes come of the same read
             summaries |= strata_summary(self._planned, chunk)
@@ -159,7 +159,7 @@ class ContentReader:
         return table.append_column("row", pa.array(numbers, pa.int64())).append_column("unit", rows["@unit"])
 
     def _row(self, rejects: list[Reject], row: Mapping[str, Any]) -> Row | None:
-        """Reads a row's images; gives None for a row that will be a reject."""
+        """Reads a row's images; returns None for a row that will be a reject."""
         files, looks = dict[str, bytes](), dict[str, bytes]()
         try:
             for name, options in self._images.items():

@@ -77,7 +77,7 @@ def _histogram(values: npt.NDArray[np.float32]) -> Histogram:
 
 
 def _ids(stored: object) -> Ids | None:
-    """Gives a feature's ids, int64 [ids]; None where a function of the user's stores something else."""
+    """Returns a feature's ids, int64 [ids]; None where a function of the user's stores something else."""
     flat = stored.flat_values if isinstance(stored, tf.RaggedTensor) else stored
     return flat.numpy() if isinstance(flat, tf.Tensor) and flat.dtype == tf.int64 and flat.shape.rank == 1 else None
 

@@ -36,7 +36,7 @@ class ChunkReader:
         self._planned, self._decisions, self._groups = planned, decisions, groups
 
     def read(self, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
-        """Gives a chunk's packed rows with their groups."""
+        """Returns a chunk's packed rows with their groups."""
         listed = LocalWorkspace(self._planned.scratch).read(_list_name(chunk))
         if listed is None:
             return self._read(chunk, lambda rows, rejects: iter([rows.num_rows]))
@@ -127,7 +127,7 @@ class ChunkReader:
 
 
 def look_progress(planned: PlannedBuild, chunk: Chunk) -> Progress:
-    """Gives the counters of a look at a chunk that the next job reads again: their names begin with `look_`."""
+    """Returns the counters of a look at a chunk that the next job reads again: their names begin with `look_`."""
     return Progress(planned.progress, f"look-{chunk_step(chunk.index)}")
 
 

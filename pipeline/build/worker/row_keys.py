@@ -13,7 +13,7 @@ from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.transforms.contract.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]
-"""Gives the bytes of an image by its source and its reference. Raises OSError or ImageError."""
+"""Returns the bytes of an image by its source and its reference. Raises OSError or ImageError."""
 
 
 class RowKeys:
@@ -26,7 +26,7 @@ class RowKeys:
         self._prefix = schema.key_prefixes[chunk.source] if is_default and schema.key_prefixes else b""
 
     def keys(self) -> list[bytes | None]:
-        """Gives each row's key; None for a row at fault."""
+        """Returns each row's key; None for a row at fault."""
         schema = self._schema
         if schema.content_key is not None:
             column = schema.content_key
@@ -41,7 +41,7 @@ class RowKeys:
         return [None if row in self.faults else key for row, key in enumerate(keys)]
 
     def values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
-        """Gives a column as parts of keys; an image that cannot be read is a fault, of the column `at_fault`."""
+        """Returns a column as parts of keys; an image that cannot be read is a fault, of the column `at_fault`."""
         column = self._table[name]
         if self._schema.columns[name].type is not ColumnType.IMAGE:
             return column.cast(pa.string()).cast(pa.binary()).to_pylist()
@@ -55,11 +55,11 @@ class RowKeys:
         return values
 
     def _image(self, reference: bytes) -> bytes:
-        """Gives an image's bytes."""
+        """Returns an image's bytes."""
         return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
 
     def image_name(self, reference: bytes) -> bytes:
-        """Gives an image's path where it is a file of its own, else the digest of its bytes."""
+        """Returns an image's path where it is a file of its own, else the digest of its bytes."""
         parsed = parse(reference)
         if parsed.data is None and parsed.length is None:
             return parsed.path.encode()

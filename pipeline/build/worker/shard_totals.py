@@ -58,7 +58,7 @@ class ShardTotals:
         self.contents += batch.contents
 
     def report(self, context: BuildContext, group: int) -> dict[str, Any]:
-        """Writes the rejects, the contents and the files' digests; gives the rejects' file and the sums."""
+        """Writes the rejects, the contents and the files' digests; returns the rejects' file and the sums."""
         write_file_digests(context.workspace, group, self.whole)
         write_contents(context.workspace, group, self.contents)
         return {

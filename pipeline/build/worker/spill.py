@@ -34,7 +34,7 @@ class ImageSpill:
             self._file.close()
 
     def move(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Gives references to the scratch file in place of bytes; other references stay.
+        """Returns references to the scratch file in place of bytes; other references stay.
 
         Args:
             column: references, Arrow `binary` of shape [rows], or lists of them.

@@ -62,7 +62,7 @@ class RowPacker:
         return closed
 
     def rest(self) -> list[Row]:
-        """Gives the rows that are still open, in the order in which they were opened."""
+        """Returns the rows that are still open, in the order in which they were opened."""
         rows = list(self._open.values())
         self._open, self._spaces = {}, []
         return rows
@@ -96,7 +96,7 @@ class PackedRecords:
         self._ids = 0
 
     def add(self, keys: Sequence[bytes], stored: Mapping[str, tf.RaggedTensor]) -> list[bytes]:
-        """Takes the next documents, of the text ragged int64 [documents, None]; gives the records that are complete."""
+        """Packs the next documents, the text ragged int64 [documents, None]; returns the complete records."""
         ids = stored[self._feature]
         values, splits = ids.values.numpy(), ids.row_splits.numpy()
         rows = []
@@ -106,11 +106,11 @@ class PackedRecords:
         return self._encoded(rows)
 
     def rest(self) -> list[bytes]:
-        """Gives the records that were not full."""
+        """Returns the records that were not full."""
         return self._encoded(self._packer.rest())
 
     def report(self) -> dict[str, int]:
-        """Gives the number of documents, those without ids among them, and of ids that the records hold."""
+        """Returns the number of documents, those without ids among them, and of ids that the records hold."""
         return {"documents": self._documents, "ids": self._ids}
 
     def _encoded(self, rows: Sequence[Row]) -> list[bytes]:

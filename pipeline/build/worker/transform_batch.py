@@ -43,7 +43,7 @@ class StoredGraph:
         self._graph.get_concrete_function()  # traced here, not in the threads
 
     def __call__(self, batch: Batch) -> Stored:
-        """Gives the stored tensors by feature.
+        """Returns the stored tensors by feature.
 
         Raises:
             tf.errors.InvalidArgumentError: an image cannot be decoded.
@@ -83,7 +83,7 @@ class BatchTransformer:
         self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
 
     def __call__(self, batch: Batch) -> tuple[Batch, Stored]:
-        """Gives the rows that could be transformed, with the rejects of the others, and their stored tensors.
+        """Returns the rows that could be transformed, with the rejects of the others, and their stored tensors.
 
         Raises:
             tf.errors.InvalidArgumentError: the graph fails for another reason than an image.
@@ -116,7 +116,7 @@ class BatchTransformer:
         return replace(batch.keep(good), rejects=batch.rejects + rejects)
 
     def _undecodable_column(self, batch: Batch, row: int) -> str | None:
-        """Gives the column whose image of this row cannot be decoded; None where all can."""
+        """Returns the column whose image of this row cannot be decoded; None where all can."""
         for name, column in self._image_columns.items():
             images = batch.images[name][row]
             for data in images if isinstance(images, list) else [images]:

@@ -1,23 +1,25 @@
-"""Options of Google Cloud Dataflow: what a build presets, and the checks that only the service would make otherwise.
+"""Google Cloud Dataflow without Beam: presets and checks of its options, and a job's name, graph, page and failure.
 
-A wrong label or subnetwork is refused by the service after minutes of staging, or by machines that never start. Here
-each is one message, before anything is sent. Options keep Beam's names; nothing here imports Beam.
+The service refuses a wrong label or subnetwork after minutes of staging, or its machines never start. Here each is one
+message, before anything is sent. Options keep Beam's names.
 
 >>> check({"project": "my-project", "region": "europe-west1-b"})
 Traceback (most recent call last):
 ...
-recordmill.pipeline.build.runners.errors.RunnerError: --region 'europe-west1-b' is a zone: the region is europe-west1
+recordmill.pipeline.build.runners.job.RunnerError: --region 'europe-west1-b' is a zone: the region is europe-west1
 """
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from recordmill.pipeline.build.runners.errors import RunnerError
+from recordmill.pipeline.build.runners.job import RunnerError
+from recordmill.pipeline.redaction import redacted
+from recordmill.pipeline.safe_tracebacks import summary_of_text
 
 Options = Mapping[str, Any]
-"""Beam's options by their names, without those that have their default values."""
+"""Beam's options by their names, without default values."""
 
 REQUIRED = {
     "project": "the project's id, such as my-project",
@@ -37,7 +39,12 @@ PRESETS: dict[str, Any] = {
 MAX_WORKERS = 4_000
 MAX_LABELS = 64
 NAME_LENGTH = 63  # characters of a bucket, a label, a network, a job
-
+PREFIX = "recordmill"
+KEY_LENGTH = 8
+GRAPH_BYTES = 10_000_000
+"""The service refuses a graph of 10 MB."""
+MESSAGE_LENGTH = 300
+REPEATED = "work item was attempted"  # the service's summary of four failures; another message has their cause
 REGION = re.compile(r"[a-z]+-[a-z]+\d{1,2}")
 ZONE = re.compile(r"([a-z]+-[a-z]+\d{1,2})-[a-z]")
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -89,7 +96,7 @@ def with_presets(given: Options) -> dict[str, Any]:
 
 
 def check(options: Options) -> None:
-    """Checks options before anything is sent to the service; those that are missing first.
+    """Checks options before anything is sent to the service; missing ones first.
 
     Raises:
         RunnerError: one line for each option that the service would refuse.
@@ -228,3 +235,68 @@ CHECKS: Sequence[Callable[[Options], Iterator[str]]] = (
     _check_labels,
     _check_subnetwork,
 )
+
+
+def job_name(spec: str, build_key: str) -> str:
+    """Names the jobs of a build: the same for each of them, so that a later driver finds one that still runs."""
+    plain = re.sub("[^a-z0-9]+", "-", spec.lower()).strip("-")
+    plain = plain[: NAME_LENGTH - len(f"{PREFIX}--") - KEY_LENGTH].strip("-")
+    return "-".join(part for part in (PREFIX, plain, build_key[:KEY_LENGTH]) if part)
+
+
+def is_job_of(name: str, build_key: str) -> bool:
+    """Whether a job's name is that of a build's jobs."""
+    return name.startswith(f"{PREFIX}-") and name.endswith(f"-{build_key[:KEY_LENGTH]}")
+
+
+def console_url(region: str, job: str) -> str:
+    """Returns the URL of a job's page in Google's console, which knows the project; messages hide a URL's query."""
+    return f"https://console.cloud.google.com/dataflow/jobs/{region}/{job}"
+
+
+def check_reachable(workspace: str, sources: Iterable[str]) -> None:
+    """Checks that the service's machines reach what a build writes and reads: they see no disk but their own.
+
+    Raises:
+        RunnerError: the output, or a source, is a local path.
+    """
+    if not workspace.startswith("gs://"):
+        raise RunnerError(
+            f"--runner dataflow needs an --output in Cloud Storage, gs://BUCKET/FOLDER: {workspace} is not"
+        )
+    for path in sources:
+        if "://" not in path:
+            raise RunnerError(
+                f"Dataflow's machines cannot read {path}: copy it into Cloud Storage (`gcloud storage cp -r`), and "
+                "give its gs:// URL as the source's path"
+            )
+
+
+def check_graph(size: int) -> None:
+    """Checks the size of a job's graph, in bytes. Raises: RunnerError."""
+    if size >= GRAPH_BYTES:
+        raise RunnerError(
+            f"the job's graph has {size:,} bytes, and Dataflow refuses {GRAPH_BYTES:,}: give the longest lists of the "
+            "spec as files, such as `classes_file`"
+        )
+
+
+def describe(options: Mapping[str, Any], name: str, steps: int, size: int) -> str:
+    """Describes the job that a dry run made."""
+    shown = ("machine_type", "max_num_workers", "service_account_email", "subnetwork", "sdk_container_image")
+    lines = [f"  {key}: {options[key]}" for key in ("project", "region", "temp_location", *shown) if options.get(key)]
+    head = f"dry run: nothing was sent. The first job is {name}: {steps:,} steps, a graph of {size:,} bytes"
+    return "\n".join([head, *lines])
+
+
+def cause_of(messages: Sequence[str]) -> str:
+    """Names the cause of a job's failure from the service's error messages, without values of rows.
+
+    >>> cause_of(["The work item was attempted 4 times", "Quota 'CPUS' exceeded: 20 of 24"])
+    "Quota 'CPUS' exceeded: 20 of 24"
+    """
+    for message in messages:
+        if "Traceback" in message and (summary := summary_of_text(message)):
+            return f"a worker raised {summary}"
+    telling = [message for message in messages if REPEATED not in message] or list(messages)
+    return redacted(telling[-1].strip())[:MESSAGE_LENGTH] if telling else "the service gives no reason"

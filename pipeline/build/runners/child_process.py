@@ -1,0 +1,43 @@
+"""A child process that ends with its parent: a worker of Beam's, or any other program.
+
+    python -P child_process.py PARENT                   # becomes Beam's worker
+    python -I child_process.py PARENT COMMAND...        # becomes another program
+
+It runs as a file, with `-P` or `-I`: modules in the current folder or in this one must not replace those of Python.
+PARENT is the number of the process that starts it. On Linux the kernel kills it when the thread that started it ends.
+Elsewhere it may outlive a parent that was killed; such a worker writes to paths that no longer exist
+(`pipeline.build.attempts`).
+"""
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def die_with(parent: int) -> None:
+    """Asks the kernel to kill this process when its parent dies; ends it at once if the parent is dead already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def work() -> None:
+    """Works for the driver, as Beam's own worker does, until the driver has no more work."""
+    sys.path.append(str(Path(__file__).parents[4]))  # the folder of the package, if it is not installed
+    importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # TensorFlow may crash when an interpreter that used it ends, after all was done well
+
+
+if __name__ == "__main__":
+    die_with(int(sys.argv[1]))
+    if sys.argv[2:]:
+        os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the caller's own command
+    work()
