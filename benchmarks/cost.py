@@ -1,29 +1,32 @@
-"""Estimates a build by its number of records: shards, bytes, requests, and cost on Dataflow; prints Markdown.
+"""Estimates a build by its number of records: shards, bytes, requests and CPU; prints Markdown.
 
-    python benchmarks/cost.py                        10**6, 10**8 and 10**9 records, by deploy/prices.json
-    python benchmarks/cost.py --prices mine.json 50000000
+    python benchmarks/cost.py                        10**6, 10**8 and 10**9 records
+    python benchmarks/cost.py 50000000
 
 Shards and chunks come from the plan's own functions; a row's CPU and bytes are measured ones, named beside each.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from measure import ROOT, table
+from measure import table
 
 from recordmill.pipeline.build.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.dataset.key_hash import shard_count
-from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GB, GET_BYTES, PART_BYTES, cost_of, read_prices
 from recordmill.pipeline.spec.model import MOST_SHARDS
 
 RECORDS = (1_000_000, 100_000_000, 1_000_000_000)
 MANIFEST_BYTES = 279  # a shard; make bench ARGS=scale
 
-TB = 10**12
+BATCH_OVERHEAD = 1740
+"""Bytes of a packed batch beside its rows: `python benchmarks/shuffle.py`."""
+PART_BYTES = 8 << 20
+"""The bytes that one request writes."""
+GET_BYTES = 16 << 20
+"""The bytes of a file of rows, read in order, that one request reads."""
+GB, TB = 10**9, 10**12
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ KINDS = (
 )
 
 
-def estimate(kind: Kind, records: int, prices: Mapping[str, Any]) -> Sequence[str]:
+def estimate(kind: Kind, records: int) -> Sequence[str]:
     """Gives the column of a table."""
     shards = min(MOST_SHARDS, shard_count(kind.planned_bytes * records, SHARD_BYTES))
     chunk_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, shards * BATCH_BYTES))
@@ -61,7 +64,6 @@ def estimate(kind: Kind, records: int, prices: Mapping[str, Any]) -> Sequence[st
     stored = kind.planned_bytes * records
     reads = records if kind.is_file else 2 * records * kind.source_bytes / GET_BYTES
     writes = stored / PART_BYTES + 5 * shards + 3 * chunks + (records / 1000 if kind.is_file else 0)
-    cost = cost_of(hours * 3600, shuffled, reads, writes, stored, prices)
     return (
         f"{shards:,} of {size(stored / shards)}",
         f"{chunks:,} of {records / chunks:,.0f} rows",
@@ -71,8 +73,6 @@ def estimate(kind: Kind, records: int, prices: Mapping[str, Any]) -> Sequence[st
         size(8 * records),
         f"{reads:,.0f} / {writes:,.0f}",
         f"{hours:,.1f} h",
-        f"${cost.work:,.2f} + ${cost.shuffle:,.2f} + ${cost.requests:,.2f}",
-        f"${cost.month:,.2f}",
     )
 
 
@@ -85,8 +85,6 @@ ROWS = (
     "the reader's indexes, on the disk",
     "requests: reads / writes and lists",
     "CPU",
-    "Dataflow: work + shuffle + requests",
-    "storing it for a month",
 )
 
 
@@ -102,13 +100,11 @@ def main() -> None:
     """Reads the command line; prints a table for each kind of rows."""
     parser = argparse.ArgumentParser(description="Estimates builds by their number of records; prints Markdown.")
     parser.add_argument("records", nargs="*", type=int, default=RECORDS)
-    parser.add_argument("--prices", type=Path, default=ROOT / "deploy/prices.json")
     arguments = parser.parse_args()
-    prices = read_prices(arguments.prices)
     for kind in KINDS:
-        columns = [ROWS, *(estimate(kind, records, prices) for records in arguments.records)]
+        columns = [ROWS, *(estimate(kind, records) for records in arguments.records)]
         header = ("records", *(f"{records:,}" for records in arguments.records))
-        table(f"{kind.title} (prices of {prices['as_of']})", header, zip(*columns, strict=True))
+        table(kind.title, header, zip(*columns, strict=True))
 
 
 if __name__ == "__main__":

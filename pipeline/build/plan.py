@@ -29,7 +29,7 @@ from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources
 from recordmill.pipeline.dataset.key_hash import shard_count
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan
+from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, spread
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.python.user_code import UserCode
@@ -217,8 +217,8 @@ def make_plan(
 def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
     """Gives the plan of a trial version: some rows of all chunks, or of chunks from everywhere, one shard a split."""
     chunks, all_bytes = plan.chunks, sum(chunk.bytes for chunk in plan.chunks)
-    if all_bytes > TRIAL_BYTES and len(chunks) > TRIAL_CHUNKS:
-        chunks = [chunks[len(chunks) * number // TRIAL_CHUNKS] for number in range(TRIAL_CHUNKS)]
+    if all_bytes > TRIAL_BYTES:
+        chunks = spread(chunks, TRIAL_CHUNKS)
     rows = plan.rows * sum(chunk.bytes for chunk in chunks) / max(1, all_bytes)
     share, each = min(1.0, limit / max(1.0, rows)), dict.fromkeys(plan.spec.splits, 1)
     part = rows * share / max(1, plan.rows)

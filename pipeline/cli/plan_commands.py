@@ -1,13 +1,12 @@
 """The command that says what a build would do; `commands` registers it."""
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from recordmill.pipeline.cli.extras import check_build_extra
-from recordmill.pipeline.cli.screen import print_json, print_line, quiet
+from recordmill.pipeline.cli.screen import print_json, print_line
 from recordmill.pipeline.cli.source_files import files_of
 
 Output = Annotated[
@@ -19,35 +18,24 @@ Output = Annotated[
         show_default=False,
     ),
 ]
-Prices = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Prices, as deploy/prices.json has them: adds the cost on a cluster."),
-]
 
 
 def plan(
     context: typer.Context,
     spec: Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)],
     output: Output = None,
-    prices: Prices = None,
-    rate: Annotated[
-        bool, typer.Option("--rate", help="Measure the time by small builds in a scratch folder: half a minute.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.dataset.manifest import Manifest
-    from recordmill.pipeline.forecast.cost import read_prices
     from recordmill.pipeline.forecast.forecast import forecast
     from recordmill.pipeline.forecast.page import lines_of
     from recordmill.pipeline.spec.model import load_spec
 
     parsed, options = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args))
-    files, known = files_of(parsed, context.args), read_prices(prices) if prices else None
-    with quiet() if rate else nullcontext():  # TensorFlow and Beam print
-        result = forecast(parsed, files, output, options, known, measured=rate)
+    result = forecast(parsed, files_of(parsed, context.args), output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
     elif as_json:

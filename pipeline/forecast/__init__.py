@@ -1,1 +1,1 @@
-"""Says before a build what it would read, reject and write, how long that takes, and what a person should look at."""
+"""Says before a build what it would read, reject and write, and what a person should look at."""

@@ -1,52 +1,67 @@
-"""A forecast of a build: the plan that it would have, a sample of its rows, and what follows from both.
+"""A forecast of a build: the plan that it would have, a sample of its rows, and what a person should read before.
 
 >>> forecast(load_spec("dataset.yaml"), LocalFiles()).warnings  # doctest: +SKIP
-["the split 'test' is empty"]
+("the split 'test' is empty",)
 """
 
-import math
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain, count
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.free_space import NoSpaceError, check_free_space, scratch_bytes
 from recordmill.pipeline.build.input_listing import Listings
+from recordmill.pipeline.build.journal.journal import DRY_RUN
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.preparation import Published, prepare
 from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.compare.classes import compare_ids, first_few
 from recordmill.pipeline.cores import cores
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest, version_folder
-from recordmill.pipeline.forecast.columns import ColumnView, views
-from recordmill.pipeline.forecast.cost import BATCH_OVERHEAD, GET_BYTES, PART_BYTES, Cost, cost_of
-from recordmill.pipeline.forecast.rate import Rate, rate_of_history, rate_of_sample, rate_of_trials
-from recordmill.pipeline.forecast.sample import Sample, take_sample
-from recordmill.pipeline.forecast.warnings import warnings_of
+from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.spec.features.category import NamedClasses
+from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import building_folder
+from recordmill.pipeline.versions.history import KILLED, RUNNING, Entry, read_history
 from recordmill.pipeline.versions.stores.open_store import is_local, open_location
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
 PROCESS_BYTES = 1_200_000_000
 """The peak of a local build of photos or documents: `make bench ARGS="memory-text memory-images"`."""
 PIXEL_BYTES = 12
 """Memory of an image while it is decoded, by pixel."""
+UNFINISHED = (RUNNING, KILLED, "stopped", "failed")
+"""The ends of a build that may leave work for the next one."""
+ONE_CLASS = 0.99
+"""The share of a label's class that leaves little to learn."""
+ENOUGH = 1_000
+"""Sampled rows from which a split without one is worth a warning."""
 
 
-@dataclass(frozen=True)
-class SplitForecast:
+class SplitForecast(NamedTuple):
     """A split of a build to be."""
 
     rows: int
     shards: int
+
+
+class BuildTime(NamedTuple):
+    """The time that a build takes, by an earlier one."""
+
+    seconds: float
+    how: str
+    """The measurement, in words."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +78,7 @@ class Forecast:
     shard_bytes: int
     scratch_bytes: int
     free_bytes: int | None
-    """The free space of the disk that the output lies on; None for a URL."""
+    """The free space of the output's disk; None for a URL."""
     memory_bytes: int
     spans_read: tuple[str, ...]
     spans_kept: tuple[str, ...]
@@ -75,17 +90,18 @@ class Forecast:
     """The sampled rows that would be rejected, by reason."""
     image_rejects: Mapping[str, int]
     opened_images: int
-    rate: Rate
-    cost: Cost | None
+    time: BuildTime | None
+    """None where no build of all rows of this output ended on this machine."""
     notes: tuple[str, ...]
     """Files and columns that nothing reads, and why."""
     warnings: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Gives the forecast as JSON."""
-        cost = self.cost._asdict() if self.cost else None
+        """Returns the forecast as JSON."""
+        splits = {name: split._asdict() for name, split in self.splits.items()}
         columns = [{**asdict(view), "names": dict(view.names)} for view in self.columns]
-        return {**asdict(self), "columns": columns, "cost": cost}
+        time = self.time._asdict() if self.time else None
+        return {**asdict(self), "splits": splits, "columns": columns, "time": time}
 
 
 def forecast(
@@ -93,9 +109,6 @@ def forecast(
     files: Files,
     output: str | None = None,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
-    prices: Mapping[str, Any] | None = None,
-    *,
-    measured: bool = False,
 ) -> Forecast | Manifest:
     """Plans a build, and looks at a sample of its rows; builds and writes nothing.
 
@@ -104,8 +117,6 @@ def forecast(
         files: lists and opens the sources.
         output: the dataset's folder or URL, whose live version is compared with; None for a first build.
         options: those of the build.
-        prices: as `deploy/prices.json` has them, for the cost on a cluster.
-        measured: whether the time is that of trial builds in a scratch folder, which take half a minute or more.
 
     Returns:
         The forecast; the live version where a build would find nothing to do.
@@ -123,8 +134,7 @@ def forecast(
         plan, live = prepared.plan, _live(output)
     folder = os.path.join(building_folder(output or ".", options.work), plan.build_key[:16], "run")
     planned = planned_build(plan, folder, files, inline=options.runner != "local", threads=1)
-    rate = rate_of_trials(plan, options) if measured else None
-    return _forecast(plan, planned, output, live, prices, rate)
+    return _forecast(plan, planned, output, live)
 
 
 def _live(output: str) -> tuple[Location, Manifest] | None:
@@ -135,19 +145,11 @@ def _live(output: str) -> tuple[Location, Manifest] | None:
 
 
 def _forecast(
-    plan: BuildPlan,
-    planned: PlannedBuild,
-    output: str | None,
-    live: tuple[Location, Manifest] | None,
-    prices: Mapping[str, Any] | None,
-    rate: Rate | None,
+    plan: BuildPlan, planned: PlannedBuild, output: str | None, live: tuple[Location, Manifest] | None
 ) -> Forecast:
     sample = take_sample(plan, planned)
-    columns = views(planned, sample)
-    of_split = _rows_of_splits(plan, sample)
-    if rate is None:
-        rate = (output and rate_of_history(plan, output)) or rate_of_sample(plan, sample)
-    scratch, no_space = _disk(plan, planned)
+    columns, of_split = column_views(planned, sample), sample.of_split([*plan.spec.splits])
+    scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # of a guess there may be more rows
     return Forecast(
         name=plan.spec.name,
         rows=plan.rows,
@@ -155,9 +157,9 @@ def _forecast(
         files=sum(len(group.files) for group in plan.inputs),
         source_bytes=plan.source_bytes,
         chunks=len(plan.chunks),
-        splits=_splits(plan, sample, of_split),
+        splits={name: SplitForecast(round(n * scale), plan.layout.shards[name]) for name, n in of_split.items()},
         shard_bytes=plan.expected_bytes,
-        scratch_bytes=scratch,
+        scratch_bytes=scratch_bytes(plan, planned),
         free_bytes=_free(output) if output is None or is_local(output) else None,
         memory_bytes=_memory(sample),
         spans_read=tuple(plan.spans.built),
@@ -167,32 +169,11 @@ def _forecast(
         columns=tuple(columns),
         rejects=dict(Counter(reject.reason for reject in sample.rejects).most_common()),
         image_rejects=dict(sample.image_rejects.most_common()),
-        opened_images=sum(len(images.headers) for images in sample.images.values()) + sample.image_rejects.total(),
-        rate=rate,
-        cost=_cost(plan, sample, rate, prices) if prices else None,
+        opened_images=sample.opened_images,
+        time=None if output is None else _time(plan, output),
         notes=tuple(plan.notes),
-        warnings=(*no_space, *warnings_of(plan, sample, columns, of_split, live)),
+        warnings=(*_space(plan, planned), *_warnings(plan, sample, columns, of_split, live)),
     )
-
-
-def _rows_of_splits(plan: BuildPlan, sample: Sample) -> dict[str, int]:
-    names = list(plan.spec.splits)
-    numbers = np.concatenate([np.zeros(0, np.int64), *(table["@split"].to_numpy() for table in sample.tables)])
-    return dict(zip(names, np.bincount(numbers, minlength=len(names)).tolist(), strict=True))
-
-
-def _splits(plan: BuildPlan, sample: Sample, of_split: Mapping[str, int]) -> dict[str, SplitForecast]:
-    scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # of a guess there may be more rows
-    return {name: SplitForecast(round(rows * scale), plan.layout.shards[name]) for name, rows in of_split.items()}
-
-
-def _disk(plan: BuildPlan, planned: PlannedBuild) -> tuple[int, Sequence[str]]:
-    """Gives the bytes of scratch that a local build needs beside the shards, and a warning where the disk is short."""
-    try:
-        note = check_free_space(plan, planned, kept=0)
-    except NoSpaceError as error:
-        note = str(error)
-    return scratch_bytes(plan, planned), [note] if note else []
 
 
 def _free(output: str | None) -> int:
@@ -200,19 +181,129 @@ def _free(output: str | None) -> int:
     return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
 
 
-def _memory(sample: Sample) -> int:
+def _memory(sample: RowSample) -> int:
     headers = [header for images in sample.images.values() for header in images.headers]
     largest = max((header.width * header.height for header in headers), default=0)
     return PROCESS_BYTES + cores() * largest * PIXEL_BYTES
 
 
-def _cost(plan: BuildPlan, sample: Sample, rate: Rate, prices: Mapping[str, Any]) -> Cost:
-    """Gives the cost on a cluster, by the CPU of `rate`."""
-    good = max(1, sum(table.num_rows for table in sample.tables))
-    shards, chunks = plan.layout.groups, len(plan.chunks)
-    in_batch = max(1.0, plan.rows / max(1, chunks) / max(1, shards))
-    shuffled = plan.rows * (sample.bytes / good + BATCH_OVERHEAD / in_batch)
-    files = sum(len(group.files) for group in plan.inputs)
-    reads = files + 2 * math.ceil(plan.source_bytes / GET_BYTES)
-    writes = plan.expected_bytes / PART_BYTES + 5 * shards + 3 * chunks + files / 1000
-    return cost_of(rate.cpu_seconds, shuffled, reads, writes, plan.expected_bytes, prices)
+def _time(plan: BuildPlan, output: str) -> BuildTime | None:
+    """Scales the time of the newest build of this output that read and wrote all its rows on this machine."""
+    entry = next(iter(reversed([*_whole_builds(read_history(output))])), None)
+    if entry is None:
+        return None
+    rows, seconds = entry["rows"]["read"], entry["seconds"]
+    how = f"the build of {entry.get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
+    return BuildTime(plan.rows / rows * seconds, how)
+
+
+def _whole_builds(history: Iterable[Entry]) -> Iterator[Entry]:
+    """Yields the builds whose seconds are those of all their rows.
+
+    A version that is made live again has all its rows and nothing written; a build that went on with what an earlier
+    attempt left has all rows and the seconds of the last attempt.
+    """
+    left: dict[str | None, bool] = {}
+    for entry in history:
+        is_here = entry.get("host") == os.uname().nodename and entry.get("runner") == "local"
+        is_whole = entry.get("end") == "published" and entry.get("stages", {}).get("write") and not entry.get("spans")
+        has_figures = entry.get("rows", {}).get("read") and entry.get("seconds")
+        if is_here and is_whole and has_figures and not left.get(entry.get("build_key")):
+            yield entry
+        if entry.get("end") != DRY_RUN:
+            left[entry.get("build_key")] = entry.get("end") in UNFINISHED
+
+
+def _space(plan: BuildPlan, planned: PlannedBuild) -> Sequence[str]:
+    """Warns where the disk is short of what a build needs."""
+    try:
+        note = check_free_space(plan, planned, kept=0)
+    except NoSpaceError as error:
+        note = str(error)
+    return [note] if note else []
+
+
+def _warnings(
+    plan: BuildPlan,
+    sample: RowSample,
+    columns: Sequence[ColumnView],
+    of_split: Mapping[str, int],
+    live: tuple[Location, Manifest] | None,
+) -> Iterator[str]:
+    """Yields what fails at the end of a long build, or goes unseen; `of_split` counts the sampled rows."""
+    if not any(of_split.values()) and sample.rows:
+        yield "every row of the sample is rejected: nothing would be built"
+    yield from _split_warnings(sample, of_split)
+    yield from _reject_warnings(plan.spec, sample)
+    yield from _key_warnings(sample)
+    yield from _column_warnings(plan.spec, sample, columns)
+    if live is not None:
+        yield from _id_warnings(plan.spec, *live)
+
+
+def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[str]:
+    rows = sum(of_split.values())
+    for name, number in of_split.items():
+        if rows and not number and (sample.is_all or rows >= ENOUGH):
+            yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {rows:,} rows")
+
+
+def _reject_warnings(spec: Spec, sample: RowSample) -> Iterator[str]:
+    limit, opened = spec.rejects.max_share, sample.opened_images
+    share = len(sample.rejects) / sample.rows if sample.rows else 0.0
+    images = sample.image_rejects.total() / opened if opened else 0.0
+    if limit is not None and share + images > limit:
+        shares = f"{share:.1%} of the rows" + (f" and {images:.1%} of the opened images" if images else "")
+        yield f"{shares} would be rejected, and `rejects: {{max_share: {limit:g}}}` ends the build"
+
+
+def _key_warnings(sample: RowSample) -> Iterator[str]:
+    places = (zip(table["@group"].to_pylist(), table["@key"].to_pylist(), strict=True) for table in sample.tables)
+    counts = Counter(chain.from_iterable(places))  # rows of other splits and spans stay: they are in another group
+    doubled = {place: rows for place, rows in counts.items() if rows > 1}
+    if doubled:
+        (_, key), rows = next(iter(doubled.items()))
+        shown = key.decode("utf-8", "replace")
+        several = f"{len(doubled):,} keys stand in several rows, such as '{shown}' in {rows:,}"
+        yield f"{several}: all but the first are rejected"
+
+
+def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView]) -> Iterator[str]:
+    for view in columns:
+        if view.missing == 1 and sample.rows:
+            yield f"'{view.name}' is missing in all rows" + ("" if sample.is_all else " of the sample")
+        elif view.name == spec.label and view.names:
+            largest, rows = view.names[0]
+            share = rows / sum(of_name for _, of_name in view.names)
+            if len(view.names) == 1:
+                yield f"the label '{view.name}' has one class alone, '{largest}'"
+            elif share > ONE_CLASS:
+                yield f"{share:.1%} of the rows are of one class, '{largest}'"
+
+
+def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
+    """Names the features whose ids would mean something else than in the live version."""
+    for name, feature in spec.features.items():
+        if name not in live.features or live.features[name]["kind"] != feature.kind:
+            continue
+        if isinstance(feature, NamedClasses) and feature.classes == "fresh":
+            yield f"'{name}': `classes: fresh` may give names other ids than {live.version} has"
+        elif isinstance(feature, NamedClasses) and not feature.analyzed:
+            yield from _moved_ids(name, feature, folder, live, is_label=name == spec.label)
+        elif isinstance(feature, Tokenized) and feature.analyzed and not spec.is_frozen:
+            yield f"'{name}': its words are learned again, and their ids may move; `analysis: frozen` keeps them"
+
+
+def _moved_ids(name: str, feature: NamedClasses, folder: Location, live: Manifest, *, is_label: bool) -> Iterator[str]:
+    description, given = read_description(live.features[name]), feature.with_classes().given_classes
+    if not isinstance(description, CategoryDescription | CategoriesDescription):
+        return
+    if description.vocabulary is None or given is None:
+        return
+    before, now = description.first_id or 0, 0 if is_label else 1 + feature.oov_buckets
+    names = read_vocabulary(folder, description, name)[before:]
+    changes = compare_ids(dict(zip(names, count(before))), dict(zip(given, count(now))))
+    if changes.moved:
+        yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
+    if changes.lost:
+        yield f"'{name}': {len(changes.lost):,} names of {live.version} get no id{first_few(changes.lost)}"

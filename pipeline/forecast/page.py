@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from recordmill.pipeline.build.free_space import size
-from recordmill.pipeline.forecast.columns import ColumnView
 from recordmill.pipeline.forecast.forecast import Forecast
+from recordmill.pipeline.forecast.sample import ColumnView
 from recordmill.pipeline.redaction import cut
 
 MINUTE, HOUR = 60, 3600
@@ -72,13 +72,10 @@ def _needs(forecast: Forecast) -> Iterator[str]:
     free = "" if forecast.free_bytes is None else f"; {size(forecast.free_bytes)} are free"
     yield f"disk: about {size(forecast.shard_bytes)} of shards and {size(forecast.scratch_bytes)} of scratch{free}"
     yield f"memory: about {size(forecast.memory_bytes)}"
-    least = "about" if forecast.rate.is_whole else "at least"
-    yield f"time: {least} {duration(forecast.rate.seconds)} ({forecast.rate.how})"
-    if forecast.cost:
-        cost = forecast.cost
-        total = cost.work + cost.shuffle + cost.requests
-        parts = f"work {cost.work:,.2f}, shuffle {cost.shuffle:,.2f}, requests {cost.requests:,.2f}"
-        yield f"on a cluster: {least} ${total:,.2f} ({parts}), and ${cost.month:,.2f} a month for the shards"
+    if forecast.time is None:
+        yield "time: unknown until a build of this output ends here; time a trial by `recordmill build --limit 1000`"
+    else:
+        yield f"time: about {duration(forecast.time.seconds)} ({forecast.time.how})"
 
 
 def duration(seconds: float) -> str:

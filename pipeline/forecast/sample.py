@@ -5,26 +5,27 @@ Neither reads nor holds more of a large source, however few chunks it has.
 """
 
 import math
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.plan import BuildPlan
-from recordmill.pipeline.build.worker.keyed_rows import KeyedBlock, keyed_blocks
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.sources.base import Chunk, spread
 from recordmill.pipeline.sources.image_folder.source import ImageFolder
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.transforms.contract.image_header import Header, ImageError, check_header
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.image_decode import FORMATS, DecodeError, decode_original
-from recordmill.transforms.numpy.image_resize import resize
 
 ALL_ROWS = 200_000
 """The most rows that are all looked at where a listing names them."""
@@ -37,22 +38,20 @@ CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
 IMAGES = 64
 DECODED_AS = {"JPEG", *(form.upper() for form in FORMATS)}
+EXAMPLES = 3
+LONGEST = 40  # characters of an example
 
 
 @dataclass
 class ImageSample:
-    """The sampled images of a feature."""
+    """The sampled images of a feature that a build would take."""
 
-    options: ImageOptions
     headers: list[Header] = field(default_factory=list)
     bytes: list[int] = field(default_factory=list)
-    decoded: int = 0
-    seconds: float = 0.0
-    """The time in which `decoded` images were decoded and scaled, by one core."""
 
 
 @dataclass
-class Sample:
+class RowSample:
     """Rows of a plan, and the facts of them."""
 
     tables: list[pa.Table] = field(default_factory=list)
@@ -65,67 +64,52 @@ class Sample:
     """Whether all rows were read; of their images only some are opened."""
     bytes: int = 0
     """The bytes of `tables`."""
-    seconds: float = 0.0
-    """The time in which the rows were read, without their images."""
-
-    def add(self, block: KeyedBlock) -> None:
-        """Adds the rows of a block."""
-        self.tables.append(block.rows)
-        self.rejects += block.rejects
-        self.bytes += block.rows.nbytes
 
     @property
     def rows(self) -> int:
         """The number of rows that were read."""
         return sum(table.num_rows for table in self.tables) + len(self.rejects)
 
+    @property
+    def opened_images(self) -> int:
+        """The number of images that were opened, or could not be."""
+        return sum(len(images.headers) for images in self.images.values()) + self.image_rejects.total()
+
+    def of_split(self, names: Sequence[str]) -> dict[str, int]:
+        """Counts the good rows of each split."""
+        numbers = np.concatenate([np.zeros(0, np.int64), *(table["@split"].to_numpy() for table in self.tables)])
+        return dict(zip(names, np.bincount(numbers, minlength=len(names)).tolist(), strict=True))
+
     def column(self, name: str) -> pa.ChunkedArray:
-        """Gives a column of all good rows."""
-        return pa.chunked_array([chunk for table in self.tables for chunk in table[name].chunks], self._type(name))
-
-    def _type(self, name: str) -> pa.DataType | None:
-        return self.tables[0].schema.field(name).type if self.tables else pa.null()
+        """Returns a column of all good rows."""
+        kind = self.tables[0].schema.field(name).type if self.tables else pa.null()
+        return pa.chunked_array([chunk for table in self.tables for chunk in table[name].chunks], kind)
 
 
-def take_sample(plan: BuildPlan, planned: PlannedBuild) -> Sample:
+def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     """Reads a sample of a plan's rows and opens some of their images.
 
     Raises:
         SourceError, OSError: a source cannot be read.
     """
-    chunks, whole = _chosen(plan)
-    sample = Sample(is_all=len(chunks) == len(plan.chunks))
-    _warm_up(planned, chunks)
-    started = time.perf_counter()
+    is_listing = all(isinstance(each.source, ImageFolder) for each in plan.sources) and plan.rows <= ALL_ROWS
+    whole = is_listing or sum(chunk.bytes for chunk in plan.chunks) <= ALL_BYTES
+    chunks = plan.chunks if whole else spread(plan.chunks, CHUNKS)
+    sample = RowSample(is_all=len(chunks) == len(plan.chunks))
     for chunk in chunks:
         sample.is_all &= _read(sample, planned, chunk, whole=whole)
-    sample.seconds = time.perf_counter() - started
     for name, options in planned.images().items():
-        sample.images[name] = _look_at_images(sample, planned, name, options)
+        sample.images[name] = _open_images(sample, planned, name, options)
     return sample
 
 
-def _chosen(plan: BuildPlan) -> tuple[Sequence[Chunk], bool]:
-    """Chooses the chunks that are read, and whether each is read to its end."""
-    chunks = plan.chunks
-    is_listing = all(isinstance(each.source, ImageFolder) for each in plan.sources) and plan.rows <= ALL_ROWS
-    if is_listing or sum(chunk.bytes for chunk in chunks) <= ALL_BYTES:
-        return chunks, True
-    count = min(CHUNKS, len(chunks))
-    return [chunks[len(chunks) * number // count] for number in range(count)], False
-
-
-def _warm_up(planned: PlannedBuild, chunks: Sequence[Chunk]) -> None:
-    """Reads a first block, because Arrow imports pandas at the first value: no row costs that second."""
-    for chunk in chunks[:1]:
-        next(keyed_blocks(planned, RowDecisions(), chunk), None)
-
-
-def _read(sample: Sample, planned: PlannedBuild, chunk: Chunk, *, whole: bool) -> bool:
+def _read(sample: RowSample, planned: PlannedBuild, chunk: Chunk, *, whole: bool) -> bool:
     """Adds the rows of a chunk, to its end or only the first ones; returns whether these are all."""
     rows, held = 0, sample.bytes
     for block in keyed_blocks(planned, RowDecisions(), chunk) if held < HELD_BYTES else ():
-        sample.add(block)
+        sample.tables.append(block.rows)
+        sample.rejects += block.rejects
+        sample.bytes += block.rows.nbytes
         rows += block.rows.num_rows + len(block.rejects)
         is_enough = not whole and (rows >= CHUNK_ROWS or sample.bytes - held >= CHUNK_BYTES)
         if is_enough or sample.bytes >= HELD_BYTES:
@@ -133,14 +117,15 @@ def _read(sample: Sample, planned: PlannedBuild, chunk: Chunk, *, whole: bool) -
     return held < HELD_BYTES
 
 
-def _look_at_images(sample: Sample, planned: PlannedBuild, name: str, options: ImageOptions) -> ImageSample:
-    """Opens some images, evenly spread over the sampled rows."""
-    result, files = ImageSample(options), image_files(planned)
+def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: ImageOptions) -> ImageSample:
+    """Opens some images, evenly spread over the sampled rows; decodes those of usual formats."""
+    result, files = ImageSample(), image_files(planned)
     for source, reference in _references(sample, name):
         try:
             data = files.read(source, reference, options.max_bytes)
             header = check_header(data, options.max_pixels)
-            _decode(result, data, header)
+            if header.format.upper() in DECODED_AS:
+                decode_original(data, options, 1)
         except ImageError as error:
             sample.image_rejects[error.reason] += 1
         except DecodeError:
@@ -151,22 +136,93 @@ def _look_at_images(sample: Sample, planned: PlannedBuild, name: str, options: I
     return result
 
 
-def _decode(result: ImageSample, data: bytes, header: Header) -> None:
-    """Decodes and scales an image as a reader of originals does; formats that only a build reads are not timed."""
-    if header.format.upper() not in DECODED_AS:
-        return
-    started = time.perf_counter()
-    resize(decode_original(data, result.options, 1), result.options)
-    result.seconds += time.perf_counter() - started
-    result.decoded += 1
-
-
-def _references(sample: Sample, name: str) -> Iterator[tuple[int, bytes]]:
-    """Gives the source and the reference of some images, the first one of a row that has several."""
+def _references(sample: RowSample, name: str) -> Iterator[tuple[int, bytes]]:
+    """Yields the source and the reference of some images, the first one of a row that has several."""
     sources, column = sample.column("@source"), sample.column(name)
-    step = max(1, math.ceil(len(column) / IMAGES))
-    for row in range(0, len(column), step):
+    for row in range(0, len(column), max(1, math.ceil(len(column) / IMAGES))):
         value: Any = column[row].as_py()
         first = value[0] if isinstance(value, list) and value else value
         if first:
             yield sources[row].as_py(), first
+
+
+@dataclass(frozen=True)
+class ColumnView:
+    """A feature's column in the sample."""
+
+    name: str
+    kind: str
+    column: str
+    """The source's column, by the spec's name."""
+    missing: float
+    """The share of the good rows that lack it, 0..1; rows that must have it are rejected instead."""
+    facts: tuple[str, ...]
+    """Facts in words: `7 names, 31.0% dog`."""
+    examples: tuple[str, ...] = ()
+    names: tuple[tuple[str, int], ...] = ()
+    """The rows of each name of a category, the most frequent first."""
+
+
+def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
+    """Describes all features that have a column."""
+    return [
+        _view(name, column, planned.features[name], planned.schema.columns[column].optional, sample)
+        for name, column in planned.schema.features.items()
+    ]
+
+
+def _view(name: str, column: str, options: FeatureOptions, optional: bool, sample: RowSample) -> ColumnView:
+    values = sample.column(name).to_pylist()
+    present = [value for value in values if not (optional and _is_missing(value))]
+    missing = 1 - len(present) / len(values) if values else 0.0
+    if name in sample.images:
+        return ColumnView(name, options.kind, column, missing, tuple(_image_facts(sample.images[name])))
+    flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
+    names = Counter(flat).most_common() if isinstance(options, NameOptions) else []
+    facts = (*_list_facts(present), *(_name_facts(names, len(flat)) if names else _value_facts(flat)))
+    examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
+    by_name = tuple((_text(value), rows) for value, rows in names)
+    return ColumnView(name, options.kind, column, missing, facts, tuple(examples)[:EXAMPLES], by_name)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is the one that stands in for a missing one."""
+    return value in (None, b"", []) or (isinstance(value, float) and math.isnan(value))
+
+
+def _list_facts(values: Sequence[Any]) -> Iterator[str]:
+    if values and isinstance(values[0], list):
+        lengths = list(map(len, values))
+        yield f"{min(lengths):,} to {max(lengths):,} values a row"
+
+
+def _name_facts(names: Sequence[tuple[Any, int]], values: int) -> Iterator[str]:
+    name, rows = names[0]
+    yield f"{len(names):,} name{'s' if len(names) > 1 else ''}, {rows / values:.1%} {_shown(name)}"
+
+
+def _value_facts(values: Sequence[Any]) -> Iterator[str]:
+    if values and isinstance(values[0], bytes):
+        lengths = list(map(len, values))
+        yield f"{sum(lengths) / len(lengths):,.0f} bytes in the mean, at most {max(lengths):,}"
+    elif numbers := [value for value in values if not math.isnan(value)]:
+        yield f"{min(numbers):g} to {max(numbers):g}, {math.fsum(numbers) / len(numbers):.4g} in the mean"
+
+
+def _image_facts(images: ImageSample) -> Iterator[str]:
+    if not images.headers:
+        return
+    formats = Counter(header.format for header in images.headers)
+    yield ", ".join(f"{count:,} {form}" for form, count in formats.most_common())
+    sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in images.headers)
+    yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
+    yield f"{sum(images.bytes) / len(images.bytes):,.0f} bytes in the mean"
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else f"{value:g}"
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(_text(value).split())
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

@@ -8,7 +8,7 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.init.formats import UnknownDataError, cell_options, format_by_name, format_of, read_head
-from recordmill.pipeline.sources.base import FileInfo, Files
+from recordmill.pipeline.sources.base import FileInfo, Files, spread
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING
 from recordmill.pipeline.sources.image_folder.metadata import NAMES
@@ -72,15 +72,6 @@ def recognize(files: Files, path: str) -> Recognized:
     if len(forms) > 1:
         raise UnknownDataError(f"{path} matches files of several formats ({', '.join(forms)}): give a glob of one")
     return _table(files, forms[0], [(path, None, filled)])
-
-
-def spread(items: Sequence[Any], count: int) -> list[Any]:
-    """At most so many of some items, evenly spread, the first one included.
-
-    >>> spread([0, 1, 2, 3, 4, 5], 3)
-    [0, 2, 4]
-    """
-    return list(items) if len(items) <= count else [items[len(items) * n // count] for n in range(count)]
 
 
 def _folder(files: Files, folder: str) -> Recognized:

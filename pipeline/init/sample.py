@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized, spread
-from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
+from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, Source, SourceError, spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, open_plain
 from recordmill.pipeline.sources.csv.records import Dialect, read_records

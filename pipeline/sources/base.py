@@ -58,6 +58,15 @@ class Files(Protocol):
         """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
 
 
+def spread(items: Sequence[Item], count: int) -> list[Item]:
+    """Chooses at most so many of some items, evenly spread, the first one included.
+
+    >>> spread([0, 1, 2, 3, 4, 5], 3)
+    [0, 2, 4]
+    """
+    return list(items) if len(items) <= count else [items[len(items) * n // count] for n in range(count)]
+
+
 @dataclass(frozen=True)
 class Chunk:
     """A piece of a source that one worker reads at a time."""
