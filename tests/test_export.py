@@ -108,7 +108,7 @@ def test_parquet_holds_the_rows_of_each_shard(small: Dataset, tmp_path: Path) ->
 
 
 def test_the_spec_beside_it_names_classes_and_words_in_the_order_of_their_ids(small: Dataset, tmp_path: Path) -> None:
-    export(small, "jsonl", tmp_path / "to")
+    export(small, "parquet", tmp_path / "to")
     spec = yaml.safe_load((tmp_path / "to/dataset.yaml").read_text())
     assert spec["features"]["label"] == {"kind": "category", "classes": list(published.CLASSES)}
     assert spec["features"]["price"] == {"kind": "number", "normalize": "none"}
@@ -126,16 +126,9 @@ def test_a_sample_of_webdataset_is_one_json(small: Dataset, tmp_path: Path) -> N
     assert (row["key"], row["label"]) == (first.key, first.values["label"])
 
 
-@pytest.mark.parametrize(
-    ("to", "message"),
-    [
-        ("parket", "there is no format 'parket'; did you mean `parquet`"),
-        ("folder", "folder is of one image a row, and the features that are an image are: none"),
-    ],
-)
-def test_a_format_that_cannot_be_is_refused(small: Dataset, tmp_path: Path, to: str, message: str) -> None:
-    with pytest.raises(ExportError, match=message):
-        export(small, to, tmp_path / "to")
+def test_an_unknown_format_is_refused(small: Dataset, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="there is no format 'parket'; did you mean `parquet`"):
+        export(small, "parket", tmp_path / "to")
     assert not (tmp_path / "to").exists()
 
 
@@ -152,7 +145,7 @@ def test_nothing_is_written_over_and_nothing_by_half(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_filled(small: Dataset, tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
-    export(small, "jsonl", tmp_path / "to")
+    export(small, "parquet", tmp_path / "to")
     assert (tmp_path / "to/dataset.yaml").is_file()
 
 
@@ -287,7 +280,7 @@ def test_names_that_yaml_takes_for_others_are_quoted(tmp_path: Path, monkeypatch
     features = {"no": published.FEATURES["label"]}
     spec = {"splits": {"train": 60.0, "test": 40.0, "on": 0.0}, "features": {"no": {"kind": "category"}}}
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label="no", name="yes")
-    export(dataset, "jsonl", tmp_path / "to")
+    export(dataset, "parquet", tmp_path / "to")
     again = load_spec(str(tmp_path / "to/dataset.yaml"))
     assert (again.name, again.label, list(again.splits)) == ("yes", "no", ["train", "test", "on"])
 
@@ -299,15 +292,6 @@ def test_two_features_of_one_column_are_refused(tmp_path: Path) -> None:
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
     with pytest.raises(ExportError, match="'text' and 'text_ids' would both be the column 'text_ids'"):
         export(dataset, "parquet", tmp_path / "to")
-
-
-@pytest.mark.parametrize("name", ["image", "file_name", "depth_file_names"])
-def test_a_folder_holds_no_field_that_names_its_images(tmp_path: Path, name: str) -> None:
-    features = {"photo": image_feature().to_json(), name: published.FEATURES["price"]}
-    spec = {"features": {"photo": {"kind": "image", "size": 12}, name: {"kind": "number"}}}
-    dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
-    with pytest.raises(ExportError, match=f"'{name}' is a field of folder that names or holds the image"):
-        export(dataset, "folder", tmp_path / "to")
 
 
 @pytest.mark.parametrize(
@@ -365,17 +349,14 @@ def test_the_current_folder_is_no_target(small: Dataset, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path / "here")
     for target in (".", "../here", "../link"):
         with pytest.raises(ExportError, match=f"{target} is the current folder, whose place no other"):
-            export(small, "jsonl", Path(target))
+            export(small, "parquet", Path(target))
     monkeypatch.chdir(tmp_path)
-    export(small, "jsonl", Path("link"))
+    export(small, "parquet", Path("link"))
     assert (tmp_path / "here/dataset.yaml").is_file()
 
 
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize("to", ["jsonl", "webdataset"])
-def test_a_number_that_json_does_not_know_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool, to: str
-) -> None:
+def test_a_number_that_json_does_not_know_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: bool) -> None:
     row = published.row
 
     def odd(number: int) -> dict[str, Any]:
@@ -389,7 +370,7 @@ def test_a_number_that_json_does_not_know_is_named(
     spec = {"splits": dict(published.LAYOUT.weights), "features": {"price": OPTIONS["price"], "odd": raw}}
     dataset = write_small(tmp_path / "small", features=features, spec=spec, label=None)
     with pytest.raises(ExportError, match="in the row 'row/9' 'odd' holds an infinite number or NaN, .*: use parquet"):
-        export(dataset, to, tmp_path / "to")
+        export(dataset, "webdataset", tmp_path / "to")
 
 
 NOT_EXPORTED = {"letters_length"}
@@ -437,20 +418,18 @@ def assert_equal_rows(before: Dataset, after: Dataset) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("to", ["parquet", "jsonl"])
-def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Path, to: str) -> None:
+def test_every_kind_goes_out_and_back(every_kind: tuple[Path, Any], tmp_path: Path) -> None:
     dataset = open_dataset(every_kind[0] / "out")
-    export(dataset, to, tmp_path / "to")
+    export(dataset, "parquet", tmp_path / "to")
     build(load_spec(str(tmp_path / "to/dataset.yaml")), str(tmp_path / "out"))
     assert_equal_rows(dataset, open_dataset(tmp_path / "out"))
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("to", ["webdataset", "folder"])
-def test_images_with_words_and_numbers_go_out_and_back(tmp_path: Path, to: str) -> None:
+def test_images_with_words_and_numbers_go_out_and_back_as_webdataset(tmp_path: Path) -> None:
     only = ["image", "text", "captions", "category", "boxes", "gap", "plain", "count", "note", "tags", "label"]
     build(kinds.make(tmp_path / "in", 60, only=only), str(tmp_path / "first"))
     dataset = open_dataset(tmp_path / "first")
-    export(dataset, to, tmp_path / "to")
+    export(dataset, "webdataset", tmp_path / "to")
     build(load_spec(str(tmp_path / "to/dataset.yaml")), str(tmp_path / "out"))
     assert_equal_rows(dataset, open_dataset(tmp_path / "out"))

@@ -16,7 +16,7 @@ def export(
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="A folder that is not there yet.", show_default=False)
     ],
-    to: Annotated[str, typer.Option("--to", help="parquet, webdataset, jsonl or folder.", show_default=False)],
+    to: Annotated[str, typer.Option("--to", help="parquet or webdataset.", show_default=False)],
     split: Annotated[str | None, typer.Option(help="The only split to write.")] = None,
     version: OtherVersion = None,
 ) -> None:

@@ -5,31 +5,30 @@
 """
 
 import json
-import re
+import math
 import shutil
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.export.columns import Columns, ExportError, columns_of
-from recordmill.pipeline.export.formats import FORMATS, Format, Row
+from recordmill.pipeline.export.formats import FORMATS, Row, ShardWriter
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.spec.model import parse_spec
 
 SPEC_FILE = "dataset.yaml"
-KEPT = ("shards", "together")
-"""The options of the spec that the export's has, too, beside its name, splits, features and label."""
-
-PATH_FIELD = re.compile(r"(.+_)?file_names?")
-"""The fields of a folder's metadata that are paths of images."""
+OPTIONS = ("shards", "together")
+"""The options of the spec that the export's spec repeats, besides name, splits, features and label."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,14 @@ def export(dataset: Dataset, to: str, target: Path, split: str | None = None) ->
         DatasetError: there is no such split, or a record is damaged.
         OSError: the folder cannot be written.
     """
-    form = _format(to)
-    target = _target(target)
-    columns = columns_of(dataset)
-    _check(columns, form, to)
-    spec = _spec(dataset, form, columns) if split in (None, "train") else None
+    writer, target, columns = _writer(to), _target(target), columns_of(dataset)
+    writer.check(columns)
+    spec = _spec(dataset, writer, columns) if split in (None, "train") else None
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         folder.chmod(0o755)  # `mkdtemp` lets nobody else read
-        rows = _write(dataset, form, columns, folder, split)
+        rows = _write(dataset, writer, columns, folder, split)
         if spec is not None:
             _write_spec(spec, columns, folder)
         files = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
@@ -83,14 +80,14 @@ def export(dataset: Dataset, to: str, target: Path, split: str | None = None) ->
     return Exported(rows, len(files), sum(files), columns.notes, spec is not None)
 
 
-def _format(to: str) -> Format:
+def _writer(to: str) -> type[ShardWriter]:
     if to not in FORMATS:
         raise ExportError(f"there is no format '{to}'{did_you_mean(to, FORMATS)}; there are: {', '.join(FORMATS)}")
     return FORMATS[to]
 
 
 def _target(given: Path) -> Path:
-    """Gives a target's path with links followed. Raises: ExportError: an export cannot take its place by a rename."""
+    """Returns a target's path with links followed. Raises: ExportError: an export cannot take its place by a rename."""
     target = given.resolve()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ExportError(f"{given} is not empty: name a folder that is not there yet")
@@ -100,40 +97,7 @@ def _target(given: Path) -> Path:
     return target
 
 
-def _check(columns: Columns, form: Format, to: str) -> None:
-    """Refuses features that a format cannot hold."""
-    for column in columns.columns:
-        if column.type in form.refused:
-            raise ExportError(
-                f"'{column.feature}' has several images a row, which {to} cannot hold: use parquet or jsonl"
-            )
-    if form.has_members:
-        _check_members([column.name for column in columns.columns if column.type == "image"], to)
-    if not form.is_of_images:
-        return
-    images = [column.feature for column in columns.columns if column.type == "image"]
-    if len(images) != 1:
-        has = ", ".join(images) or "none"
-        raise ExportError(f"{to} is of one image a row, and the features that are an image are: {has}; use parquet")
-    if columns.features[images[0]].get("optional"):
-        raise ExportError(f"{to} is of one image a row, and '{images[0]}' is optional: use parquet or jsonl")
-    for column in columns.columns:
-        if column.type != "image" and (column.name == "image" or PATH_FIELD.fullmatch(column.name)):
-            raise ExportError(f"'{column.name}' is a field of {to} that names or holds the image: use parquet or jsonl")
-
-
-def _check_members(images: Sequence[str], to: str) -> None:
-    """Refuses images whose files in a sample would have one name."""
-    owners = {"json": "the row's values"}
-    for name in images:
-        own = f"the image '{name}'"
-        if (owner := owners.setdefault(name.lower(), own)) != own:
-            raise ExportError(
-                f"{own} and {owner} would be one file of a sample, since {to} knows no capitals: use parquet or jsonl"
-            )
-
-
-def _write(dataset: Dataset, form: Format, columns: Columns, folder: Path, split: str | None) -> int:
+def _write(dataset: Dataset, writer: type[ShardWriter], columns: Columns, folder: Path, split: str | None) -> int:
     """Writes a file for each shard that has records; returns the number of rows."""
     rows = 0
     features = {**dataset.features, **columns.as_stored}
@@ -141,10 +105,10 @@ def _write(dataset: Dataset, form: Format, columns: Columns, folder: Path, split
     for name in dataset.splits if split is None else [split]:
         shards = len(dataset.manifest.split(name).shards)
         for number, records in _by_shard(dataset, name):
-            with form.open(folder, f"{name}-{number:05d}-of-{shards:05d}", columns) as writer:
+            with writer(folder, f"{name}-{number:05d}-of-{shards:05d}", columns) as shard:
                 for record, row in _rows(records, columns):
                     try:
-                        writer.write(record, row)
+                        shard.write(record, row)
                     except ExportError as error:
                         raise ExportError(f"in the row '{record.key}' {error}") from None
                     rows += 1
@@ -152,7 +116,7 @@ def _write(dataset: Dataset, form: Format, columns: Columns, folder: Path, split
 
 
 def _by_shard(dataset: Dataset, split: str) -> Iterator[tuple[int, Iterator[Record]]]:
-    """Gives a split's records by the number of their shard: shards in other versions' folders may share a file name."""
+    """Groups a split's records by shard number: shards in other versions' folders may share a file name."""
     ends = list(accumulate(shard.records for shard in dataset.manifest.split(split).shards))
     return groupby(read_records(dataset, split), key=lambda record: bisect_right(ends, record.position))
 
@@ -184,54 +148,34 @@ def _write_spec(spec: str, columns: Columns, folder: Path) -> None:
     (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
 
 
-def _spec(dataset: Dataset, form: Format, columns: Columns) -> str:
-    """Gives the spec that builds the exported rows. Raises: SpecError where none can."""
+def _spec(dataset: Dataset, writer: type[ShardWriter], columns: Columns) -> str:
+    """Returns the spec that builds the exported rows. Raises: SpecError where none can."""
     given = dataset.manifest.spec
     version = " ".join(dataset.version.split())  # on one line, so that nothing of it leaves the comment
-    lines = [
-        f"# Builds the rows of {dataset.name} {version} again: recordmill build {SPEC_FILE} --output DIR",
-        *(f"# {note}" for note in columns.notes),
-        f"name: {_flow(dataset.name)}",
-        f"source: {_flow(_source(form, columns))}",
-        f"key: {_flow([form.plain_column(name) for name in columns.key])}",
-        f"splits: {_flow(given['splits'])}",
-        f"split_by: {_flow({'column': form.plain_column(columns.split)})}",
-        *(f"{name}: {_flow(given[name])}" for name in KEPT if given.get(name)),
-        "features:",
-    ]
-    by_feature = {column.name: column for column in columns.columns}
-    for name, options in columns.features.items():
-        column = form.column(by_feature[options.get("column", name)])
-        lines.append(f"  {_flow(name)}: {_flow({**options, **({'column': column} if column != name else {})})}")
-    text = "\n".join([*lines, *([f"label: {_flow(dataset.label)}"] if dataset.label else [])]) + "\n"
+    notes = [f"Builds the rows of {dataset.name} {version} again: recordmill build {SPEC_FILE} --output DIR"]
+    spec = {
+        "name": dataset.name,
+        "source": writer.source,
+        "key": [writer.name_in_spec(name) for name in columns.key],
+        "splits": given["splits"],
+        "split_by": {"column": writer.name_in_spec(columns.split)},
+        **{name: given[name] for name in OPTIONS if given.get(name)},
+        "features": _features(writer, columns),
+        **({"label": dataset.label} if dataset.label else {}),
+    }
+    copied = json.loads(json.dumps(spec))  # YAML writes an object that occurs twice as an anchor and an alias
+    yaml_text = yaml.safe_dump(copied, default_flow_style=None, sort_keys=False, allow_unicode=True, width=math.inf)
+    text = "".join(f"# {note}\n" for note in [*notes, *columns.notes]) + yaml_text
     parse_spec(text)
     return text
 
 
-def _source(form: Format, columns: Columns) -> Mapping[str, Any]:
-    """Gives the source of a format, without a folder of images where there are none."""
-    has_images = any(column.type in ("image", "images") for column in columns.columns)
-    return {name: value for name, value in form.source.items() if name != "images" or has_images}
-
-
-def _flow(value: Any) -> str:
-    """Writes a value on one line, as YAML and JSON both read it; names without quotes.
-
-    >>> _flow({"kind": "category", "classes": ["no", "cat"]})
-    '{kind: category, classes: ["no", "cat"]}'
-    """
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_flow(name)}: {_flow(each)}' for name, each in value.items())}}}"
-    if isinstance(value, str) and value.isidentifier() and value.lower() not in YAML_WORDS:
-        return value
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_quoted(each) if isinstance(each, str) else _flow(each) for each in value)}]"
-    return _quoted(value) if isinstance(value, str) else json.dumps(value)
-
-
-def _quoted(text: str) -> str:
-    """Quotes a string; YAML takes characters beyond 16 bits as they are, and would fold some that break lines."""
-    return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-YAML_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+def _features(writer: type[ShardWriter], columns: Columns) -> dict[str, Any]:
+    """Returns the features of the spec, each with the name of its column where that is another."""
+    by_name = {column.name: column for column in columns.columns}
+    features = {}
+    for name, options in columns.features.items():
+        column = options.get("column", name)
+        read = writer.name_in_spec(column, by_name[column])
+        features[name] = options if read == name else {**options, "column": read}
+    return features
