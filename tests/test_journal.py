@@ -1,11 +1,7 @@
-"""The end of a build: its line in the history, its metrics, its notification; and nothing of them fails a build."""
+"""The end of a build: its line in the history, and its metrics; neither fails a build."""
 
-import http.server
 import json
-import shutil
-import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +9,8 @@ from typing import Any
 import pytest
 
 from recordmill import RunOptions, build, parse_spec
-from recordmill.pipeline.build.journal import notify as notifying
 from recordmill.pipeline.build.journal.journal import Journal, public_message, within
 from recordmill.pipeline.build.journal.metrics import to_openmetrics, write_metrics
-from recordmill.pipeline.build.journal.notify import notify
 from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span
@@ -89,25 +83,22 @@ def test_the_entry_of_a_build_without_a_version(output: str, exit_code: int, mes
 
 
 def test_an_entry_holds_no_secret_and_no_words_of_a_users_function(output: str) -> None:
-    url = f"https://hooks.example.com/{CANARY}"
-    options = {"notify": f"false {CANARY}", "beam_options": (f"--password={CANARY}",)}
+    options = {"beam_options": (f"--password={CANARY}",)}
     journal(output, **options).end(ExitCode.ERROR, f"cannot read s3://k:{CANARY}@b/a?token={CANARY}: no")
     journal(output, **options).end(
         ExitCode.ERROR, f"`code:words` failed in code.py, line 3: ValueError: {CANARY}\n{CANARY}"
     )
     journal(output, **options).end(ExitCode.ERROR, f"`code` failed: KeyError: {CANARY}")
     assert CANARY not in json.dumps(read_history(output))
-    assert CANARY not in str(notify(url, {}))
     assert public_message("x" * 5000) == "x" * 1000
 
 
 def test_what_cannot_be_written_is_a_warning(output: str, tmp_path: Path) -> None:
     (Path(output) / "history.jsonl").mkdir()
-    followed = journal(output, metrics=str(tmp_path / "away/m.prom"), notify="no-such-command")
-    history, metrics, notification = followed.end(ExitCode.ERROR, "no")
+    followed = journal(output, metrics=str(tmp_path / "away/m.prom"))
+    history, metrics = followed.end(ExitCode.ERROR, "no")
     assert history.startswith(f"the history was not written: the output {output} cannot be read: Is a directory")
     assert metrics == f"the metrics were not written: No such file or directory: {tmp_path / 'away/m.prom'}"
-    assert notification == "the command of --notify did not start: No such file or directory"
 
 
 def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
@@ -159,63 +150,14 @@ def test_a_failed_build_has_metrics_too(output: str, tmp_path: Path) -> None:
     assert read_history(output)[-1]["name"] == "d", "a spec that cannot be read names no dataset: the live version does"
 
 
-def test_a_command_gets_the_entry(tmp_path: Path) -> None:
-    target = tmp_path / "with space.json"
-    assert notify(f'{shutil.which("tee")} "{target}"', {"end": "published"}) is None
-    assert json.loads(target.read_bytes()) == {"end": "published"}
-    failing = f'{sys.executable} -c "import sys; print({CANARY!r}, file=sys.stderr); sys.exit(3)"'
-    assert notify(failing, {}) == "the command of --notify ended with status 3"
-    assert notify(" ", {}) == "--notify is empty: give a command or a URL"
-    assert notify("http://[x", {}) == "the URL of --notify was not notified: ValueError"
-    assert notify('echo "', {}) == "the command of --notify did not start: No closing quotation"
-
-
-def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifying, "COMMAND_SECONDS", 0.2)
-    assert notify("sleep 600", {}) == "the command of --notify took more than 0 seconds, and was ended"
-
-
-@pytest.fixture
-def hook() -> Iterator[tuple[str, list[Any]]]:
-    """A server's URL, and the bodies that it got; it refuses the path /no."""
-    bodies: list[Any] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            assert self.headers["Content-Type"] == "application/json"
-            bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(403 if self.path == "/no" else 204)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", bodies
-        server.shutdown()
-
-
-def test_a_url_gets_the_entry(hook: tuple[str, list[Any]]) -> None:
-    url, bodies = hook
-    assert notify(f"{url}/yes", {"end": "failed"}) is None
-    assert bodies == [{"end": "failed"}]
-    assert notify(f"{url}/no", {}) == "127.0.0.1 was not notified: it answers 403"
-
-
-def test_a_host_that_is_not_there_is_a_warning() -> None:
-    assert notify(f"http://127.0.0.1:1/{CANARY}", {}) == "127.0.0.1 was not notified: URLError"
-
-
 @pytest.mark.slow
 def test_builds_write_their_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = Path("rows.jsonl")
     rows.write_text("".join(json.dumps({"id": str(row), "number": row}) + "\n" for row in range(300)) + "broken\n")
     spec = parse_spec(SPEC)
-    published = build(spec, "out", RunOptions(notify="tee notified.json", metrics="d.prom"))
+    published = build(spec, "out", RunOptions(metrics="d.prom"))
     (first,) = read_history("out")
-    assert json.loads(Path("notified.json").read_bytes()) == first
     assert [*first["stages"]] == ["plan", "load", "look", "write", "compare", "serve", "publish"]
     assert first["version"] == published.manifest.version
     assert first["rows"] == {"read": 301, "written": 300, "rejected": 1, "duplicates": 0}

@@ -298,7 +298,6 @@ def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "ANY_OTHER_VARIABLE": SECRET,
         "DATABASE_URL": f"postgres://u:{SECRET}@h/db",
-        "RECORDMILL_NOTIFY": f"http://u:{quote(SECRET, safe='')}@127.0.0.1:9/{SECRET}?key={SECRET}",  # nobody answers
     }
     options = ["--", f"--s3_secret_access_key={SECRET}", f"--s3_session_token={SECRET}"]
     processes = ["--processes", "2"] if "worker process" in name else []
@@ -306,7 +305,6 @@ def test_no_build_tells_the_canary(name: str, tmp_path: Path) -> None:
     done = recordmill(*command, cwd=tmp_path, environment=environment)
     assert (done.returncode, re.search(message, done.stderr) is not None) == (status, True), done.stderr
     assert CANARY not in done.stdout + done.stderr
-    assert "127.0.0.1 was not notified" in done.stderr
     written = [path for path in tmp_path.rglob("*") if tmp_path / "in" not in path.parents]
     texts = [done.stdout.encode(), done.stderr.encode(), *(str(path).encode() for path in written)]
     texts += [path.read_bytes() for path in written if path.is_file()]

@@ -59,8 +59,6 @@ class RunOptions:
     """The options of the runner `flink`."""
     metrics: str | None = None
     """The file of metrics (OpenMetrics) that the build's end replaces."""
-    notify: str | None = None
-    """A command that gets the build's end as JSON on its standard input, or a URL that it is posted to."""
 
 
 @dataclass(frozen=True)

@@ -93,15 +93,6 @@ Isolated = Annotated[
 Metrics = Annotated[
     str | None, typer.Option(metavar="FILE", help="Write metrics of the build's end to this file (OpenMetrics).")
 ]
-Notify = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COMMAND|URL",
-        envvar="RECORDMILL_NOTIFY",
-        help="Give the build's end as JSON to a command, on its standard input, or post it to a URL.",
-        show_default=False,
-    ),
-]
 UpToDateOk = Annotated[
     bool,
     typer.Option(
@@ -155,7 +146,6 @@ def build(
     flink_jar_sha256: FlinkJarSha256 = "",
     flink_workers: FlinkWorkers = "",
     metrics: Metrics = None,
-    notify: Notify = None,
     up_to_date_ok: UpToDateOk = False,
     quietly: Quiet = False,
 ) -> None:
@@ -179,7 +169,6 @@ def build(
         limit=limit,
         flink=FlinkOptions(flink_master, flink_jar, flink_jar_sha256, flink_workers),
         metrics=metrics,
-        notify=notify,
     )
     BuildSession(output, quietly, up_to_date_ok).run(str(spec), options)
 

@@ -1,7 +1,7 @@
 """Follows one build and writes down its end, whatever it is; nothing here makes a build fail.
 
-The entry is one JSON object: the line of the output's `history.jsonl`, the body of `--notify`, the source of
-`--metrics`. It holds no secrets of URLs, no options, and of an error in a user's function only its type.
+The entry is one JSON object: a line of the output's `history.jsonl`, and the source of `--metrics`. It holds no secrets
+of URLs, no options, and of an error in a user's function only its type.
 
 >>> journal = Journal("out/emoji", options)                                                # doctest: +SKIP
 >>> published = run(spec, "out/emoji", options, journal.follow(Listener(), "emoji"))  # doctest: +SKIP
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.build.context.progress import ProgressReader
 from recordmill.pipeline.build.journal.metrics import write_metrics
-from recordmill.pipeline.build.journal.notify import notify
 from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Manifest
@@ -110,7 +109,7 @@ class Journal:
         return replace(listener, on_plan=on_plan, on_stage=on_stage)
 
     def end(self, exit_code: ExitCode, message: str | None = None, published: Published | None = None) -> list[str]:
-        """Writes down the build's end: history, metrics, notification. Only the first call counts.
+        """Writes down the build's end: history and metrics. Only the first call counts.
 
         Args:
             exit_code: that of the command.
@@ -139,8 +138,6 @@ class Journal:
         warnings = [self._write_history()]
         if self._options.metrics is not None:
             warnings.append(write_metrics(self._options.metrics, self.entry, live))
-        if self._options.notify is not None:
-            warnings.append(notify(self._options.notify, self.entry))
         return [warning for warning in warnings if warning]
 
     def _begin(self, stage: Stage) -> None:
