@@ -168,7 +168,7 @@ def read_step(name: str, path: Path, scratch: Path) -> int:
     work = planned_build(plan, str(scratch), files, inline=False, threads=1)
     done = 0
     for chunk in plan.chunks:
-        waiting, source = [], work.sources[chunk.source]
+        waiting, source = [], work.readers[chunk.source]
         for block in source.read(chunk, files, work.schema.columns, work.schema.source_key):
             keyed, rejects = key_rows(block, chunk, work.schema, work.layout)
             if rejects:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.base import FileInfo, Files, Plan, Source
+from recordmill.pipeline.sources.base import FileInfo, Files, Plan, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 FILES = BeamFiles()
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
@@ -46,7 +47,7 @@ class Read:
 
 
 def read(
-    source: Source,
+    source: SourceReader[Any],
     columns: Columns,
     chunk_bytes: int = 1 << 20,
     key: Sequence[str] | None = None,
@@ -59,7 +60,7 @@ def read(
         for block in source.read(chunk, files, columns, key):
             table = block.table.to_pydict()
             assert {name: block.table.schema.field(name).type for name in columns} == {
-                name: column.arrow for name, column in columns.items()
+                name: arrow_type(column) for name, column in columns.items()
             }
             here = sorted(table.pop("@position") + [reject.position for reject in block.rejects])
             assert all(covered <= place < covered + block.positions for place in here)

@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.base import Plan, SourceError
+from recordmill.pipeline.sources.base import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import records as csv_records
 from recordmill.pipeline.sources.csv import source as csv_source
-from recordmill.pipeline.sources.csv.source import Csv, Tsv
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.image_refs import inline, to_file
+from recordmill.pipeline.sources.options import Csv, Tsv
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.arrays import strings
+from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
@@ -33,9 +34,9 @@ FILES = BeamFiles()
 T = {"t": TEXT}
 
 
-def source(path: object, **options: Any) -> Csv | Tsv:
+def source(path: object, **options: Any) -> SourceReader[Any]:
     kind = Tsv if str(path).endswith(".tsv") else Csv
-    return kind(format=kind.__name__.lower(), path=str(path), **options)  # type: ignore[arg-type]
+    return reader_of(kind(format=kind.__name__.lower(), path=str(path), **options))  # type: ignore[arg-type]
 
 
 def read(
@@ -50,7 +51,7 @@ def read(
         assert chunk.work.first_line == first
         for block in asked.read(chunk, FILES, columns, key):
             block.table.validate(full=True)
-            assert block.table.select(list(columns)).schema.types == [column.arrow for column in columns.values()]
+            assert block.table.select(list(columns)).schema.types == [arrow_type(column) for column in columns.values()]
             rows += [row | {"@position": row["@position"] + 1 + first} for row in block.table.to_pylist()]
             rejects += [Reject(0, r.position + 1 + first, r.reason, r.message, r.key, r.column) for r in block.rejects]
             lines[chunk.file] += block.positions

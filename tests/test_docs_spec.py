@@ -14,15 +14,13 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from recordmill.pipeline.sources.base import Source
+from recordmill.pipeline.sources.options import AnySource, SourceOptions, TableOptions
 from recordmill.pipeline.sources.rejects import REASONS
-from recordmill.pipeline.sources.table import Table
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.registry import AnyFeature
 from recordmill.pipeline.spec.features.text import Text, Texts, Tokenized
 from recordmill.pipeline.spec.messages import _models
 from recordmill.pipeline.spec.model import Spec, parse_spec
-from recordmill.pipeline.spec.sources import AnySource
 from tests import every_kind
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +28,7 @@ PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in [*ROOT.glob("*.md"), *sorted(ROOT.glob("docs/**/*.md")), ROOT / "examples/README.md"]
 }
-COMMON: tuple[type[BaseModel], ...] = (Source, Table, Feature)
+COMMON: tuple[type[BaseModel], ...] = (SourceOptions, TableOptions, Feature)
 """The bases whose options stand on the page of the spec, not on those of formats and kinds."""
 NUMBERS = "numbers_and_categories.md"
 WHERE = {
@@ -153,7 +151,9 @@ def test_every_option_stands_there_with_its_default(model: type[BaseModel]) -> N
 
 
 @pytest.mark.parametrize(
-    ("title", "bases"), [("Sources", (Source, Table)), ("Features", (Feature,))], ids=["Sources", "Features"]
+    ("title", "bases"),
+    [("Sources", (SourceOptions, TableOptions)), ("Features", (Feature,))],
+    ids=["Sources", "Features"],
 )
 def test_the_common_options_stand_in_the_spec(title: str, bases: tuple[type[BaseModel], ...]) -> None:
     found = rows(table(section("spec.md", title), "option"))

@@ -62,7 +62,7 @@ def work(folder: Path, action: str, form: RowSchema = FORM) -> PlannedBuild:
     return PlannedBuild(
         name="t", workspace=LocalWorkspace(str(folder)), shards=LocalWorkspace(str(folder)), scratch=str(folder),
         features=FEATURES, analyzed=frozenset(), schema=form, layout=LAYOUT,
-        sources=(source,), spans=(None,), roots=(), files=None, inline=True, pack_bytes=0,  # type: ignore[arg-type]
+        readers=(source,), spans=(None,), roots=(), files=None, inline=True, pack_bytes=0,  # type: ignore[arg-type]
         set_threads=1, sample_share=1.0, models={},
         duplicates=Duplicates(action=action)
     )  # fmt: skip

@@ -159,7 +159,7 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
     pictures = ImageReader(files, work.roots, str(folder))
     found: dict[bytes, Row] = {}
     for chunk in plan.chunks:
-        for block in work.sources[chunk.source].read(chunk, files, work.schema.columns, work.schema.source_key):
+        for block in work.readers[chunk.source].read(chunk, files, work.schema.columns, work.schema.source_key):
             rows, rejects = key_rows(block, chunk, work.schema, work.layout)
             assert rejects == []
             for row in rows.to_pylist():

@@ -17,8 +17,8 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, literal_prefix
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
-from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.sources.options import ImageFolder, JsonLines
+from recordmill.pipeline.sources.readers import reader_of
 
 TREE = ("a.jsonl", "b.txt", ".hidden.jsonl", "x/a.jsonl", "x/y/c.jsonl", "x/.git/d.jsonl", "[v2]/e.jsonl", "é/f.jsonl")
 BUCKET = {f"fake://bucket/{name}": name.encode() for name in TREE} | {"fake://bucket/x/": b""}
@@ -164,7 +164,7 @@ def test_a_bucket_that_cannot_be_listed_is_an_os_error() -> None:
 
 @pytest.mark.parametrize("path", ["fake://data/rows.jsonl", "fake://data/*.jsonl", "fake://data", "fake://data/"])
 def test_json_lines_in_a_bucket(path: str) -> None:
-    source = JsonLines(format="jsonl", path=path)
+    source = reader_of(JsonLines(format="jsonl", path=path))
     plan = source.plan(BeamFiles(), {"p": Column(ColumnType.IMAGE)}, 20)
     assert source.root(BeamFiles()) == "fake://data"
     assert [file.path for file in plan.inputs] == ["rows.jsonl", "cat/a.png"]
@@ -177,7 +177,7 @@ def test_json_lines_in_a_bucket(path: str) -> None:
 
 
 def test_images_in_a_bucket() -> None:
-    plan = ImageFolder(format="image_folder", path="fake://data/").plan(
+    plan = reader_of(ImageFolder(format="image_folder", path="fake://data/")).plan(
         BeamFiles(), {"image": Column(ColumnType.IMAGE)}, 1 << 20
     )
     assert list(plan.inputs) == [FileInfo("cat/a.png", 2, 5.0)]
@@ -186,7 +186,7 @@ def test_images_in_a_bucket() -> None:
 
 def test_images_with_metadata_in_a_bucket() -> None:
     columns = {"image": Column(ColumnType.IMAGE), "t": Column(ColumnType.TEXT)}
-    source = ImageFolder(format="image_folder", path="fake://named")
+    source = reader_of(ImageFolder(format="image_folder", path="fake://named"))
     [chunk] = source.plan(BeamFiles(), columns, 1 << 20).chunks
     [block] = source.read(chunk, BeamFiles(), columns, ("t",))
     assert block.table.to_pylist() == [{"image": b"fx/a.png", "t": "text", "@position": 1}]

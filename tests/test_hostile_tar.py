@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.options import WebDataset
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.webdataset import tar_samples
-from recordmill.pipeline.sources.webdataset.source import WebDataset
 from recordmill.pipeline.sources.webdataset.tar_samples import Tar, samples
 from tests.read_source import TEXT, read
 
@@ -53,7 +54,7 @@ def map_of_pax(claims: int, data: bytes) -> bytes:
 )
 def test_a_sparse_member_is_no_part_of_a_sample(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.tar").write_bytes(data + GOOD + END)
-    found = read(WebDataset(format="webdataset", path=str(tmp_path / "a.tar")), {"txt": TEXT})
+    found = read(reader_of(WebDataset(format="webdataset", path=str(tmp_path / "a.tar"))), {"txt": TEXT})
     assert found.rows == [{"txt": "hello"}]
     assert found.plan.notes == ["members that are no part of a sample, left out: 1 (0000.txt)"]
 
@@ -101,4 +102,4 @@ def test_a_sample_of_too_many_members_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tar_samples, "MAX_MEMBERS", 3)
     (tmp_path / "a.tar").write_bytes(b"".join(member(f"1.e{number}") for number in range(5)) + END)
     with pytest.raises(SourceError, match="a sample has more than 3 members"):
-        read(WebDataset(format="webdataset", path=str(tmp_path / "a.tar")), {"txt": TEXT})
+        read(reader_of(WebDataset(format="webdataset", path=str(tmp_path / "a.tar"))), {"txt": TEXT})

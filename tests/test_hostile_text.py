@@ -2,16 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.base import Source, SourceError
-from recordmill.pipeline.sources.csv.source import Csv
-from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.sources.base import SourceError, SourceReader
+from recordmill.pipeline.sources.options import Csv, JsonLines, TextFiles
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.rejects import REASONS
-from recordmill.pipeline.sources.text.source import TextFiles
 from tests.read_source import TEXT, Read, read
 
 NAUGHTY = [
@@ -34,8 +34,8 @@ HEADS = {"csv": b"id,text\n0,first\n", "jsonl": b'{"id": 0, "text": "first"}\n',
 CHANGES = st.lists(st.tuples(st.integers(0, 2_000), st.sampled_from(BYTES), st.booleans()), max_size=6)
 
 
-def source(form: str, path: Path) -> Source:
-    return {"csv": Csv, "jsonl": JsonLines, "text": TextFiles}[form](format=form, path=str(path))
+def source(form: str, path: Path) -> SourceReader[Any]:
+    return reader_of({"csv": Csv, "jsonl": JsonLines, "text": TextFiles}[form](format=form, path=str(path)))
 
 
 def read_bytes(form: str, data: bytes, folder: Path, chunk_bytes: int = 1 << 20) -> Read:

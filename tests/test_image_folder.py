@@ -16,14 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.base import Plan, SourceError
+from recordmill.pipeline.sources.base import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.batches import even_parts
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import source as csv_source
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.paths import Inside
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.text import whole_files
+from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
 FILES = BeamFiles()
@@ -32,8 +34,8 @@ CLASSES: Columns = {"image": PATH, "label": CATEGORY}
 COMPOSED, DECOMPOSED = unicodedata.normalize("NFC", "é"), unicodedata.normalize("NFD", "é")
 
 
-def source(folder: object) -> ImageFolder:
-    return ImageFolder(format="image_folder", path=str(folder))
+def source(folder: object) -> SourceReader[Any]:
+    return reader_of(ImageFolder(format="image_folder", path=str(folder)))
 
 
 def fill(folder: Path, *names: str, **texts: str | bytes) -> Path:
@@ -55,7 +57,7 @@ def read(folder: Path, columns: Columns, chunk_bytes: int = 1 << 23) -> tuple[li
     rows, rejects = list[dict[str, Any]](), list[Reject]()
     for chunk in images.plan(FILES, columns, chunk_bytes).chunks:
         for block in images.read(chunk, FILES, columns, None):
-            assert [block.table[name].type for name in columns] == [column.arrow for column in columns.values()]
+            assert [block.table[name].type for name in columns] == [arrow_type(column) for column in columns.values()]
             rejects += block.rejects
             for row in block.table.to_pylist():
                 paths = {name: row[name][1:].decode() for name in columns if columns[name] == PATH}

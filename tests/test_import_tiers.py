@@ -240,3 +240,26 @@ def test_init_of_local_data_loads_no_framework(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "kind: text" in done.stdout
     assert sorted(set(FRAMEWORKS) & set(done.stderr.split())) == []
+
+
+LOAD_SPEC = """
+import sys
+from recordmill import load_spec
+
+print(len(load_spec(sys.argv[1]).features))
+print(*sorted(name for name in sys.modules if name.partition(".")[0] in sys.argv[2:]))
+"""
+
+
+def test_a_spec_loads_its_options_alone(tmp_path: Path) -> None:
+    """Checks that the readers of its sources stay away, and Arrow with them."""
+    (tmp_path / "dataset.yaml").write_text(
+        "name: a\nsource: [{format: csv, path: a.csv}, {format: image_folder, path: images}, 'reader:rows']\n"
+        "features: {image: {kind: image, size: 8}, text: {kind: text}, label: {kind: category}}\n"
+    )
+    done = python(LOAD_SPEC, str(tmp_path / "dataset.yaml"), "recordmill", "pyarrow", *FRAMEWORKS)
+    assert done.returncode == 0, done.stderr
+    features, loaded = done.stdout.splitlines()
+    assert features == "3"
+    assert [name for name in loaded.split() if not name.startswith("recordmill")] == []
+    assert len(loaded.split()) <= 50

@@ -35,8 +35,8 @@ from recordmill.pipeline.init.render import option_line, shown
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import dataset_name, starter, write_spec
 from recordmill.pipeline.sources.base import FileInfo
-from recordmill.pipeline.sources.csv.source import Csv
-from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.sources.options import Csv, JsonLines
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests.forked import recordmill
 from tests.read_source import FILES, TEXT, read
@@ -536,7 +536,7 @@ def test_a_part_of_a_file_is_whole_rows(tmp_path: Path, form: str) -> None:
     files = SampledFiles(FILES, kind, FILES.match(str(tmp_path / form)))
     [part] = files.match(str(tmp_path / form))
     assert not files.is_whole
-    read_back = read(kind, {"a": TEXT, "b": TEXT}, files=files)
+    read_back = read(reader_of(kind), {"a": TEXT, "b": TEXT}, files=files)
     assert read_back.rejects == []
     assert all(rows[int(row["b"])] == row for row in read_back.rows)
     assert ROWS - 16 <= len(read_back.rows) <= ROWS

@@ -17,11 +17,12 @@ from pydantic import TypeAdapter
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import lines
-from recordmill.pipeline.sources.base import Plan, SourceError
+from recordmill.pipeline.sources.base import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.jsonl.source import JsonLines
+from recordmill.pipeline.sources.options import AnySource, JsonLines
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.rejects import REASONS, Reject
-from recordmill.pipeline.spec.sources import AnySource
+from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
 TEXTS, CATEGORIES, NUMBERS, INTEGERS, PATHS = (Column(kind, many=True) for kind in ColumnType)
@@ -31,8 +32,8 @@ GOOD = {"t": "text", "c": "cat", "n": 1.5, "i": 7, "p": "a.png"}
 FIRST = json.dumps(GOOD).encode()
 
 
-def source(path: object) -> JsonLines:
-    return JsonLines(format="jsonl", path=str(path))
+def source(path: object) -> SourceReader[Any]:
+    return reader_of(JsonLines(format="jsonl", path=str(path)))
 
 
 def read(
@@ -52,7 +53,7 @@ def read(
 
 
 def check_block(table: pa.Table, columns: Columns, with_key: bool) -> None:
-    types = {name: column.arrow for name, column in columns.items()} | {"@position": pa.int64()}
+    types = {name: arrow_type(column) for name, column in columns.items()} | {"@position": pa.int64()}
     assert dict(zip(table.schema.names, table.schema.types, strict=True)) == types | (
         {"@key": pa.binary()} if with_key else {}
     )
@@ -376,7 +377,7 @@ def test_a_source_that_cannot_be_read(tmp_path: Path, path: str, columns: Column
 
 def test_a_source_is_chosen_by_its_format() -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(AnySource)
-    assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a")
+    assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a").source
     with pytest.raises(ValueError, match="'image_folder', 'csv'"):
         adapter.validate_python({"format": "json", "path": "a"})
 
@@ -386,7 +387,9 @@ def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_
     for names in (("a", "b"), ("b", "a")):
         for name, content in zip(names, contents, strict=True):
             (tmp_path / f"{name}.jsonl").write_bytes(content)
-        plan = JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"p": Column(ColumnType.IMAGE)}, 1 << 20)
+        plan = reader_of(JsonLines(format="jsonl", path=str(tmp_path))).plan(
+            FILES, {"p": Column(ColumnType.IMAGE)}, 1 << 20
+        )
         assert plan.rows == 42
 
 
@@ -394,7 +397,7 @@ def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_bytes(b'{"t": "x"}\n')
     (tmp_path / "b.jsonl").symlink_to(tmp_path / "nowhere")
     with pytest.raises(SourceError, match="b.jsonl: No such file"):
-        JsonLines(format="jsonl", path=str(tmp_path)).plan(FILES, {"t": TEXT}, 1 << 20)
+        reader_of(JsonLines(format="jsonl", path=str(tmp_path))).plan(FILES, {"t": TEXT}, 1 << 20)
 
 
 SHAPES: dict[str, tuple[Column, str, object, dict[str, object]]] = {

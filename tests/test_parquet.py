@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import SourceError, SourceReader
+from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.parquet import source as parquet
-from recordmill.pipeline.sources.parquet.source import Parquet
+from recordmill.pipeline.sources.readers import reader_of
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
@@ -24,8 +25,8 @@ def write(path: Path, columns: Any = ROWS, **options: Any) -> Path:
     return path
 
 
-def source(path: object, **options: Any) -> Parquet:
-    return Parquet(format="parquet", path=str(path), **options)
+def source(path: object, **options: Any) -> SourceReader[Any]:
+    return reader_of(Parquet(format="parquet", path=str(path), **options))
 
 
 @pytest.mark.parametrize(("group", "chunk_bytes", "chunks"), [(1000, 1, 1), (100, 1, 10), (100, 1 << 20, 1)])

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import SourceError, SourceReader
+from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.parquet import bounds
 from recordmill.pipeline.sources.parquet.bounds import BATCH_ROWS, Expected, expected, rows_at_once
 from recordmill.pipeline.sources.parquet.page_headers import pages
-from recordmill.pipeline.sources.parquet.source import Parquet
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.typing import checks
 from recordmill.pipeline.sources.typing.checks import check_column
 from tests.read_source import FILES, NUMBER, TEXT, read
@@ -38,10 +39,10 @@ def pool() -> Iterator[pa.MemoryPool]:
     pa.set_memory_pool(before)
 
 
-def write(path: Path, values: Any, **options: Any) -> Parquet:
+def write(path: Path, values: Any, **options: Any) -> SourceReader[Any]:
     pq.write_table(pa.table({"v": values}), path, **{"compression": "zstd", **options})
     assert path.stat().st_size < 100_000
-    return Parquet(format="parquet", path=str(path))
+    return reader_of(Parquet(format="parquet", path=str(path)))
 
 
 def repeated(rows: int) -> pa.Array:

@@ -31,7 +31,7 @@ class Job:
         source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
         spec = SimpleNamespace(rejects=Rejects(**limits))
         self.work: Any = SimpleNamespace(workspace=LocalWorkspace(str(folder)), inline=True)
-        sources = [SimpleNamespace(source=source, index=0)]
+        sources = [SimpleNamespace(reader=source, index=0)]
         plan: Any = SimpleNamespace(
             spec=spec, sources=sources, chunks=CHUNKS, gaps=frozenset(), rows=rows, rows_are_exact=exact
         )

@@ -18,6 +18,7 @@ from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_refs import to_piece
 from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.transforms.contract.image_header import ImageError
 
@@ -43,7 +44,10 @@ CHUNK = Chunk(index=7, source=2, file="rows.jsonl", bytes=100)
 
 
 def block(data: dict[str, list[Any]] = DATA, rejects: list[Reject] | None = None) -> Block:
-    types = {name: column.arrow for name, column in COLUMNS.items()} | {"@position": pa.int64(), "@key": pa.binary()}
+    types = {name: arrow_type(column) for name, column in COLUMNS.items()} | {
+        "@position": pa.int64(),
+        "@key": pa.binary(),
+    }
     table = pa.table({name: pa.array(values, types[name]) for name, values in data.items()})
     return Block(table, rejects or [], positions=6)
 
@@ -146,7 +150,7 @@ FILLS = {"tags": b"", "price": math.nan, "count": -7, "file": b""}
 
 def more(rows: int = 4, **changes: Any) -> tuple[pa.Table, list[Reject]]:
     """Keyed rows of the columns above, and the rejects."""
-    columns = {name: pa.array(values[:rows], MORE[name].arrow) for name, values in MORE_DATA.items()}
+    columns = {name: pa.array(values[:rows], arrow_type(MORE[name])) for name, values in MORE_DATA.items()}
     table = pa.table({**columns, "@position": range(rows), "@key": [b"k%d" % row for row in range(rows)]})
     table = table.set_column(table.num_columns - 1, "@key", table["@key"].cast(pa.binary()))
     options = {"columns": MORE, "features": {name: name for name in MORE if name != "when"}, "key": None, "label": None}
@@ -234,9 +238,11 @@ LISTS = {
 def test_lists_that_belong_together_are_of_one_length(lengths: list[tuple[int, int | None, int]]) -> None:
     table = pa.table(
         {
-            "boxes": pa.array([[0.5] * 4 * boxes for boxes, _, _ in lengths], LISTS["boxes"].arrow),
-            "tags": pa.array([None if tags is None else ["a"] * tags for _, tags, _ in lengths], LISTS["tags"].arrow),
-            "counts": pa.array([[1] * counts for _, _, counts in lengths], LISTS["counts"].arrow),
+            "boxes": pa.array([[0.5] * 4 * boxes for boxes, _, _ in lengths], arrow_type(LISTS["boxes"])),
+            "tags": pa.array(
+                [None if tags is None else ["a"] * tags for _, tags, _ in lengths], arrow_type(LISTS["tags"])
+            ),
+            "counts": pa.array([[1] * counts for _, _, counts in lengths], arrow_type(LISTS["counts"])),
             "@position": pa.array(range(len(lengths)), pa.int64()),
             "@key": pa.array([b"%d" % row for row in range(len(lengths))]),
         }

@@ -17,8 +17,8 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, re
 from recordmill.pipeline.dataset.safe_paths import check_inner, locate, open_file, read_inner
 from recordmill.pipeline.reader.records.remote_path import RemotePath
 from recordmill.pipeline.sources import paths
-from recordmill.pipeline.sources.jsonl.source import JsonLines
-from recordmill.pipeline.sources.webdataset.source import WebDataset
+from recordmill.pipeline.sources.options import JsonLines, WebDataset
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.listing import list_versions
 from tests.opened import opened
@@ -298,7 +298,7 @@ LINKS = {
 def test_what_a_row_names_is_not_followed_out_of_the_source(images: Path) -> None:
     with open(images / "rows.jsonl", "w") as file:
         file.writelines(json.dumps({"p": path}) + "\n" for path in LINKS)
-    found = read(JsonLines(format="jsonl", path=str(images / "rows.jsonl")), {"p": IMAGE})
+    found = read(reader_of(JsonLines(format="jsonl", path=str(images / "rows.jsonl"))), {"p": IMAGE})
     refused = [("forbidden_path", "p", "the path is a link that leaves the source's folder")]
     assert found.faults == refused * list(LINKS.values()).count(False)
     assert len(found.rows) == list(LINKS.values()).count(True)
@@ -340,7 +340,7 @@ def test_members_of_a_tar_are_names(tmp_path: Path, secret: Path) -> None:
     (tmp_path / "a.tar").write_bytes(data.getvalue())
     before = sorted(tmp_path.rglob("*"))
     with opened() as read_files:
-        found = read(WebDataset(format="webdataset", path=str(tmp_path / "a.tar")), {"txt": TEXT})
+        found = read(reader_of(WebDataset(format="webdataset", path=str(tmp_path / "a.tar"))), {"txt": TEXT})
     assert [row["txt"] for row in found.rows] == ["text"] * 3
     assert set(read_files) == {str(tmp_path / "a.tar")}
     assert sorted(tmp_path.rglob("*")) == before

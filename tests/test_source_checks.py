@@ -5,7 +5,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from recordmill.pipeline.sources.columns import ARROW_TYPES, Column, ColumnType
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, arrow_type
 from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.sources.typing.faults import Faults
 
@@ -17,8 +18,8 @@ ABSENT = ("missing_value", "the column is absent, null or empty")
 def check(column: Column, values: list[Any]) -> tuple[list[Any], dict[int, tuple[str, str]]]:
     """The checked values, and the reason and message of each row's fault."""
     faults: Faults = {}
-    found = check_column("c", column, pa.array(values, column.arrow), faults)
-    assert found.type == column.arrow
+    found = check_column("c", column, pa.array(values, arrow_type(column)), faults)
+    assert found.type == arrow_type(column)
     assert all(fault.column == "c" for fault in faults.values())
     return found.to_pylist(), {row: (fault.reason, fault.message) for row, fault in faults.items()}
 
@@ -52,7 +53,7 @@ def test_what_is_optional_may_be_absent(kind: ColumnType) -> None:
     values, faults = check(Column(kind, optional=True), [None])
     assert (values, faults) == ([None], {})
     assert check(Column(kind), [None])[1] == {0: ABSENT}
-    assert ARROW_TYPES[kind] == Column(kind).arrow
+    assert ARROW_TYPES[kind] == arrow_type(Column(kind))
 
 
 def test_a_blank_category_that_is_optional_is_absent() -> None:

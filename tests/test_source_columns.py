@@ -15,10 +15,10 @@ import pytest
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.dataset.tfrecord import frame
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import SourceError, SourceReader
 from recordmill.pipeline.sources.python.user_code import UserCode
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.pipeline.spec.sources import AnySource
 from recordmill.pipeline.spec.yaml_document import SpecError
 from tests.pictures import png
 from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
@@ -91,12 +91,12 @@ FORMATS: dict[str, tuple[Callable[[Path], str], dict[str, str]]] = {
 }
 
 
-def source(folder: Path, name: str, columns: dict[str, str]) -> AnySource:
-    """A source of `ROWS`, as a spec that reads all columns gives it."""
+def source(folder: Path, name: str, columns: dict[str, str]) -> SourceReader[Any]:
+    """Reads a source of `ROWS`, as a spec that reads all columns gives it."""
     form = FORMATS[name][0](folder).replace("FOLDER", str(folder))
     features = "{caption: {kind: text}, price: {kind: number}, class: {kind: category}}"
     text = f"name: x\nsource: {{format: {form}, columns: {json.dumps(columns)}}}\nfeatures: {features}\n"
-    return parse_spec(text).source[0]
+    return reader_of(parse_spec(text).source[0])
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -123,7 +123,7 @@ name: x
 source: {{format: image_folder, path: {tmp_path}, columns: {{photo: image, kind: label, where: file_name}}}}
 features: {{photo: {{kind: image, size: [8, 8]}}, kind: {{kind: category}}, where: {{kind: raw}}}}
 """
-    result = read(parse_spec(spec).source[0], {"photo": IMAGE, "kind": CATEGORY, "where": TEXT})
+    result = read(reader_of(parse_spec(spec).source[0]), {"photo": IMAGE, "kind": CATEGORY, "where": TEXT})
     assert result.rows == [{"photo": b"fcat/1.png", "kind": "cat", "where": "cat/1.png"}]
     assert result.keys == [b"cat/1.png"]
 

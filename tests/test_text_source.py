@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import batches
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.csv import records as csv_records
 from recordmill.pipeline.sources.image_refs import to_file
+from recordmill.pipeline.sources.options import TextFiles
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.pipeline.sources.text import source as text_source
 from recordmill.pipeline.sources.text import whole_files
-from recordmill.pipeline.sources.text.source import TextFiles
+from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
 FILES = BeamFiles()
 T = {"text": TEXT}
 
 
-def source(path: object, **options: Any) -> TextFiles:
-    return TextFiles(format="text", path=str(path), **options)
+def source(path: object, **options: Any) -> SourceReader[Any]:
+    return reader_of(TextFiles(format="text", path=str(path), **options))
 
 
 def read(
@@ -37,7 +39,7 @@ def read(
     rows, rejects = list[tuple[Any, ...]](), list[Reject]()
     for chunk in asked.plan(FILES, columns, chunk_bytes).chunks:
         for block in asked.read(chunk, FILES, columns, key):
-            assert block.table.select(list(columns)).schema.types == [column.arrow for column in columns.values()]
+            assert block.table.select(list(columns)).schema.types == [arrow_type(column) for column in columns.values()]
             names = [*columns, "@key"] if key is None else list(columns)
             rows += [tuple(row[name] for name in names) for row in block.table.to_pylist()]
             rejects += block.rejects

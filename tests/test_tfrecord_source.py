@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from recordmill.pipeline.dataset.examples import SEVERAL, parse
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources import table
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import SourceError, SourceReader
 from recordmill.pipeline.sources.image_refs import parse as parse_reference
+from recordmill.pipeline.sources.options import TFRecord
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.tfrecord import source as tfrecord_files
-from recordmill.pipeline.sources.tfrecord.source import TFRecord
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
@@ -52,8 +53,8 @@ def write(path: Path, records: list[bytes], pack: Callable[[bytes], bytes] = byt
     return path
 
 
-def source(path: object, **options: Any) -> TFRecord:
-    return TFRecord(format="tfrecord", path=str(path), **options)
+def source(path: object, **options: Any) -> SourceReader[Any]:
+    return reader_of(TFRecord(format="tfrecord", path=str(path), **options))
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {

@@ -12,11 +12,12 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import SourceError, SourceReader
 from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.python import source as user
-from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
+from recordmill.pipeline.sources.readers import reader_of
 from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
@@ -73,8 +74,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     assert not {"reader", "words", "lib"} & (set(sys.modules) - modules)
 
 
-def source(rows: str = "reader:rows", **options: Any) -> UserRows:
-    return UserRows(format="python", rows=rows, **options)
+def source(rows: str = "reader:rows", **options: Any) -> SourceReader[Any]:
+    return reader_of(UserRows(format="python", rows=rows, **options))
 
 
 @pytest.mark.parametrize("block_rows", [1, 4096])
@@ -145,7 +146,7 @@ def test_a_row_that_is_no_dictionary(odd: Any) -> None:
 )
 def test_mistakes_end_the_plan(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as raised:
-        UserRows(format="python", **{"rows": "reader:rows", **options}).plan(FILES, ASKED, 1)
+        reader_of(UserRows(format="python", **{"rows": "reader:rows", **options})).plan(FILES, ASKED, 1)
     assert str(raised.value).startswith(message)
 
 

@@ -16,21 +16,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.tfrecord import frame
-from recordmill.pipeline.sources.base import Source, SourceError
+from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.csv.source import Csv
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
-from recordmill.pipeline.sources.jsonl.source import JsonLines
-from recordmill.pipeline.sources.parquet.source import Parquet
-from recordmill.pipeline.sources.python.source import UserRows
+from recordmill.pipeline.sources.options import (
+    Csv,
+    ImageFolder,
+    JsonLines,
+    Parquet,
+    SourceOptions,
+    TFRecord,
+    UserRows,
+    WebDataset,
+)
 from recordmill.pipeline.sources.python.user_code import UserCode
-from recordmill.pipeline.sources.tfrecord.source import TFRecord
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.sources.typing.faults import Faults
 from recordmill.pipeline.sources.typing.fields import python_field
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit
-from recordmill.pipeline.sources.webdataset.source import WebDataset
 from tests.read_source import CATEGORY, FILES, INTEGER, NUMBER, TEXT
 from tests.test_tfrecord_source import example
 
@@ -70,25 +74,25 @@ TABLE: dict[str, tuple[Any, list[Any], list[Any]]] = {
 VALUES = [value for value, _, _ in TABLE.values()]
 
 
-def write_jsonl(folder: Path, values: list[Any]) -> Source:
+def write_jsonl(folder: Path, values: list[Any]) -> SourceOptions:
     (folder / "rows.jsonl").write_text("".join(json.dumps({"v": value}) + "\n" for value in values))
     return JsonLines(format="jsonl", path=str(folder / "rows.jsonl"))
 
 
-def write_metadata(folder: Path, values: list[Any]) -> Source:
+def write_metadata(folder: Path, values: list[Any]) -> SourceOptions:
     rows = [{"file_name": f"{row}.png", "v": value} for row, value in enumerate(values)]
     (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return ImageFolder(format="image_folder", path=str(folder))
 
 
-def write_captions(folder: Path, values: list[Any]) -> Source:
+def write_captions(folder: Path, values: list[Any]) -> SourceOptions:
     for row, value in enumerate(values):
         (folder / f"{row:03d}.png").touch()
         (folder / f"{row:03d}.json").write_text(json.dumps({"v": value}))
     return ImageFolder(format="image_folder", path=str(folder))
 
 
-def write_tar(folder: Path, values: list[Any]) -> Source:
+def write_tar(folder: Path, values: list[Any]) -> SourceOptions:
     with tarfile.open(folder / "rows.tar", "w") as archive:
         for row, value in enumerate(values):
             data = json.dumps({"v": value}).encode()
@@ -98,7 +102,7 @@ def write_tar(folder: Path, values: list[Any]) -> Source:
     return WebDataset(format="webdataset", path=str(folder / "rows.tar"), columns={"v": "json.v"})
 
 
-def write_python(folder: Path, values: list[Any]) -> Source:
+def write_python(folder: Path, values: list[Any]) -> SourceOptions:
     rows = f"nan = float('nan')\n\n\ndef rows():\n    return [{{'v': v}} for v in {values!r}]\n"
     (folder / "typed_rows.py").write_text(rows)
     code = UserCode.of(["typed_rows:rows"], str(folder))
@@ -107,7 +111,7 @@ def write_python(folder: Path, values: list[Any]) -> Source:
     return UserRows(format="python", rows="typed_rows:rows", path=str(folder))
 
 
-MIXED: dict[str, Callable[[Path, list[Any]], Source]] = {
+MIXED: dict[str, Callable[[Path, list[Any]], SourceOptions]] = {
     "jsonl": write_jsonl,
     "image_folder's metadata": write_metadata,
     "image_folder's captions": write_captions,
@@ -116,11 +120,11 @@ MIXED: dict[str, Callable[[Path, list[Any]], Source]] = {
 }
 
 
-def outcomes(source: Source, column: Column, chunk_bytes: int = 1 << 20) -> list[Any]:
+def outcomes(source: SourceOptions, column: Column, chunk_bytes: int = 1 << 20) -> list[Any]:
     """The value of each row, or the reason of its reject."""
     result, columns = dict[tuple[int, int], Any](), {"v": column}
-    for number, chunk in enumerate(source.plan(FILES, columns, chunk_bytes).chunks):
-        for block in source.read(chunk, FILES, columns, None):
+    for number, chunk in enumerate(reader_of(source).plan(FILES, columns, chunk_bytes).chunks):
+        for block in reader_of(source).read(chunk, FILES, columns, None):
             good = zip(block.table["@position"].to_pylist(), block.table["v"].to_pylist(), strict=True)
             result |= {(number, position): value for position, value in good}
             result |= {(number, reject.position): reject.reason for reject in block.rejects}
@@ -273,7 +277,7 @@ def test_fields_inside_others_are_those_of_their_own_line(tmp_path: Path, lines:
     for order in permutations(lines):
         (tmp_path / "rows.jsonl").write_text("".join(line + "\n" for line in order))
         source = JsonLines(format="jsonl", path=str(tmp_path / "rows.jsonl"), columns={"v": "a.b"})
-        [chunk] = source.plan(FILES, {"v": replace(TEXT, optional=True)}, 1 << 20).chunks
+        [chunk] = reader_of(source).plan(FILES, {"v": replace(TEXT, optional=True)}, 1 << 20).chunks
         [block] = source.read(chunk, FILES, {"v": TEXT}, None)
         found = dict(zip(block.table["@position"].to_pylist(), block.table["v"].to_pylist(), strict=True))
         found |= {reject.position: reject.reason for reject in block.rejects}

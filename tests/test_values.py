@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.typing.arrays import flat_values
+from recordmill.pipeline.sources.typing.arrays import arrow_type, flat_values
 from recordmill.pipeline.sources.typing.faults import Faults
 from recordmill.pipeline.sources.typing.fields import lookup, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import typed_objects
@@ -32,7 +32,7 @@ def typed(column: Column, values: pa.Array, folder: str = "") -> tuple[list[Any]
     faults: Faults = {}
     found = typed_values("c", column, values, ("root", folder), faults)
     found.validate(full=column.type is not ColumnType.TEXT)
-    assert found.type == column.arrow
+    assert found.type == arrow_type(column)
     return found.to_pylist(), faults
 
 
@@ -194,7 +194,7 @@ NESTED = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_le
 def test_each_python_value_has_the_outcome_that_it_has_alone(values: list[Any], kind: ColumnType, many: bool) -> None:
     column, faults = Column(kind, many), Faults()
     found = typed_objects("c", column, values, ("", ""), faults)
-    assert found.type == column.arrow
+    assert found.type == arrow_type(column)
     for row, value in enumerate(values):
         alone: Faults = {}
         expected = typed_objects("c", column, [value], ("", ""), alone)

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.sources import batches
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.base import SourceError, SourceReader
 from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.options import WebDataset
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.webdataset import tar_samples
 from recordmill.pipeline.sources.webdataset.sample_columns import parts
-from recordmill.pipeline.sources.webdataset.source import WebDataset
 from recordmill.pipeline.sources.webdataset.tar_samples import split_name
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
@@ -52,8 +53,8 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
-def source(path: object) -> WebDataset:
-    return WebDataset(format="webdataset", path=str(path))
+def source(path: object) -> SourceReader[Any]:
+    return reader_of(WebDataset(format="webdataset", path=str(path)))
 
 
 def texts(count: int) -> bytes:

@@ -71,14 +71,14 @@ class TableInMaking:
         return sink.getvalue().to_pybytes()
 
     def _without_images(self, group: Group) -> Iterator[Digest]:
-        path = group.of.source.input_path(self._files)
+        path = group.of.reader.input_path(self._files)
         known = self._remembered.sha256(group) if self._remembered else [None] * len(group.files)
         for file, digest in zip(group.files, known, strict=True):
             is_left = digest is not None or is_image(file.path) or self._ended.is_set()
             yield digest if is_left else self._sha256(path(file.path))
 
     def _block(self, group: Group, files: Sequence[tuple[FileInfo, Digest]], by_job: FileDigests) -> pa.Table:
-        path = group.of.source.input_path(self._files)
+        path = group.of.reader.input_path(self._files)
         paths = [path(file.path) for file, _ in files]
         rows = list[tuple[object, ...]]()
         for (file, early), full, late in zip(files, paths, by_job.find(paths), strict=True):

@@ -126,7 +126,7 @@ class Remembered:
         """
         times = Times()
         for group in groups:
-            rows, now, path = self._rows(group), _times(group), group.of.source.input_path(files)
+            rows, now, path = self._rows(group), _times(group), group.of.reader.input_path(files)
             is_same = (rows >= 0) & (self._modified[rows] == now)
             is_local = np.fromiter(("://" not in path(file.path) for file in group.files), np.bool_, len(group.files))
             digests = taken(self.table["sha256"], np.where((rows >= 0) & ~is_same & is_local, rows, -1))

@@ -30,8 +30,8 @@ from recordmill.pipeline.dataset.key_hash import shard_count
 from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, spread
+from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.python.source import UserRows
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
@@ -204,7 +204,7 @@ def make_plan(
         layout=layout,
         source_key=_sha256(parts | {"inputs": inputs}),
         notes=[*spans.notes(), *dict.fromkeys(note for plan in plans for note in plan.notes)],
-        roots=tuple(each.source.image_root(files) for each in spans.sources),
+        roots=tuple(each.reader.image_root(files) for each in spans.sources),
         inputs_sha256=inputs,
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(spans.sources, plans, strict=True)),
         pack_bytes=pack_bytes,
@@ -269,7 +269,7 @@ def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Grou
         SourceError: a source is not there. OSError: it cannot be listed.
     """
     sources = (each for span in only for each in sources_of(spec, span, files)) if only else by_span(spec, files)
-    return [Group(each, each.source.list_inputs(files, spec.columns())) for each in sources]
+    return [Group(each, each.reader.list_inputs(files, spec.columns())) for each in sources]
 
 
 def listing_digest(groups: Iterable[Group]) -> str:
@@ -296,7 +296,7 @@ def user_code(spec: Spec) -> UserCode | None:
 
 
 def _plan_sources(spec: Spec, sources: Sequence[SpanSource], files: Files, chunk_bytes: int) -> list[Plan]:
-    return [each.source.plan(seen_by(each, files), spec.columns(), chunk_bytes) for each in sources]
+    return [each.reader.plan(seen_by(each, files), spec.columns(), chunk_bytes) for each in sources]
 
 
 def pieces(plan: BuildPlan) -> list[tuple[int, str, int]]:
@@ -340,7 +340,7 @@ def planned_build(
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         schema=_row_schema(plan),
         layout=plan.layout,
-        sources=tuple(each.source for each in plan.sources),
+        readers=tuple(each.reader for each in plan.sources),
         spans=tuple(each.span for each in plan.sources),
         roots=plan.roots,
         files=files,

@@ -2,8 +2,8 @@
 
 >>> from types import SimpleNamespace as Made
 >>> chunks = [Made(source=0, file="a.jsonl"), Made(source=0, file="a.jsonl")]
->>> source = Made(locate=lambda chunk, position: (chunk.file, position + 1))
->>> plan = Made(chunks=chunks, sources=[Made(source=source, index=0)], gaps=frozenset())
+>>> reader = Made(locate=lambda chunk, position: (chunk.file, position + 1))
+>>> plan = Made(chunks=chunks, sources=[Made(reader=reader, index=0)], gaps=frozenset())
 >>> places = RejectPlaces(plan, [100, 40])
 >>> places.of(1, 6)
 Place(source=0, file='a.jsonl', line=107)
@@ -57,7 +57,7 @@ class RejectPlaces:
         """The place of a position of a chunk."""
         chunk, base = self._plan.chunks[number], self._bases[number]
         source = self._plan.sources[chunk.source]
-        file, line = source.source.locate(chunk, position)
+        file, line = source.reader.locate(chunk, position)
         return Place(source.index, file, None if line is None or base is None else base + line)
 
     def published(self, reject: Reject) -> dict[str, Any]:

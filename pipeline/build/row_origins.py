@@ -73,24 +73,24 @@ def find_origins(
         if origin is not None:
             group, file, line = origin
             since = _since(remembered, group, file, files)
-            yield Origin(group.of.source.input_path(files)(file), line, since)
+            yield Origin(group.of.reader.input_path(files)(file), line, since)
 
 
 def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tuple[Group, str, int | None]]:
     """Yields the file and the line of each row of a key in a source, with the source's files."""
     columns, prefixes = spec.columns(), (each.key_prefix.encode(),)
     schema = RowSchema(columns, {}, spec.key_columns, None, None, content_key=spec.content_key, key_prefixes=prefixes)
-    source, before = each.source, Counter[str]()
-    if not source.list_inputs(files, columns):  # such as a day of an empty file
+    reader, before = each.reader, Counter[str]()
+    if not reader.list_inputs(files, columns):  # such as a day of an empty file
         return
-    plan = source.plan(files, schema.columns, CHUNK_BYTES)
-    read_image = partial(_read_image, files, source.image_root(files))
+    plan = reader.plan(files, schema.columns, CHUNK_BYTES)
+    read_image = partial(_read_image, files, reader.image_root(files))
     for chunk in plan.chunks:
         covered = 0
-        for block in source.read(chunk, files, schema.columns_for(()), schema.source_key):
+        for block in reader.read(chunk, files, schema.columns_for(()), schema.source_key):
             keys = RowKeys(block.table, chunk, schema, read_image).keys()
             for row in (row for row, found in enumerate(keys) if found == key):
-                file, line = source.locate(chunk, block.table["@position"][row].as_py())
+                file, line = reader.locate(chunk, block.table["@position"][row].as_py())
                 yield Group(each, plan.inputs), file, None if line is None else before[chunk.file] + line
             covered += block.positions
         before[chunk.file] += covered
@@ -121,6 +121,6 @@ def _since(remembered: Remembered | None, group: Group, path: str, files: Files)
         before["tag"] == now.tag if now.tag else (before["bytes"], before["modified"]) == (now.bytes, now.modified)
     )
     digest = before["sha256"]  # none of an object of a store
-    if is_same or (digest is not None and digest == file_sha256(files, group.of.source.input_path(files)(path))):
+    if is_same or (digest is not None and digest == file_sha256(files, group.of.reader.input_path(files)(path))):
         return "the file is as it was when the version was built"
     return "the file has changed since the version was built"

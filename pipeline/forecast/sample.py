@@ -19,7 +19,7 @@ from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.sources.base import Chunk, spread
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.transforms.contract.image_header import Header, ImageError, check_header
 from recordmill.transforms.contract.kinds.base import FeatureOptions

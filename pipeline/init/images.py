@@ -49,7 +49,7 @@ def read_headers(sample: Sample, name: str, *, many: bool) -> list[list[Header]]
 def _header(sample: Sample, number: int, reference: bytes) -> Header:
     """An image's size, or the reason of its reject."""
     parsed, data = parse(reference), parse(reference).data
-    path = join(sample.sources[number].image_root(sample.files), parsed.path)
+    path = join(sample.readers[number].image_root(sample.files), parsed.path)
     try:
         if data is None:
             with sample.files.open(path) as file:

@@ -18,19 +18,20 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
-from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, Source, SourceError, spread
+from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, SourceError, spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, open_plain
 from recordmill.pipeline.sources.csv.records import Dialect, read_records
 from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.image_folder.metadata import NAMES
+from recordmill.pipeline.sources.options import AnySource, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.webdataset.sample_columns import KEY
-from recordmill.pipeline.spec.sources import AnySource
 
 LINES = (*CELLS, "jsonl", "text")
 """The formats of which the first rows are cut off a large file."""
-SOURCE: TypeAdapter[Source] = TypeAdapter(AnySource)
+SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
 ROWS, CHUNKS = 1_000, 32
 ALL_ROWS = 1 << 40
 WHOLE_BYTES = 32 << 20  # 32 MiB: of which one column is read whole in about a second
@@ -42,7 +43,7 @@ CHUNK_BYTES = 64 << 20  # 64 MiB: so that a part is one chunk; a file that is fa
 class SampledFiles:
     """Files to take a sample from: the first rows of a large file of text, any other file as it is."""
 
-    def __init__(self, files: Files, source: Source, listed: Sequence[FileInfo], rows: int = ROWS) -> None:
+    def __init__(self, files: Files, source: SourceOptions, listed: Sequence[FileInfo], rows: int = ROWS) -> None:
         """Reads the first rows, about `rows` of all files; `source` says how they are written."""
         self._files = files
         self._shown = {file.path: file for file in listed}
@@ -75,7 +76,7 @@ class SampledFiles:
         return self._files.open(path) if held is None else io.BytesIO(held)
 
 
-def _format_of_rows(source: Source, path: str) -> str:
+def _format_of_rows(source: SourceOptions, path: str) -> str:
     """The format of a file that holds rows; empty for one that is a row, or a part of one."""
     name = posixpath.basename(path)
     if source.format == IMAGES:
@@ -83,7 +84,7 @@ def _format_of_rows(source: Source, path: str) -> str:
     return "" if getattr(source, "document", "line") == "file" else source.format
 
 
-def _first_rows(files: Files, source: Source, path: str, form: str, rows: int) -> bytes | None:
+def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
     """The first rows of a file of text, compressed as it is; None where it has no more."""
     with open_plain(files, path) as opened:
         part = _cut(opened, Dialect(getattr(source, "separator", ","), '"' if form in CELLS else None), rows)
@@ -151,14 +152,15 @@ class Sample:
             SourceError: a source cannot read what is there.
             OSError: the same.
         """
-        self.sources: list[Source] = [SOURCE.validate_python(dict(options)) for options in data.sources]
+        self.sources: list[SourceOptions] = [SOURCE.validate_python(dict(options)) for options in data.sources]
+        self.readers = list(map(reader_of, self.sources))
         self.files = SampledFiles(files, self.sources[0], data.files, rows)
         self.data, self._origin, self._rows = data, files, rows
         self.is_whole = data.is_whole and self.files.is_whole
         self.always: Columns = {}
         """Columns that are read with any other, because it depends on them."""
         self._read: dict[tuple[str, Column, bool], Reading] = {}
-        plans = [source.plan(self.files, {}, CHUNK_BYTES) for source in self.sources]
+        plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         """The columns of each source."""
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
@@ -196,7 +198,7 @@ class Sample:
     def take(
         self, columns: Columns, key: Sequence[str] | None = (), rows: int | None = None
     ) -> tuple[list[tuple[int, Block]], bool]:
-        """Reads about so many rows, evenly spread over the sources; `key` is as `Source.read` takes it.
+        """Reads about so many rows, evenly spread over the sources; `key` is as `SourceReader.read` takes it.
 
         Returns:
             Blocks, each with the number of its source; and whether there are no other rows.
@@ -206,14 +208,14 @@ class Sample:
             OSError: a file cannot be read any more.
         """
         asked = {**self.always, **columns}
-        plans = [source.plan(self.files, asked, CHUNK_BYTES) for source in self.sources]
+        plans = [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
         rows = rows or self._rows
         chosen = spread(chunks, max(CHUNKS, rows // ROWS))
         blocks, is_all = list[tuple[int, Block]](), self.is_whole and len(chosen) == len(chunks)
         for number, chunk in chosen:
             limit = -(-rows // len(chosen))
-            for block in self.sources[number].read(chunk, self.files, asked, key):
+            for block in self.readers[number].read(chunk, self.files, asked, key):
                 kept = _thinned(block, limit)
                 blocks.append((number, kept))
                 is_all &= count_rows(kept) == count_rows(block)
@@ -254,7 +256,7 @@ def _thinned(block: Block, limit: int) -> Block:
     return replace(block, table=block.table.filter(pa.array([row in kept for row in good])), rejects=rejects)
 
 
-def _columns(source: Source, plan: Plan) -> list[str]:
+def _columns(source: SourceOptions, plan: Plan) -> list[str]:
     """A source's columns; the images of a tar file's samples, of whatever format, are one of them."""
     if source.format != "webdataset":
         return list(plan.names)

@@ -1,24 +1,23 @@
-"""The interface of a source: options that plan chunks and read one chunk as Arrow rows.
+"""The interface of a source's reader, which plans chunks and reads one chunk as Arrow rows.
 
 A source never imports Beam: the job hands it `Files`, which opens whatever Beam's filesystems open.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import AfterValidator, Field
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, Columns
+from recordmill.pipeline.sources.options import SourceOptions
 from recordmill.pipeline.sources.packed import unpack
 from recordmill.pipeline.sources.rejects import Reject
 
-Item = TypeVar("Item")
+SourceOf = TypeVar("SourceOf", bound=SourceOptions)
 
 
 class SourceError(UserError):
@@ -138,25 +137,16 @@ class Block:
     """The number of positions (lines, records, files) of the chunk that it covers, with blank lines."""
 
 
-def _not_reserved(columns: dict[str, str]) -> dict[str, str]:
-    for name in (name for name in columns.values() if name.startswith("@")):
-        raise ValueError(f"the column {name!r} cannot be read: rename it, `@` begins our own")
-    return columns
-
-
-class Source(Options):
-    """The options of one source, and how it is read.
+@dataclass(frozen=True)
+class SourceReader(ABC, Generic[SourceOf]):
+    """Plans and reads one source.
 
     A format gives `plan_chunks` and `read_chunk`, which know the source's own names of columns alone; `plan` and `read`
     are called with the spec's names and translate them by `columns`.
     """
 
-    format: str
-    path: str
-    split: str | None = None
-    """The split that all rows of the source go to; by default each row's own."""
-    columns: Annotated[dict[str, Annotated[str, Field(min_length=1)]], AfterValidator(_not_reserved)] = {}
-    """The source's own names of columns, by the names that the spec reads them by."""
+    source: SourceOf
+    """Its options."""
 
     @abstractmethod
     def root(self, files: Files) -> str:
@@ -187,7 +177,7 @@ class Source(Options):
         try:
             return self.plan_chunks(files, self._own(columns), chunk_bytes)
         except MissingColumnError as error:
-            asked = next((name for name, own in self.columns.items() if own == error.column), "")
+            asked = next((name for name, own in self.source.columns.items() if own == error.column), "")
             raise MissingColumnError(error.file, error.column, error.rest, asked) from None
 
     def read(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
@@ -196,12 +186,12 @@ class Source(Options):
         `key` are the asked columns that make a row's key; None asks for the default key as column `@key`. A reject
         names the source's own column.
         """
-        if not self.columns:
+        if not self.source.columns:
             yield from self.read_chunk(chunk, files, columns, key)
             return
-        own_key = None if key is None else [self.columns.get(name, name) for name in key]
+        own_key = None if key is None else [self.source.columns.get(name, name) for name in key]
         for block in self.read_chunk(chunk, files, self._own(columns), own_key):
-            named = {name: block.table[self.columns.get(name, name)] for name in columns}
+            named = {name: block.table[self.source.columns.get(name, name)] for name in columns}
             added = {name: block.table[name] for name in block.table.column_names if name.startswith("@")}
             yield replace(block, table=pa.table(named | added))
 
@@ -218,11 +208,6 @@ class Source(Options):
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads as `read`, by the source's own names of columns."""
 
-    def by_asked_names(self, values: Mapping[str, Item]) -> dict[str, Item]:
-        """Gives what stands by the source's own names of columns by the names that the spec reads them by."""
-        renamed = {name: values[own] for name, own in self.columns.items() if own in values}
-        return renamed | {own: value for own, value in values.items() if own not in self.columns.values()}
-
     def _own(self, columns: Columns) -> Columns:
         """The columns by the source's own names; one that several names stand for is optional where all of them are.
 
@@ -231,11 +216,11 @@ class Source(Options):
         """
         own: dict[str, Column] = {}
         for asked, column in columns.items():
-            name = self.columns.get(asked, asked)
+            name = self.source.columns.get(asked, asked)
             known = own.setdefault(name, column)
             if replace(known, optional=column.optional, presence=column.presence) != column:
                 message = f"is wanted as {known} and, for {asked!r}, as {column}: a column is read as one type"
-                raise SourceError(f"{self.path}: `columns`: column {name!r} {message}")
+                raise SourceError(f"{self.source.path}: `columns`: column {name!r} {message}")
             own[name] = replace(
                 known, optional=known.optional and column.optional, presence=known.presence and column.presence
             )

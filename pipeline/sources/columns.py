@@ -1,16 +1,14 @@
-"""The types of raw columns that a source is asked to deliver, as Arrow types.
+"""The types of raw columns that a source is asked to deliver.
 
 A source reads each column that a feature (or the key) needs as one of these, or rejects the row.
 
->>> Column(ColumnType.NUMBER, many=True).arrow
-ListType(list<item: double>)
+>>> str(Column(ColumnType.NUMBER, many=True))
+'list of number'
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-
-import pyarrow as pa
 
 
 class ColumnType(StrEnum):
@@ -27,14 +25,6 @@ class ColumnType(StrEnum):
     IMAGE = "image"
     """An image: its place, or its bytes; delivered as Arrow `binary`, a reference of `sources.image_refs`."""
 
-
-ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
-    ColumnType.TEXT: pa.string(),
-    ColumnType.CATEGORY: pa.string(),
-    ColumnType.NUMBER: pa.float64(),
-    ColumnType.INTEGER: pa.int64(),
-    ColumnType.IMAGE: pa.binary(),
-}
 
 INT64 = range(-(1 << 63), 1 << 63)
 """The values of an INTEGER."""
@@ -60,11 +50,6 @@ class Column:
     presence: bool = False
     """Whether it matters only that a row has its IMAGE: a source that knows it without reading the bytes gives any
     reference."""
-
-    @property
-    def arrow(self) -> pa.DataType:
-        """The Arrow type that it is delivered in."""
-        return pa.list_(ARROW_TYPES[self.type]) if self.many else ARROW_TYPES[self.type]
 
     def __str__(self) -> str:
         """Gives its name in a message: `number`, `list of number`, `parsed number`."""

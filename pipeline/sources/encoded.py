@@ -8,9 +8,7 @@ import codecs
 import re
 from contextlib import AbstractContextManager
 from errno import EBADMSG
-from typing import Annotated, BinaryIO
-
-from pydantic import AfterValidator
+from typing import BinaryIO
 
 from recordmill.pipeline.sources.base import Files, SourceError
 from recordmill.pipeline.sources.compression import codec, open_plain
@@ -31,21 +29,6 @@ def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 codecs.register_error(MARK_INVALID, _mark_invalid)
-
-
-def _known(encoding: str) -> str:
-    """Checks that Python knows an encoding of text, and that it reads anything to the end."""
-    try:
-        b"a".decode(encoding, "ignore")  # refuses codecs that are not of text, such as `base64`
-        data = "a".encode(encoding) + bytes(range(256))
-        codecs.getincrementaldecoder(encoding)(MARK_INVALID).decode(data, final=True)
-    except (LookupError, ValueError) as error:
-        raise ValueError(f"is no encoding of text that Python knows: {encoding!r}; try utf-8 or cp1252") from error
-    return encoding
-
-
-Encoding = Annotated[str, AfterValidator(_known)]
-"""An option: the name of an encoding."""
 
 
 def is_utf8(encoding: str) -> bool:

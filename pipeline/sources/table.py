@@ -11,29 +11,27 @@ from dataclasses import replace
 from heapq import merge
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
-from pydantic import Field
-
-from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.compression import CODECS
 from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob
+from recordmill.pipeline.sources.options import TableOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
 
 SHOWN_COLUMNS = 10
 FILES_AT_ONCE = 8
 IMAGES_CHUNK_BYTES = 64 << 20  # 64 MiB: of records that hold images, 8 MiB would be a handful
+TableOf = TypeVar("TableOf", bound=TableOptions)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class Table(Source):
-    """Files of rows."""
+class TableReader(SourceReader[TableOf], Generic[TableOf]):
+    """Reads files of rows."""
 
-    endings: ClassVar[tuple[str, ...]]
-    """The endings of the names that are read of a folder, with any ending of a compression behind."""
     compressed: ClassVar[bool] = True
     """True where the endings may be followed by that of a compression."""
     of_path: ClassVar[tuple[str, ...]] = ()
@@ -41,10 +39,10 @@ class Table(Source):
     looks_at: ClassVar[str] = ""
     """The end of a message about a missing column: ` in its first lines`."""
 
-    path: str = Field(min_length=1)
-    """A file, a folder (the files in it of this format) or a glob, where `**` is any number of folders."""
-    images: str | None = Field(default=None, min_length=1)
-    """The folder that the paths of images are relative to; without it, the folder of the file that names them."""
+    @property
+    @abstractmethod
+    def endings(self) -> tuple[str, ...]:
+        """The endings of the names that are read of a folder, with any ending of a compression behind."""
 
     def root(self, files: Files) -> str:
         """Gives the folder itself, the file's folder, or the folder where the glob's wildcards begin."""
@@ -52,11 +50,11 @@ class Table(Source):
 
     def image_root(self, files: Files) -> str:
         """Gives the folder of the images."""
-        return self.root(files) if self.images is None else self.images.rstrip("/")
+        return self.root(files) if self.source.images is None else self.source.images.rstrip("/")
 
     def image_base(self, files: Files, chunk: Chunk) -> tuple[str, str]:
         """The folder that a chunk's paths of images are relative to: `image_root`, and a path below it."""
-        return self.image_root(files), posixpath.dirname(chunk.file) if self.images is None else ""
+        return self.image_root(files), posixpath.dirname(chunk.file) if self.source.images is None else ""
 
     @abstractmethod
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
@@ -81,14 +79,14 @@ class Table(Source):
         Raises:
             SourceError: there is no file, all are empty, or an asked column is not there.
         """
-        with planning(self.path):
+        with planning(self.source.path):
             root = self.root(files)
             listed = self._listed(files, root)
             inputs = FileList(file for file in listed if file.bytes)
             if not inputs:
                 endings = " or ".join(f"*{ending}" for ending in self.endings)
                 nothing = f"no such file, or no {endings} in it"
-                raise SourceError(f"{self.path}: {'every file is empty' if listed else nothing}")
+                raise SourceError(f"{self.source.path}: {'every file is empty' if listed else nothing}")
             cut = self.cut(files, root, inputs, columns, chunk_bytes)
             check_names(join(root, inputs[0].path), required(columns), cut.names, self.looks_at)
             empty = [file.path for file in listed if not file.bytes]
@@ -109,7 +107,7 @@ class Table(Source):
 
     def _patterns(self, files: Files) -> list[str]:
         """The patterns of all files; a local path that holds wildcards and is there is meant as it stands."""
-        path = self.path if "/" in self.path else f"./{self.path}"
+        path = self.source.path if "/" in self.source.path else f"./{self.source.path}"
         if files.is_folder(path):
             codecs = ["", *CODECS] if self.compressed else [""]
             return [f"{escape(path.rstrip('/'))}/*{end}{codec}" for end in self.endings for codec in codecs]
@@ -124,12 +122,10 @@ class Table(Source):
         return _below(root, (file for file in files.match(f"{escape(root)}/**") if is_image(file.path)))
 
 
-class Archives(Table):
-    """Files of records that hold the images' bytes themselves, such as TFRecord and tar files."""
+class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
+    """Reads files of records that hold the images' bytes themselves, such as TFRecord and tar files."""
 
     compressed: ClassVar[bool] = False  # their own names say how they are compressed
-    images: None = None
-    """None: images lie in the records."""
 
     def chunk_bytes(self, columns: Columns, wanted: int) -> int:
         """Gives the bytes of a chunk: those wanted, or more where it has images."""

@@ -19,8 +19,8 @@ from datetime import datetime
 from functools import cached_property
 
 from recordmill.pipeline.dataset.names import is_folder_name
-from recordmill.pipeline.sources.base import Source
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
+from recordmill.pipeline.sources.options import SourceOptions
 
 DIGITS = {"YYYY": 4, "MM": 2, "DD": 2, "HH": 2}
 DAY = re.compile(r"(?P<YYYY>[0-9]{4})-(?P<MM>[0-9]{2})-(?P<DD>[0-9]{2})(?:T(?P<HH>[0-9]{2}))?")
@@ -100,6 +100,6 @@ def _name(values: Mapping[str, str]) -> str | None:
     return day if hour is None else f"{day}T{hour}"
 
 
-def is_template(source: Source) -> bool:
+def is_template(source: SourceOptions) -> bool:
     """Whether the files of a source name spans."""
     return bool(Template(source.path).names)

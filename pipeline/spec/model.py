@@ -27,6 +27,7 @@ from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.sources.options import AnySource
 from recordmill.pipeline.sources.templates import is_template
 from recordmill.pipeline.spec.about import About
 from recordmill.pipeline.spec.duplicates import Action, Duplicates
@@ -35,7 +36,6 @@ from recordmill.pipeline.spec.features.registry import AnyFeature
 from recordmill.pipeline.spec.features.text_rules import check_packed
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import explain
-from recordmill.pipeline.spec.sources import AnySource
 from recordmill.pipeline.spec.spans import check_spans, compares_all_rows
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.pipeline.spec.together import Together, check_together

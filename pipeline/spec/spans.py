@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.sources.base import Source
+from recordmill.pipeline.sources.options import SourceOptions
 from recordmill.pipeline.sources.templates import TEMPLATED, Template, is_template
 from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.spec.split_by import SplitBy
 
 
-def check_spans(sources: Sequence[Source], split_by: SplitBy | None, duplicates: Duplicates) -> None:
+def check_spans(sources: Sequence[SourceOptions], split_by: SplitBy | None, duplicates: Duplicates) -> None:
     """Checks the placeholders in sources' paths, and that rows' places depend on no row of another span.
 
     Raises:
@@ -45,7 +45,7 @@ def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> Compa
     return None
 
 
-def _check_placeholders(source: Source) -> None:
+def _check_placeholders(source: SourceOptions) -> None:
     names = Template(source.path).names
     if fault := Template(source.path).fault():
         raise WrongValueError(f"{source.path}: {fault}", "source")

@@ -204,7 +204,7 @@ def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | No
 
 
 def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
-    images, source = image_reader(work), work.sources[chunk.source]
+    images, source = image_reader(work), work.readers[chunk.source]
     for block in source.read(chunk, work.files, work.schema.columns, work.schema.source_key):
         yield key_rows(block, chunk, work.schema, work.layout, images.read)[0]
 

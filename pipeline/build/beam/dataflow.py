@@ -90,7 +90,7 @@ class DataflowRunner(RemoteRunner):
             DryRunFinished: the graph is made, and the options asked for no more.
             RunnerError: the service would refuse the job, or its machines could not read or write.
         """
-        paths = [source.path for source in planned.sources if source.format != "python"]
+        paths = [each.source.path for each in planned.readers if each.source.format != "python"]
         check_reachable(planned.workspace.url, paths)
         options = self._options_of(job_name(planned.name, self._build_key))
         options.view_as(TestOptions).dry_run = True  # `run` makes the graph, and sends nothing

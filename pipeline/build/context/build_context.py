@@ -6,13 +6,13 @@ Sent with the graph, so plain, frozen and small.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.dataset.layout import Layout
-from recordmill.pipeline.sources.base import Files, Source
+from recordmill.pipeline.sources.base import Files, SourceReader
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.versions.forgotten import Forgotten
@@ -43,8 +43,8 @@ class PlannedBuild:
     """The features whose raw columns the analysis reads."""
     schema: RowSchema
     layout: Layout
-    sources: tuple[Source, ...]
-    """The sources that are read; where there are spans, the spec's are in as many parts."""
+    readers: tuple[SourceReader[Any], ...]
+    """The readers of the sources that are read; where there are spans, the spec's are in as many parts."""
     spans: tuple[str | None, ...]
     """The span of each source; None where rows belong to none."""
     roots: tuple[str, ...]

@@ -136,5 +136,5 @@ def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: Counts, cont
 def _name(planned: PlannedBuild, chunks: Sequence[Chunk], row: int, key: bytes) -> str:
     number, position = (int(part) for part in parts_of(np.array(row, np.int64)))
     chunk = chunks[number]
-    file, shown = planned.sources[chunk.source].locate(chunk, position)[0], shown_key(key)
+    file, shown = planned.readers[chunk.source].locate(chunk, position)[0], shown_key(key)
     return f"'{shown}'" if shown == file else f"'{shown}' of {shown_key(file.encode())}"

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.build.spans.sources import BASE, SpanSource
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.sources.base import FileInfo, Files, Source
+from recordmill.pipeline.sources.base import FileInfo, Files
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.image_folder.metadata import NAMES
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
-from recordmill.pipeline.sources.table import Archives, Table
+from recordmill.pipeline.sources.options import ArchiveOptions, ImageFolder, SourceOptions, TableOptions
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.spec.model import Spec
 
 ADDED = re.compile(r"added-([0-9]+)")
@@ -41,7 +41,7 @@ def by_added(spec: Spec, files: Files, base: Manifest, inputs: pa.Table) -> tupl
     new = f"added-{1 + max((int(match[1]) for match in map(ADDED.fullmatch, names) if match), default=0)}"
     columns, parts = spec.columns(), list[SpanSource]()
     for index, source in enumerate(spec.source):
-        listed = source.list_inputs(files, columns)
+        listed = reader_of(source).list_inputs(files, columns)
         if not _are_rows_of_files(source, columns, listed):
             parts.append(SpanSource(source, index, BASE))
             continue
@@ -56,12 +56,12 @@ def by_added(spec: Spec, files: Files, base: Manifest, inputs: pa.Table) -> tupl
     return tuple(sorted(parts, key=lambda each: (each.span or "", each.index)))
 
 
-def _are_rows_of_files(source: Source, columns: Columns, listed: Sequence[FileInfo]) -> bool:
+def _are_rows_of_files(source: SourceOptions, columns: Columns, listed: Sequence[FileInfo]) -> bool:
     """Whether each row is of one of the listed files, and of no other."""
     if isinstance(source, ImageFolder):
         return not any(file.path.endswith(NAMES) for file in listed)
     has_images = any(column.type is ColumnType.IMAGE for column in columns.values())
-    return isinstance(source, Archives) or (isinstance(source, Table) and not has_images)
+    return isinstance(source, ArchiveOptions) or (isinstance(source, TableOptions) and not has_images)
 
 
 def _stem(path: str) -> str:
@@ -78,7 +78,7 @@ class OnlyFiles:
     """Files of which a source sees some alone."""
 
     def __init__(self, files: Files, each: SpanSource) -> None:
-        self._files, path = files, each.source.input_path(files)
+        self._files, path = files, each.reader.input_path(files)
         self._paths = {path(file.path) for file in each.files or ()}
 
     def match(self, pattern: str) -> Sequence[FileInfo]:

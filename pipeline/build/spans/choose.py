@@ -19,8 +19,8 @@ from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Manifest, Span
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.base import FileInfo, Files, Source, SourceError
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.base import FileInfo, Files, SourceError
+from recordmill.pipeline.sources.options import ImageFolder, SourceOptions
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.spec.model import Spec
 
@@ -215,7 +215,7 @@ def _span(
     columns, digest, count, total, full = spec.columns(), hashlib.sha256(), 0, 0, list[SpanSource]()
     for each in sources:
         kept = None if again else each.files
-        listed = kept or each.source.list_inputs(seen_by(each, files), columns)
+        listed = kept or each.reader.list_inputs(seen_by(each, files), columns)
         if each.name != BASE and not _hold_rows(each.source, listed):
             continue
         full.append(each)
@@ -228,7 +228,7 @@ def _span(
     return Span(_digest([recipe, options, inputs]), {}, count, total, inputs), full
 
 
-def _hold_rows(source: Source, listed: Sequence[FileInfo]) -> bool:
+def _hold_rows(source: SourceOptions, listed: Sequence[FileInfo]) -> bool:
     """Whether listed files may hold rows: images beside a table's files hold none."""
     return any(isinstance(source, ImageFolder) or not is_image(file.path) for file in listed)
 

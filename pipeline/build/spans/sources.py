@@ -6,11 +6,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from recordmill.pipeline.sources.base import FileInfo, Files, Source, SourceError
+from recordmill.pipeline.sources.base import FileInfo, Files, SourceError, SourceReader
 from recordmill.pipeline.sources.globs import escape, is_glob
-from recordmill.pipeline.sources.image_folder.source import ImageFolder
+from recordmill.pipeline.sources.options import ImageFolder, SourceOptions
 from recordmill.pipeline.sources.paths import planning
+from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.sources.templates import TEMPLATED, Template, is_template
 from recordmill.pipeline.spec.model import Spec
 
@@ -24,7 +26,7 @@ COMPACT = "compact"
 class SpanSource:
     """A source that is read: one of the spec, or its part of one span."""
 
-    source: Source
+    source: SourceOptions
     index: int
     """The number of the source in the spec."""
     span: str | None = None
@@ -36,6 +38,11 @@ class SpanSource:
 
     files: Sequence[FileInfo] | None = None
     """The files that it reads, with paths relative to its root; None for all."""
+
+    @property
+    def reader(self) -> SourceReader[Any]:
+        """The reader of the source."""
+        return reader_of(self.source)
 
     @property
     def name(self) -> str | None:
@@ -60,7 +67,7 @@ def by_span(spec: Spec, files: Files) -> tuple[SpanSource, ...]:
     return tuple(sorted(sources, key=lambda each: (each.span or "", each.index)))
 
 
-def _parts(source: Source, index: int, files: Files) -> Iterator[SpanSource]:
+def _parts(source: SourceOptions, index: int, files: Files) -> Iterator[SpanSource]:
     template = Template(source.path)
     with planning(source.path):
         listings = map(files.match, _patterns(source, template.glob()))
@@ -73,7 +80,7 @@ def _parts(source: Source, index: int, files: Files) -> Iterator[SpanSource]:
     return (_part(source, index, span) for span in spans)
 
 
-def _part(source: Source, index: int, span: str) -> SpanSource:
+def _part(source: SourceOptions, index: int, span: str) -> SpanSource:
     """Gives the part of a source that is one span, whose name its paths can hold."""
     given = {name: path for name in TEMPLATED if (path := getattr(source, name, None))}
     paths = {name: Template(source.path).fill(span, path) for name, path in given.items()}
@@ -97,7 +104,7 @@ def sources_of(spec: Spec, span: str, files: Files) -> Iterator[SpanSource]:
                     yield _part(source, index, span)
 
 
-def _patterns(source: Source, path: str) -> list[str]:
+def _patterns(source: SourceOptions, path: str) -> list[str]:
     """Gives the patterns of the files that name spans: those at a path, and those below it."""
     below = f"{path}/**"
     return [below] if isinstance(source, ImageFolder) else [path, below]

@@ -55,7 +55,7 @@ def keyed_blocks(
     schema, read_image = planned.schema, image_files(planned).read
     moved, dropped = (read_decisions(folder, planned, chunk.index) for folder in (decisions.moved, decisions.dropped))
     columns = schema.columns if images is None else schema.columns_for(images)
-    for block in planned.sources[chunk.source].read(chunk, planned.files, columns, schema.source_key):
+    for block in planned.readers[chunk.source].read(chunk, planned.files, columns, schema.source_key):
         span = planned.spans[chunk.source]
         rows, rejects = key_rows(block, chunk, schema, planned.layout, read_image, decisions.strata, moved, span)
         rows, rejects = _sampled(rows, rejects, planned.row_share)

@@ -9,19 +9,17 @@ from 0, where it starts; the header's lines and blank lines are positions too, a
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.csv.cells import CellReader, Cells, read_header
 from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, cut_file, read_range
-from recordmill.pipeline.sources.encoded import Encoding
+from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join
-from recordmill.pipeline.sources.table import Table
+from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -31,43 +29,13 @@ BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
 LONG_NAME = 64  # characters of a column's name; sentences are longer
 
 
-def _character(value: str) -> str:
-    if len(value) != 1 or not value.isascii() or value in "\0\r\n":
-        raise ValueError(f'should be one ASCII character, such as "," or "\\t", got {value!r}')
-    return value
+class CsvReader(TableReader[DelimitedOptions]):
+    """Reads files of records whose cells have a separator between them."""
 
-
-Character = Annotated[str, AfterValidator(_character)]
-
-
-def _header(value: Any) -> Any:
-    if value is not True and not isinstance(value, list | tuple):
-        raise ValueError(f"should be true, or the list of the columns' names of files without a header, got {value!r}")
-    return value
-
-
-Header = Annotated[Literal[True] | Annotated[tuple[str, ...], Field(min_length=1)], BeforeValidator(_header)]
-
-
-class Delimited(Table):
-    """Files of records whose cells have a separator between them."""
-
-    separator: Character = ","
-    """The character between two cells."""
-    quote: Character | None = '"'
-    """The character around a cell that holds separators, line breaks or itself, which is doubled; none: no cell is."""
-    header: Header = True
-    """True: the first record names the columns; otherwise their names, of files without a header."""
-    encoding: Encoding = "utf-8"
-    """The files' encoding, by any name that Python knows."""
-
-    @model_validator(mode="after")
-    def _check(self) -> "Delimited":
-        if self.quote == self.separator:
-            raise ValueError(f"`quote` and `separator` are both {self.quote!r}")
-        if self.header is not True and len(set(self.header)) < len(self.header):
-            raise ValueError(f"`header` has a name twice: {', '.join(self.header)}")
-        return self
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The ending of the names that are read of a folder."""
+        return (f".{self.source.format}",)
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact.
@@ -87,20 +55,24 @@ class Delimited(Table):
 
     def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
         """All records of a file, whose columns are checked."""
-        dialect = Dialect(self.separator, self.quote)
-        names = read_header(files, path, dialect, self.encoding) if self.header is True else self.header
+        dialect = Dialect(self.source.separator, self.source.quote)
+        names = (
+            read_header(files, path, dialect, self.source.encoding)
+            if self.source.header is True
+            else self.source.header
+        )
         needed = required(columns)
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
-            if near in names[0] and near != self.separator:
+            if near in names[0] and near != self.source.separator:
                 raise SourceError(f"{path} has one column; set `separator`, maybe to {near!r}")
-        if self.header is True and _is_row(names):
+        if self.source.header is True and _is_row(names):
             _check_header(path, needed, names)
         check_names(path, needed, names)
         for name in columns:
             if names.count(name) > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
-        return RecordRange(dialect, self.encoding, tuple(names), has_header=self.header is True)
+        return RecordRange(dialect, self.source.encoding, tuple(names), has_header=self.source.header is True)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the records of a chunk; a row's default key is the digest of its cells.
@@ -131,7 +103,7 @@ class Delimited(Table):
                         for record, (message, row_key) in cells.faults.items()
                     ],
                 )
-                yield make_block(chunk, raw, columns, key, self.encoding)
+                yield make_block(chunk, raw, columns, key, self.source.encoding)
 
 
 def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> None:
@@ -164,19 +136,3 @@ def _is_value(cell: str) -> bool:
 def _cells(cells: Cells, numbers: Mapping[str, int], name: str) -> pa.Array:
     """The cells of a column, null where the header lacks it."""
     return cells.columns[numbers[name]] if name in numbers else pa.nulls(len(cells.good), pa.string())
-
-
-class Csv(Delimited):
-    """Files of comma-separated values."""
-
-    endings: ClassVar[tuple[str, ...]] = (".csv",)
-    format: Literal["csv"]
-
-
-class Tsv(Delimited):
-    """Files of tab-separated values."""
-
-    endings: ClassVar[tuple[str, ...]] = (".tsv",)
-    format: Literal["tsv"]
-    separator: Character = "\t"
-    """The character between two cells."""

@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.text.whole_files import read_texts
-from recordmill.pipeline.sources.typing.arrays import in_groups
+from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_field, python_names
 from recordmill.pipeline.sources.typing.json_objects import json_object
@@ -140,4 +140,4 @@ def _typed(
         (rows, partial(typed_objects, name, column, [values[row] for row in rows], (root, folder)))
         for folder, rows in folders.items()
     ]
-    return in_groups(len(values), column.arrow, groups, faults)
+    return in_groups(len(values), arrow_type(column), groups, faults)

@@ -22,7 +22,7 @@ OF_PATH = (IMAGE, FILE_NAME, LABEL, SPLIT)
 def path_column(
     name: str, column: Column, paths: Sequence[str | None], faults: Faults, *, reads_split: bool = False
 ) -> pa.Array:
-    """Makes one of the columns `OF_PATH`, of `column.arrow` and shape [paths]; a list has one value.
+    """Makes one of the columns `OF_PATH`, of `arrow_type(column)` and shape [paths]; a list has one value.
 
     Args:
         name: the column.

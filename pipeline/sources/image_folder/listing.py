@@ -22,6 +22,7 @@ from recordmill.pipeline.sources.image_folder.captions import (
 from recordmill.pipeline.sources.image_folder.image_paths import OF_PATH, path_column, reads_split
 from recordmill.pipeline.sources.packed import pack
 from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, note, path_key
+from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
 
@@ -145,7 +146,9 @@ def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: S
         }
         others = {name: column for name, column in columns.items() if name not in OF_PATH}
         read |= read_captions(files, root, paths, listing.captions[part], others, faults)
-        values = {name: read[name] if name in read else pa.nulls(len(paths), columns[name].arrow) for name in columns}
+        values = {
+            name: read[name] if name in read else pa.nulls(len(paths), arrow_type(columns[name])) for name in columns
+        }
         keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
         raw = RawRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
         yield make_block(chunk, raw, columns, key)

@@ -5,24 +5,30 @@ Each is read by the source of its format, whose root is the folder of images.
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.csv.source import Csv, Tsv
+from recordmill.pipeline.sources.csv.source import CsvReader
 from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.image_folder.image_paths import FILE_NAME
 from recordmill.pipeline.sources.image_folder.metadata_rows import ImageFields, NamedRows, with_paths
-from recordmill.pipeline.sources.jsonl.source import JsonLines
-from recordmill.pipeline.sources.parquet.source import Parquet
+from recordmill.pipeline.sources.jsonl.source import JsonLinesReader
+from recordmill.pipeline.sources.options import Csv, JsonLines, Parquet, Tsv
+from recordmill.pipeline.sources.parquet.source import ParquetReader
 from recordmill.pipeline.sources.paths import check_names, is_image, join, note
-from recordmill.pipeline.sources.table import Table, unused
+from recordmill.pipeline.sources.table import TableReader, unused
 
-FORMATS: Mapping[str, type[Table]] = {"csv": Csv, "tsv": Tsv, "jsonl": JsonLines, "parquet": Parquet}
+FORMATS: Mapping[str, Callable[[str], TableReader[Any]]] = {
+    "csv": lambda path: CsvReader(Csv(format="csv", path=path)),
+    "tsv": lambda path: CsvReader(Tsv(format="tsv", path=path)),
+    "jsonl": lambda path: JsonLinesReader(JsonLines(format="jsonl", path=path)),
+    "parquet": lambda path: ParquetReader(Parquet(format="parquet", path=path)),
+}
 NAMES = tuple(f"metadata.{name}" for name in FORMATS)
 
 
@@ -116,11 +122,10 @@ def locate_row(chunk: Chunk, root: str, position: int) -> tuple[str, int | None]
     return _table(root, chunk.file).locate(replace(chunk, work=chunk.work.work), position)
 
 
-def _table(root: str, path: str) -> Table:
-    """The source of a metadata file's format; the root of its glob is the folder of images."""
+def _table(root: str, path: str) -> TableReader[Any]:
+    """Returns the reader of a metadata file's format; the root of its glob is the folder of images."""
     name = posixpath.basename(path)
-    form = posixpath.splitext(name)[1][1:]
-    return FORMATS[form].model_validate({"format": form, "path": f"{escape(root)}/**/{name}"})
+    return FORMATS[posixpath.splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
 
 
 def metadata_names(metadata: list[FileInfo], root: str, files: Files) -> dict[str, list[str]]:

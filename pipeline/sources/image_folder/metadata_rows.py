@@ -32,7 +32,7 @@ from recordmill.pipeline.sources.image_folder.image_paths import (
 )
 from recordmill.pipeline.sources.image_refs import FILE
 from recordmill.pipeline.sources.paths import path_key
-from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lists_of_one
+from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, as_lists, lists_of_one
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_faults
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -190,7 +190,7 @@ class NamedRows:
         if column.many:
             return lists_of_one(values)
         add_faults(faults, ~absent(values), Fault("wrong_type", "wanted one image, found a list", name))
-        return pa.nulls(len(values), column.arrow)
+        return pa.nulls(len(values), arrow_type(column))
 
 
 def _path(reference: bytes | None) -> str | None:

@@ -13,11 +13,8 @@ row's default key is the path in Unicode's composed form (NFC). Hidden files and
 
 import posixpath
 from collections.abc import Iterator, Sequence, Set
-from typing import Literal
 
-from pydantic import Field
-
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import escape
@@ -29,22 +26,19 @@ from recordmill.pipeline.sources.image_folder.metadata import (
     plan_metadata,
     read_metadata,
 )
+from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.paths import is_image, planning
 
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
 
-class ImageFolder(Source):
-    """A folder of images: in folders by class, with captions beside them, or with metadata files."""
-
-    format: Literal["image_folder"]
-    path: str = Field(min_length=1)
-    """The folder."""
+class ImageFolderReader(SourceReader[ImageFolder]):
+    """Reads a folder of images."""
 
     def root(self, files: Files) -> str:
         """The folder."""
-        return self.path.rstrip("/")
+        return self.source.path.rstrip("/")
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the images; where there is metadata, reads its paths. `rows` is exact.
@@ -52,12 +46,12 @@ class ImageFolder(Source):
         Raises:
             SourceError: there is no such folder, no image or no row in it, or an asked column is nowhere.
         """
-        with planning(self.path):
+        with planning(self.source.path):
             root, listed = self.root(files), self._listed(files)
             metadata = metadata_files(listed, root)
             if metadata:
-                return plan_metadata(self.path, root, listed, metadata, files, columns, chunk_bytes)
-            return plan_listing(self.path, root, listed, files, columns, chunk_bytes)
+                return plan_metadata(self.source.path, root, listed, metadata, files, columns, chunk_bytes)
+            return plan_listing(self.source.path, root, listed, files, columns, chunk_bytes)
 
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
@@ -70,19 +64,19 @@ class ImageFolder(Source):
 
     def _listed(self, files: Files) -> FileList:
         """All files, with paths relative to the folder."""
-        if not files.is_folder(self.path):
+        if not files.is_folder(self.source.path):
             raise SourceError(self._no_folder(files))
         root = self.root(files)
         below = files.match(f"{escape(root)}/**")
         return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
 
     def _no_folder(self, files: Files) -> str:
-        if not files.match(escape(self.path)):
-            return f"{self.path}: no such folder"
-        if self.path.lower().endswith(ARCHIVES):
-            return f"{self.path} is an archive: unpack it, and give the folder"
-        folder = posixpath.dirname(self.path) or "."
-        return f"{self.path} is a file: give the folder that it lies in, `path: {folder}`"
+        if not files.match(escape(self.source.path)):
+            return f"{self.source.path}: no such folder"
+        if self.source.path.lower().endswith(ARCHIVES):
+            return f"{self.source.path} is an archive: unpack it, and give the folder"
+        folder = posixpath.dirname(self.source.path) or "."
+        return f"{self.source.path} is a file: give the folder that it lies in, `path: {folder}`"
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads a chunk's rows; the images themselves are not looked at.
@@ -98,7 +92,7 @@ class ImageFolder(Source):
         """Gives the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
-        return locate_row(chunk, self.path.rstrip("/"), position)
+        return locate_row(chunk, self.source.path.rstrip("/"), position)
 
 
 def _is_caption(path: str, stems: Set[str]) -> bool:

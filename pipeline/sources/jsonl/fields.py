@@ -19,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.pipeline.sources.base import SourceError
-from recordmill.pipeline.sources.columns import ARROW_TYPES, Column, ColumnType
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES
 
 LEAVES = {str: "string", int: "integer", bool: "boolean", float: "number"}
 CATEGORY_TYPES: Mapping[str, pa.DataType] = {"string": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}

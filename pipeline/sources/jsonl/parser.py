@@ -29,7 +29,7 @@ import pyarrow.json
 from recordmill.pipeline.sources.columns import Column
 from recordmill.pipeline.sources.jsonl.fields import Fields, Shape, arrow_schema
 from recordmill.pipeline.sources.lines import Lines, Rows
-from recordmill.pipeline.sources.typing.arrays import absent, flat_values, in_groups
+from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import lookup, python_field
 from recordmill.pipeline.sources.typing.image_cells import ImageBase
@@ -73,7 +73,7 @@ class Parsed:
         if self.objects:
             values = [python_field(row, name) for row in self.objects.values()]
             groups.append((np.array(list(self.objects)), partial(typed_objects, name, column, values, base)))
-        return in_groups(len(self.rows), column.arrow, groups, faults)
+        return in_groups(len(self.rows), arrow_type(column), groups, faults)
 
 
 class Parser:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
-from typing import BinaryIO, ClassVar, Literal
+from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
@@ -24,8 +24,9 @@ from recordmill.pipeline.sources.compression import codec, naming_damage, open_p
 from recordmill.pipeline.sources.jsonl.fields import Fields, Shape
 from recordmill.pipeline.sources.jsonl.parser import Parser, peek
 from recordmill.pipeline.sources.lines import Lines, pieces
+from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.table import Table
+from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 
@@ -121,12 +122,11 @@ class JsonRange:
     """The places of the columns in the lines' objects, as the plan found them."""
 
 
-class JsonLines(Table):
-    """Files of JSON objects, one a line."""
+class JsonLinesReader(TableReader[JsonLines]):
+    """Reads files of JSON objects, one a line."""
 
     endings: ClassVar[tuple[str, ...]] = (".jsonl", ".ndjson")
     looks_at: ClassVar[str] = " in its first lines"
-    format: Literal["jsonl"]
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files into byte ranges of at most `chunk_bytes`; looks at the first file's first lines.

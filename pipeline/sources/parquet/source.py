@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,10 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
+from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.parquet.bounds import BUFFER_BYTES, Expected, expected, rows_at_once, stated
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.table import Table, at_once
+from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, plain
 from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
 from recordmill.pipeline.sources.typing.faults import Faults
@@ -58,12 +59,11 @@ class Footer:
     """The uncompressed bytes of the asked columns of each row group."""
 
 
-class Parquet(Table):
-    """Files of Apache Parquet."""
+class ParquetReader(TableReader[Parquet]):
+    """Reads files of Apache Parquet."""
 
     endings: ClassVar[tuple[str, ...]] = (".parquet",)
     compressed: ClassVar[bool] = False
-    format: Literal["parquet"]
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact.
@@ -78,7 +78,7 @@ class Parquet(Table):
             for part in _parts(footer, chunk_bytes)
         ]
         if not chunks:
-            raise SourceError(f"{self.path}: no file holds a row")
+            raise SourceError(f"{self.source.path}: no file holds a row")
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
@@ -95,7 +95,7 @@ class Parquet(Table):
         for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
             faults: Faults = {}
             typed = {name: typed_values(name, columns[name], values[name], base, faults) for name in columns}
-            keys = row_digests(self.by_asked_names(typed), faults) if key is None else None
+            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
             raw = RawRows(typed, np.arange(first, first + rows), keys, rows, faults)
             yield make_block(chunk, raw, columns, key)
             first += rows

@@ -14,16 +14,16 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import AfterValidator, Field
 
-from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, Source, SourceError
+from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, required
+from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
-from recordmill.pipeline.sources.python.user_code import UserCodeError, blame, load, split_reference
+from recordmill.pipeline.sources.python.user_code import blame, load
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_field, python_names
@@ -35,43 +35,12 @@ PEEKED_ROWS = 20
 VALUE_BYTES = 16  # of a value whose length is not looked at
 
 
-def _reference(value: str) -> str:
-    try:
-        split_reference(value)
-    except UserCodeError as error:
-        raise ValueError(f"should be `module:function`, got {value!r}") from error
-    return value
-
-
-Reference = Annotated[str, AfterValidator(_reference)]
-"""An option: a function beside the spec, or in an installed package."""
-
-
-class UserRows(Source):
-    """Rows that a function yields."""
-
-    format: Literal["python"]
-    path: str = Field(default=".", min_length=1)
-    """The folder that paths of images in rows, and `inputs`, are relative to."""
-    rows: Reference
-    """The function, as `module:function`: called with `options`, it yields dictionaries."""
-    parts: Reference | None = None
-    """A function that, called with `options`, gives a list of JSON values: `rows` is called with each as `part`, by
-    several workers at once."""
-    options: dict[str, Any] = {}
-    """The arguments of the functions, by name."""
-    inputs: tuple[str, ...] = ()
-    """The files that are read, as globs: where one of them has changed, a build is a new one."""
-    count: int | None = Field(default=None, ge=1)
-    """About how many rows there are."""
-
-    def references(self) -> list[str]:
-        """The functions that it names."""
-        return [self.rows, *([self.parts] if self.parts else [])]
+class UserRowsReader(SourceReader[UserRows]):
+    """Reads rows that a function yields."""
 
     def root(self, files: Files) -> str:
         """Gives the folder of images and inputs."""
-        return self.path.rstrip("/")
+        return self.source.path.rstrip("/")
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Asks for the parts, which are the chunks, and looks at the first rows.
@@ -80,19 +49,20 @@ class UserRows(Source):
             SourceError: no row is a dictionary, an asked column is in none of the first rows, or an input is not there.
             UserCodeError: a function is not there, or fails.
         """
-        labels = [(f"{self.rows} {json.dumps(part)}" if self.parts else self.rows, part) for part in self._list_parts()]
+        rows, parts = self.source.rows, self._list_parts()
+        labels = [(f"{rows} {json.dumps(part)}" if self.source.parts else rows, part) for part in parts]
         chunks = [Chunk(0, 0, label, 0, part) for label, part in labels]
         first = list(islice((row for chunk in chunks for row in self._each(chunk)), PEEKED_ROWS))
         names = dict.fromkeys(name for row in first if isinstance(row, Mapping) for name in python_names(row))
         if not names:
-            raise SourceError(f"`{self.rows}` gives no row: it should yield dictionaries, such as {{'text': 'a b'}}")
-        check_names(f"`{self.rows}`", required(columns), names, " in its first rows")
-        with planning(self.path):
+            raise SourceError(f"`{rows}` gives no row: it should yield dictionaries, such as {{'text': 'a b'}}")
+        check_names(f"`{rows}`", required(columns), names, " in its first rows")
+        with planning(self.source.path):
             inputs = self.list_inputs(files, columns)
         known = len(first) < PEEKED_ROWS
         weight = sum(_bytes(python_field(row, name)) for row in first if isinstance(row, Mapping) for name in columns)
-        rows = len(first) if known else self.count or len(first)
-        return Plan(chunks, rows, weight * rows // len(first), inputs, self._notes(known))
+        count = len(first) if known else self.source.count or len(first)
+        return Plan(chunks, count, weight * count // len(first), inputs, self._notes(known))
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
         """Reads the rows of a part; a row's default key is the digest of its asked columns (`row_digests`).
@@ -111,33 +81,34 @@ class UserRows(Source):
                 name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
                 for number, (name, column) in enumerate(columns.items())
             }
-            keys = row_digests(self.by_asked_names(typed), faults) if key is None else None
+            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
             raw = RawRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
             yield make_block(chunk, raw, columns, key)
             first += len(batch)
 
     def _list_parts(self) -> list[Any]:
-        if self.parts is None:
+        name = self.source.parts
+        if name is None:
             return [None]
-        parts = _call(self.parts, self.options)
+        parts = _call(name, self.source.options)
         try:
             json.dumps(parts)
         except (TypeError, ValueError) as error:
-            raise SourceError(f"`{self.parts}` should give a list of JSON values: {error}") from error
+            raise SourceError(f"`{name}` should give a list of JSON values: {error}") from error
         if not isinstance(parts, list) or not parts:
-            raise SourceError(f"`{self.parts}` should give a list of at least one part, got {type(parts).__name__}")
+            raise SourceError(f"`{name}` should give a list of at least one part, got {type(parts).__name__}")
         return parts
 
     def _each(self, chunk: Chunk) -> Iterator[Any]:
         """Yields the rows of the function."""
-        rows = _call(self.rows, {**self.options, "part": chunk.work} if self.parts else self.options)
+        name, part = self.source.rows, {"part": chunk.work} if self.source.parts else {}
+        rows = _call(name, {**self.source.options, **part})
         if not isinstance(rows, Iterable):
-            kind = type(rows).__name__
-            raise SourceError(f"`{self.rows}` should yield dictionaries, it gave a value of the type {kind}")
+            raise SourceError(f"`{name}` should yield dictionaries, it gave a value of the type {type(rows).__name__}")
         try:
             yield from rows
         except Exception as error:
-            raise blame(error, self.rows, self.options) from None
+            raise blame(error, name, self.source.options) from None
 
     def input_path(self, files: Files) -> Callable[[str], str]:
         """Gives the function that makes a full path: `inputs` may name others than those below the root."""
@@ -148,7 +119,7 @@ class UserRows(Source):
         """Lists the files of `inputs`. Raises: SourceError: a pattern matches none."""
         root = self.root(files)
         inputs: dict[str, FileInfo] = {}
-        for pattern in self.inputs:
+        for pattern in self.source.inputs:
             matched = files.match(pattern if pattern.startswith("/") or "://" in pattern else join(root, pattern))
             if not matched:
                 raise SourceError(f"`inputs`: no file matches {pattern}")
@@ -156,9 +127,10 @@ class UserRows(Source):
         return [FileInfo(path.removeprefix(f"{root}/"), *file[1:]) for path, file in sorted(inputs.items())]
 
     def _notes(self, rows_known: bool) -> list[str]:
-        unknown = f"what `{self.rows}` reads is not known: give `inputs`, or a build is not repeated where data changes"
-        uncounted = f"how many rows `{self.rows}` yields is not known: give `count`, which the number of shards follows"
-        return [*([] if self.inputs else [unknown]), *([] if rows_known or self.count else [uncounted])]
+        rows = self.source.rows
+        unknown = f"what `{rows}` reads is not known: give `inputs`, or a build is not repeated where data changes"
+        uncounted = f"how many rows `{rows}` yields is not known: give `count`, which the number of shards follows"
+        return [*([] if self.source.inputs else [unknown]), *([] if rows_known or self.source.count else [uncounted])]
 
 
 def _values(row: Any, columns: Columns) -> list[Any] | Fault:

@@ -16,7 +16,6 @@ import hashlib
 import importlib
 import importlib.util
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,9 +29,9 @@ from urllib.parse import quote, quote_plus
 
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.redaction import HIDDEN, SHORTEST
+from recordmill.pipeline.sources.options import REFERENCE
 from recordmill.pipeline.sources.python.installed import is_installed, where_from
 
-REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 OURS = ("recordmill",)
 MESSAGE = 300  # characters of what an exception says
 

@@ -10,7 +10,7 @@ lies in) and, of lines, `line` (counted from 1 in each file). Lines are found as
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +21,11 @@ from recordmill.pipeline.sources.batches import batches, cut, even_parts
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.compression import CODECS
 from recordmill.pipeline.sources.csv.records import Dialect, RecordRange, Records, Rows, cut_file, read_range
-from recordmill.pipeline.sources.encoded import Encoding
 from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.packed import pack
 from recordmill.pipeline.sources.paths import check_names, join, note, path_key
-from recordmill.pipeline.sources.table import Table
+from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.text.whole_files import read_texts
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
@@ -134,16 +134,11 @@ def _whole_files(inputs: Sequence[FileInfo], chunk_bytes: int) -> Iterator[Chunk
         yield Chunk(0, 0, "", int(sizes[part].sum()), WholeFiles(pack([file.path for file in files])))
 
 
-class TextFiles(Table):
-    """Files of text: each line, or each file, is a row."""
+class TextReader(TableReader[TextFiles]):
+    """Reads files of text: each line, or each file, is a row."""
 
     endings: ClassVar[tuple[str, ...]] = (".txt", ".text")
     of_path: ClassVar[tuple[str, ...]] = (FILE_NAME, LABEL)
-    format: Literal["text"]
-    document: Literal["line", "file"] = "line"
-    """The unit that is a row."""
-    encoding: Encoding = "utf-8"
-    """The files' encoding, by any name that Python knows."""
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files.
@@ -152,10 +147,10 @@ class TextFiles(Table):
             SourceError: a column is asked for that does not exist; a file is not of the encoding at all.
             OSError: a file cannot be read, or its compressed data is damaged.
         """
-        names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.document == "line" else [])]
-        check_names(self.path, required(columns), names)
-        if self.document == "line":
-            whole = RecordRange(Dialect(quote=None), self.encoding, has_header=False)
+        names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.source.document == "line" else [])]
+        check_names(self.source.path, required(columns), names)
+        if self.source.document == "line":
+            whole = RecordRange(Dialect(quote=None), self.source.encoding, has_header=False)
             cuts = [cut_file(files, root, file, whole, chunk_bytes) for file in inputs]
             chunks, rows = [chunk for ranges, _ in cuts for chunk in ranges], sum(count for _, count in cuts)
         else:
@@ -165,7 +160,7 @@ class TextFiles(Table):
 
     def _left_out(self, files: Files, root: str) -> list[str]:
         """Lists what else lies in a folder."""
-        if not files.is_folder(self.path):
+        if not files.is_folder(self.source.path):
             return []
         read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
         below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
@@ -174,9 +169,9 @@ class TextFiles(Table):
 
     def _patterns(self, files: Files) -> list[str]:
         """The patterns of all files; those of a folder lie in it or in folders below it."""
-        if not files.is_folder(self.path):
+        if not files.is_folder(self.source.path):
             return super()._patterns(files)
-        folder = escape(self.path.rstrip("/"))
+        folder = escape(self.source.path.rstrip("/"))
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
@@ -187,9 +182,9 @@ class TextFiles(Table):
         """
         root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, WholeFiles):
-            batches = texts_of_files(chunk, root, files, self.encoding)
+            batches = texts_of_files(chunk, root, files, self.source.encoding)
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
             raw = rows_of_texts(chunk, texts, columns, base, with_key=key is None)
-            yield make_block(chunk, raw, columns, key, self.encoding)
+            yield make_block(chunk, raw, columns, key, self.source.encoding)

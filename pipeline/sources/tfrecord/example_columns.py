@@ -14,7 +14,7 @@ import pyarrow as pa
 from recordmill.pipeline.dataset.examples import SEVERAL, Example
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_refs import to_piece
-from recordmill.pipeline.sources.typing.arrays import as_lists, in_groups
+from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_faults
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -83,14 +83,14 @@ class ExampleColumn:
         for row, fault in self._faults.items():
             faults.setdefault(row, fault)
         groups = [(part.rows, partial(self._typed, kind, part)) for kind, part in self._parts.items()]
-        return in_groups(rows, self._column.arrow, groups, faults)
+        return in_groups(rows, arrow_type(self._column), groups, faults)
 
     def _typed(self, kind: str, part: _Part, faults: Faults) -> pa.Array:
         count = len(part.rows)
         if kind == SEVERAL:
             several = Fault("wrong_type", "the steps hold values of several types", self._name)
             add_faults(faults, np.ones(count, bool), several)
-            return pa.nulls(count, self._column.arrow)
+            return pa.nulls(count, arrow_type(self._column))
         values = pa.array(part.flat, ARROW[kind])
         if self._many:
             values = as_lists(np.array(part.lengths), values, np.zeros(count, bool))

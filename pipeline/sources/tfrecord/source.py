@@ -9,7 +9,7 @@ chunk each. An image's bytes are not copied out of a file that is not compressed
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,10 @@ from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.inflate import Inflated
+from recordmill.pipeline.sources.options import TFRecord
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Archives, at_once, has_images
+from recordmill.pipeline.sources.table import ArchiveReader, at_once, has_images
 from recordmill.pipeline.sources.tfrecord.example_columns import ExampleColumn, Piece
 from recordmill.pipeline.sources.tfrecord.frames import Damage, frames, walk
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
@@ -60,14 +61,11 @@ class Head:
         return len(self.records) if self.read is None else max(1, round(len(self.records) * file_bytes / self.read))
 
 
-class TFRecord(Archives):
-    """Files of TFRecord."""
+class TFRecordReader(ArchiveReader[TFRecord]):
+    """Reads files of TFRecord."""
 
     endings: ClassVar[tuple[str, ...]] = (".tfrecord*", ".tfrec")
     looks_at: ClassVar[str] = " in its first records"
-    format: Literal["tfrecord"]
-    compression: Literal["auto", "gzip", "zlib", "none"] = "auto"
-    """The compression of the files; `auto` looks at their first bytes."""
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files where records begin, so that `rows` is exact; of others it is estimated by all their heads.
@@ -99,8 +97,8 @@ class TFRecord(Archives):
         return [Chunk(0, 0, file.path, end - start, Records(start, end)) for start, end in bounds], rows
 
     def _is_compressed(self, files: Files, path: str) -> bool:
-        if self.compression != "auto":
-            return self.compression != "none"
+        if self.source.compression != "auto":
+            return self.source.compression != "none"
         with files.open(path) as file:
             header = file.read(HEADER_BYTES)
         if record_length(header) is not None:

@@ -1,6 +1,6 @@
 """Arrow arrays of any encoding as plain ones, and lists made of flat values."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -10,7 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.typing.faults import Faults, Mask, Rows, add_inner
+
+ARROW_TYPES: Mapping[ColumnType, pa.DataType] = {
+    ColumnType.TEXT: pa.string(),
+    ColumnType.CATEGORY: pa.string(),
+    ColumnType.NUMBER: pa.float64(),
+    ColumnType.INTEGER: pa.int64(),
+    ColumnType.IMAGE: pa.binary(),
+}
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    """Returns the Arrow type that a column is delivered in.
+
+    >>> arrow_type(Column(ColumnType.NUMBER, many=True))
+    ListType(list<item: double>)
+    """
+    return pa.list_(ARROW_TYPES[column.type]) if column.many else ARROW_TYPES[column.type]
 
 
 def plain(values: pa.Array) -> pa.Array:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.sources.columns import ARROW_TYPES, INT64, ColumnType
-from recordmill.pipeline.sources.typing.arrays import absent, as_lists, flat_values, strings
+from recordmill.pipeline.sources.columns import INT64, ColumnType
+from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, absent, as_lists, flat_values, strings
 from recordmill.pipeline.sources.typing.faults import Mask
 
 

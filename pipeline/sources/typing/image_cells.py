@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.typing.faults import Fault, Faults
 
 DATA_URL = "data:"
 ImageBase = tuple[str, str]
-"""The folder that paths of images are relative to: the root that `Source.image_root` gives, and a folder below it."""
+"""The folder that paths of images are relative to: `SourceReader.image_root`, and a folder below it."""
 
 
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:

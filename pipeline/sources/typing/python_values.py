@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
-from recordmill.pipeline.sources.typing.arrays import as_lists, encoded, flat_values, in_groups
+from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, encoded, flat_values, in_groups
 from recordmill.pipeline.sources.typing.checks import IN_LIST
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing.image_cells import ImageBase
@@ -52,7 +52,7 @@ def typed_objects(name: str, column: Column, values: Sequence[object], base: Ima
             rows.append(row)
             group.append(ready)
     groups = [(rows, partial(_typed, name, column, sort, group, base)) for sort, (rows, group) in sorts.items()]
-    return in_groups(len(values), column.arrow, groups, faults)
+    return in_groups(len(values), arrow_type(column), groups, faults)
 
 
 def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: ImageBase, faults: Faults) -> pa.Array:

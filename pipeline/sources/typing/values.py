@@ -30,8 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.sources.columns import ARROW_TYPES, INT64, Column, ColumnType
-from recordmill.pipeline.sources.typing.arrays import absent, as_lists, is_list, lengths, plain
+from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
+from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, absent, as_lists, is_list, lengths, plain
 from recordmill.pipeline.sources.typing.cells import numbers, split
 from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
 from recordmill.pipeline.sources.typing.faults import Fault, Faults, Mask, add_faults, add_inner

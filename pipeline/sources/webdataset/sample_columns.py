@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.image_refs import inline, to_piece
-from recordmill.pipeline.sources.typing.arrays import in_groups, lists_of_one, strings
+from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, strings
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_field
 from recordmill.pipeline.sources.typing.image_cells import ImageBase
@@ -96,7 +96,7 @@ class SampleColumn:
                 values[row] = value
         of_values = partial(typed_objects, self._name, self._column, list(values.values()), self._base)
         groups = [(list(members), partial(self._of_members, list(members.values()))), (list(values), of_values)]
-        return in_groups(len(samples), self._column.arrow, groups, faults)
+        return in_groups(len(samples), arrow_type(self._column), groups, faults)
 
     def _value(self, sample: Sample) -> Any:
         """The member, or the value of the field, that the column is; None where the sample has neither."""

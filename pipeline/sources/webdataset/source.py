@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,10 @@ import pyarrow as pa
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.table import Archives, at_once, has_images
+from recordmill.pipeline.sources.table import ArchiveReader, at_once, has_images
 from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.fields import python_names
@@ -59,11 +60,10 @@ class Look:
     """A message about the damage of the file; empty for a good file."""
 
 
-class WebDataset(Archives):
-    """Tar files of WebDataset."""
+class WebDatasetReader(ArchiveReader[WebDataset]):
+    """Reads tar files of WebDataset."""
 
     endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
-    format: Literal["webdataset"]
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files where samples begin, so that `rows` is exact; of others it is estimated by all their heads.
