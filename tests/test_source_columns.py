@@ -135,22 +135,22 @@ name: x
 source: {{format: csv, path: {tmp_path}/rows.csv, columns: {{a: b, b: a, also: b}}}}
 features: {{a: {{kind: number}}, b: {{kind: category}}, also: {{kind: number}}}}
 """).source[0]
-    result = read(csv, {"a": NUMBER, "b": CATEGORY, "also": NUMBER})
+    result = read(reader_of(csv), {"a": NUMBER, "b": CATEGORY, "also": NUMBER})
     assert result.rows == [{"a": 1.0, "b": "x", "also": 1.0}]
     assert [(reject.reason, reject.column) for reject in result.rejects] == [("missing_value", "a")]
     with pytest.raises(SourceError, match="column 'b' is wanted as number and, for 'also', as category: a column is"):
-        read(csv, {"a": NUMBER, "also": CATEGORY})
+        read(reader_of(csv), {"a": NUMBER, "also": CATEGORY})
 
 
 @pytest.mark.parametrize("name", ["parquet", "python"])
 def test_the_default_key_follows_from_the_names_of_the_spec(tmp_path: Path, name: str) -> None:
     plain = [{"caption": text, "price": price, "class": kind} for text, price, kind in ROWS]
     pa.parquet.write_table(pa.Table.from_pylist(plain), tmp_path / "plain.parquet")
-    expected = read(parse_spec(f"""
+    expected = read(reader_of(parse_spec(f"""
 name: x
 source: {{format: parquet, path: {tmp_path}/plain.parquet}}
 features: {{caption: {{kind: text}}}}
-""").source[0], COLUMNS).keys  # fmt: skip
+""").source[0]), COLUMNS).keys  # fmt: skip
     assert read(source(tmp_path, name, OWN), COLUMNS).keys == expected
 
 

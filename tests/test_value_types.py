@@ -276,8 +276,8 @@ LINES: list[dict[str, Any]] = [
 def test_fields_inside_others_are_those_of_their_own_line(tmp_path: Path, lines: dict[str, Any]) -> None:
     for order in permutations(lines):
         (tmp_path / "rows.jsonl").write_text("".join(line + "\n" for line in order))
-        source = JsonLines(format="jsonl", path=str(tmp_path / "rows.jsonl"), columns={"v": "a.b"})
-        [chunk] = reader_of(source).plan(FILES, {"v": replace(TEXT, optional=True)}, 1 << 20).chunks
+        source = reader_of(JsonLines(format="jsonl", path=str(tmp_path / "rows.jsonl"), columns={"v": "a.b"}))
+        [chunk] = source.plan(FILES, {"v": replace(TEXT, optional=True)}, 1 << 20).chunks
         [block] = source.read(chunk, FILES, {"v": TEXT}, None)
         found = dict(zip(block.table["@position"].to_pylist(), block.table["v"].to_pylist(), strict=True))
         found |= {reject.position: reject.reason for reject in block.rejects}
