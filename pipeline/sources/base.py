@@ -17,6 +17,7 @@ from recordmill.pipeline.sources.options import SourceOptions
 from recordmill.pipeline.sources.packed import unpack
 from recordmill.pipeline.sources.rejects import Reject
 
+Item = TypeVar("Item")
 SourceOf = TypeVar("SourceOf", bound=SourceOptions)
 
 
