@@ -27,13 +27,11 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.dataset.key_hash import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.boxes import fitting_orders
 from recordmill.pipeline.init.choose import feature_names, valid_name
-from recordmill.pipeline.init.formats import cell_options
-from recordmill.pipeline.init.guess import ID, share_of
-from recordmill.pipeline.init.render import option_line, shown
+from recordmill.pipeline.init.guess import ID, fitting_orders, share_of
+from recordmill.pipeline.init.recognize import cell_options
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
-from recordmill.pipeline.init.starter import dataset_name, starter, write_spec
+from recordmill.pipeline.init.starter import dataset_name, option_line, shown, starter, write_spec
 from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.sources.readers import reader_of
@@ -457,7 +455,7 @@ def test_boxes_that_fit_no_image_are_a_comment(tmp_path: Path) -> None:
     write(tmp_path / "data/labels.csv", "file;bbox\n" + "".join(f"{n}.png;[300,300,90,2]\n" for n in range(20)))
     spec, text = guessed(tmp_path)
     assert "bbox" not in spec.features
-    assert "  # bbox: boxes by its name, but in no known order do they lie in images\n" in text
+    assert "  # bbox: boxes by its name, but in no known order are they inside images\n" in text
 
 
 def test_classes_are_written_where_all_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,7 +487,7 @@ def test_images_that_are_not_found_are_a_comment(tmp_path: Path) -> None:
     lines(tmp_path / "a.jsonl", [{"file": f"{n}.png", "label": n % 2} for n in range(30)])
     spec, text = guessed(tmp_path, "a.jsonl")
     assert spec.features["file"].kind == "raw"
-    assert "paths of images that were not found: the source's `images: FOLDER` says where they lie" in text
+    assert "paths of images that were not found: the source's `images: FOLDER` names their folder" in text
 
 
 def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
 
 
 def card(folder: Location, manifest: Manifest) -> bytes:
-    """Gives the card. Raises: DatasetError: a file of class names is missing or damaged."""
+    """Returns the card. Raises: DatasetError: a file of class names is missing or damaged."""
     about: Json = manifest.spec.get("about") or {}
     described = read_descriptions(manifest.features)
     header = to_yaml({name: value for name, value in _header(folder, manifest, described, about).items() if value})
@@ -70,7 +70,7 @@ def _header(folder: Location, manifest: Manifest, described: dict[str, Descripti
 
 
 def _license(license_: str | None) -> Json:
-    """Gives the licence as the hub spells it: an identifier in small letters, or the URL of another one."""
+    """Returns the licence as the hub spells it: an identifier in small letters, or the URL of another one."""
     if license_ is None:
         return {"license": "unknown"}
     is_identifier = "/" not in license_ and " " not in license_
@@ -78,7 +78,7 @@ def _license(license_: str | None) -> Json:
 
 
 def tasks(manifest: Manifest) -> Iterator[str]:
-    """Gives the first task that the kinds of the features fit; nothing where none does."""
+    """Yields the first task that the kinds of the features fit; nothing where none does."""
     kinds = {name: feature["kind"] for name, feature in manifest.features.items()}
     label = kinds.get(manifest.label or "")
     inputs = {kind for name, kind in kinds.items() if name != manifest.label or kind not in {"category", "categories"}}
@@ -93,7 +93,7 @@ def _size(records: int) -> str:
 
 
 def _features(folder: Location, described: dict[str, Description]) -> Iterator[Json]:
-    """Gives the stored parts of a record in the hub's types."""
+    """Yields the stored parts of a record in the hub's types."""
     for name, description in described.items():
         for part, stored in description.parts().items():
             dtype: Any = _DTYPES[stored.dtype]
@@ -143,7 +143,7 @@ def _rows(manifest: Manifest) -> str:
 
 
 def _text(text: str) -> str:
-    """Gives a line of text that Markdown and HTML show as it is."""
+    """Returns a line of text that Markdown and HTML show as it is."""
     return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
 
 

@@ -6,23 +6,23 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from recordmill.pipeline.init.boxes import answered, guess_boxes
-from recordmill.pipeline.init.formats import UnknownDataError
 from recordmill.pipeline.init.guess import (
     FITS,
     ID,
     LABELS,
     Choice,
     Guess,
+    answered,
     distinct,
     feature,
     guess,
+    guess_boxes,
     left_out,
     plain_name,
 )
 from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.recognize import SPLITS, Recognized, counted
-from recordmill.pipeline.init.sample import Reading, Sample
+from recordmill.pipeline.init.recognize import SPLITS, Recognized, UnknownDataError, counted
+from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_folder.image_paths import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.typing.checks import check_column
@@ -30,7 +30,7 @@ from recordmill.pipeline.spec.model import RESERVED
 
 LONGEST = 100
 PARTS = ("missing", "length", "orientation")
-"""The tensors that features store beside themselves, as `<feature>_<part>`."""
+"""Suffixes of the other tensors that features store, as `<feature>_<part>`."""
 SURE_IDS = ("id", "key", "uuid")
 LABEL_KINDS = ("category", "number", "categories")
 SHARES = {"train": 80, "validation": 10, "test": 10}
@@ -50,16 +50,16 @@ class Draft:
     """The options of what names a row and what its split is."""
     features: Mapping[str, Guess]
     """By their names."""
-    left: Sequence[Guess]
+    unused: Sequence[Guess]
     """The columns that no feature reads."""
     label: Mapping[str, Choice]
 
     def answered(self) -> "Draft":
-        """Gives the draft with an answer to each question that it leaves to the user, so that it can be tried."""
+        """Returns the draft with an answer to each question that it leaves to the user, so that it can be tried."""
         return replace(self, features={name: answered(item) for name, item in self.features.items()})
 
 
-def make_draft(sample: Sample) -> Draft:
+def make_draft(sample: SourceSample) -> Draft:
     """Decides everything that the spec says.
 
     Raises:
@@ -85,10 +85,9 @@ def make_draft(sample: Sample) -> Draft:
         is_empty = not any(item.reading.rows for item in guesses.values())
         why = "holds no row" if is_empty else f"has no column that a feature can be made of: {reasons}"
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
-    left = [item for item in guesses.values() if not item.kind]
     rows = {**_key(key), **(_column_splits(*split) if split else {"splits": _splits(sample.data, guesses)})}
     target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
-    return Draft(sample.data, rows, features, left, target)
+    return Draft(sample.data, rows, features, [item for item in guesses.values() if not item.kind], target)
 
 
 def valid_name(text: str, default: str) -> str:
@@ -115,7 +114,7 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _guesses(sample: Sample) -> dict[str, Guess]:
+def _guesses(sample: SourceSample) -> dict[str, Guess]:
     """A guess of each column, images first; of a column inside another only one of them."""
     guesses: dict[str, Guess] = {}
     for name in sample.names:
@@ -132,7 +131,7 @@ def _guesses(sample: Sample) -> dict[str, Guess]:
     return guesses
 
 
-def _guess_other(sample: Sample, name: str) -> Guess | None:
+def _guess_other(sample: SourceSample, name: str) -> Guess | None:
     if name not in sample.of_path:
         return guess(sample, name)
     classes = sample.read(LABEL, ColumnType.CATEGORY)
@@ -143,7 +142,7 @@ def _guess_other(sample: Sample, name: str) -> Guess | None:
     return feature(LABEL, "category", f"the folders: {distinct(classes)}", classes)
 
 
-def _find_key(sample: Sample) -> Named:
+def _find_key(sample: SourceSample) -> Named:
     """The column that names a row: one that is called so, and has a value of its own in each sampled row."""
     named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
     unique = [name for name, values in named.items() if len(values.distinct) == values.rows > 0]
@@ -157,7 +156,7 @@ def _key(key: Named) -> dict[str, Choice]:
     return {"# key": ("COLUMN", "without one, the source's own: a path, a name or a digest of the row")}
 
 
-def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | None, str]:
+def _find_label(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[Guess | None, str]:
     """The feature that a model learns to predict, by its name, and why; a list only where it is of the row.
 
     A label cannot be optional, so each source must have its column, and hardly any row may lack it.
@@ -179,7 +178,7 @@ def _find_label(sample: Sample, guesses: Mapping[str, Guess]) -> tuple[Guess | N
     return replace(item, options=options), "what a model learns to predict; every other feature is its input"
 
 
-def _with_classes(label: Guess, sample: Sample) -> Guess:
+def _with_classes(label: Guess, sample: SourceSample) -> Guess:
     """A label with its classes where all their names are known for certain; else with the reason why they are not."""
     if label.kind == "number":
         return label
@@ -200,7 +199,7 @@ def _with_classes(label: Guess, sample: Sample) -> Guess:
     return replace(label, options={**label.options, **classes})
 
 
-def _find_split(sample: Sample) -> Named:
+def _find_split(sample: SourceSample) -> Named:
     """The column that holds the split's name in each row; several splits must be among the sampled rows."""
     for name in sample.names:
         names = sample.read(name, ColumnType.TEXT)

@@ -5,15 +5,17 @@ A column is read as one type after another, and taken as the first that fits nea
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.init.formats import NUMERIC
-from recordmill.pipeline.init.recognize import counted
-from recordmill.pipeline.init.sample import Reading, Sample
+from recordmill.pipeline.init.recognize import NUMERIC, counted
+from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.spec.split_by import instant
 
@@ -48,7 +50,7 @@ class Guess:
     column: str
     options: Mapping[str, Choice]
     """The options of the feature, its kind first. One whose name begins with # is a comment; the reason why a column is
-    left out stands under #."""
+    left out is that of #."""
     reading: Reading
     headers: Sequence[Sequence[Header]] = ()
     """The headers of the images of about 200 rows."""
@@ -71,7 +73,7 @@ def left_out(name: str, why: str, reading: Reading) -> Guess:
     return Guess(name, {"#": (None, why)}, reading)
 
 
-def guess(sample: Sample, name: str) -> Guess | None:
+def guess(sample: SourceSample, name: str) -> Guess | None:
     """Guesses what a column without images is; None where its parts are columns of their own."""
     texts = sample.read(name, ColumnType.TEXT)
     if texts.fit >= FITS:
@@ -85,7 +87,7 @@ def guess(sample: Sample, name: str) -> Guess | None:
     return left_out(name, why, empty or texts)
 
 
-def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
+def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     filled = [value for value in texts.values if value.strip()]
     if not filled:
         return left_out(name, f"empty in {texts.of}", texts)
@@ -108,7 +110,7 @@ def _strings(sample: Sample, name: str, texts: Reading) -> Guess:
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
 
-def _lists(sample: Sample, name: str) -> Guess | None:
+def _lists(sample: SourceSample, name: str) -> Guess | None:
     """Lists of numbers, of names that repeat, or of other strings."""
     for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):
         lists = sample.read(name, kind, many=True)
@@ -177,7 +179,7 @@ def plain_name(name: str) -> str:
     return re.split(r"[./]", name)[-1]
 
 
-def _numbers(sample: Sample, name: str) -> Guess | None:
+def _numbers(sample: SourceSample, name: str) -> Guess | None:
     numbers = sample.read(name, ColumnType.NUMBER)
     if numbers.fit < FITS:
         return None
@@ -197,7 +199,7 @@ def _range(numbers: Reading) -> str:
     return f"from {least:g} to {most:g}" if least < most else f"always {least:g}"
 
 
-def _names(sample: Sample, name: str) -> Guess | None:
+def _names(sample: SourceSample, name: str) -> Guess | None:
     """Booleans, dates and times, which are strings when they are read."""
     names = sample.read(name, ColumnType.CATEGORY)
     if names.fit < FITS:
@@ -216,3 +218,76 @@ def share_of(part: int, whole: int, of: str) -> str:
     """A share in words: `96 % of 1,000 rows`, the count where it is less than 1 %, all alone where it is all."""
     percent = round(100 * part / whole) if whole else 0
     return of if part == whole else f"{min(99, percent)} % of {of}" if percent else f"{part:,} of {of}"
+
+
+BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
+"""The usual names of boxes."""
+ORDERS = {
+    "corners": "x_min, y_min, x_max, y_max",
+    "coco": "x_min, y_min, width, height",
+    "center": "x_center, y_center, width, height",
+    "tensorflow": "y_min, x_min, y_max, x_max",
+}
+ENOUGH = 0.95
+"""The share of boxes that must be possible in an order: images outside the sample may be larger."""
+SLACK = 0.01
+"""The share of an image's side that a box may lie outside of it."""
+
+Boxes = npt.NDArray[np.float64]
+"""Boxes as the data has them, shape [boxes, 4]."""
+
+
+def guess_boxes(item: Guess, name: str, image: Guess) -> Guess:
+    """Makes boxes of a guess whose column is called so and holds lists of four numbers; returns any other as it is.
+
+    Args:
+        item: a guess of any kind.
+        name: the feature of the image that they are boxes of.
+        image: its guess, whose headers bound the boxes; EXIF may have turned its sides.
+    """
+    is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
+    if not is_called or any(len(value) % 4 for value in item.reading.values):
+        return item
+    boxes = np.array(list(chain.from_iterable(item.reading.values)), np.float64).reshape(-1, 4)
+    is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
+    sides = [side for header in chain.from_iterable(image.headers) if isinstance(header, tuple) for side in header]
+    orders = fitting_orders(boxes, 1 if is_relative else max(sides, default=np.inf))
+    if not orders:
+        return left_out(item.column, "boxes by its name, but in no known order are they inside images", item.reading)
+    options: dict[str, Choice] = {
+        "kind": ("boxes", f"{counted(len(boxes), 'box', 'boxes')}, by the column's name"),
+        "image": (name, ""),
+        "order": (" or ".join(orders), _why(orders)),
+        "unit": ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}"),
+    }
+    return replace(item, options={**item.options, **options})
+
+
+def answered(item: Guess) -> Guess:
+    """Returns a guess with the first answer to its question, if it has one, so that it can be tried."""
+    if "order" not in item.options:
+        return item
+    order, why = item.options["order"]
+    return replace(item, options={**item.options, "order": (order.split()[0], why)})
+
+
+def fitting_orders(boxes: Boxes, side: float) -> list[str]:
+    """Lists the orders in which nearly all boxes end behind their start, inside images of at most that side."""
+    first, second = boxes[:, :2], boxes[:, 2:]
+    ends: dict[str, tuple[Any, Any]] = {
+        "corners": (first, second),
+        "coco": (first, first + second),
+        "center": (first - second / 2, first + second / 2),
+        "tensorflow": (first, second),
+    }
+    slack = 0 if np.isinf(side) else SLACK * side
+    possible = {
+        order: ((start >= -slack) & (start <= end) & (end <= side + slack)).all(axis=1)
+        for order, (start, end) in ends.items()
+    }
+    return [order for order, fits in possible.items() if fits.mean() >= ENOUGH]
+
+
+def _why(orders: list[str]) -> str:
+    meanings = "; ".join(f"{order}: {ORDERS[order]}" for order in orders)
+    return f"the only order that fits them; {meanings}" if len(orders) == 1 else f"keep the right one; {meanings}"

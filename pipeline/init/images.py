@@ -9,7 +9,7 @@ from itertools import chain
 
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, share_of
 from recordmill.pipeline.init.recognize import NAMING, counted
-from recordmill.pipeline.init.sample import Reading, Sample
+from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape
@@ -27,7 +27,7 @@ SMALL_SIDE, USUAL_SIDE = 256, 224
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
-def read_headers(sample: Sample, name: str, *, many: bool) -> list[list[Header]]:
+def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
     """Reads the headers of about 200 rows' images, as a build does before it decodes.
 
     Returns:
@@ -46,7 +46,7 @@ def read_headers(sample: Sample, name: str, *, many: bool) -> list[list[Header]]
     return [[headers[image] for image in row] for row in rows]
 
 
-def _header(sample: Sample, number: int, reference: bytes) -> Header:
+def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
     """An image's size, or the reason of its reject."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
@@ -66,7 +66,7 @@ def _header(sample: Sample, number: int, reference: bytes) -> Header:
     return header.width, header.height
 
 
-def guess_image(sample: Sample, name: str) -> Guess | None:
+def guess_image(sample: SourceSample, name: str) -> Guess | None:
     """Guesses whether a column is an image, or several; None where it is neither."""
     for many in (False, True):
         texts = sample.read(name, ColumnType.TEXT, many=many)
@@ -84,7 +84,7 @@ def guess_image(sample: Sample, name: str) -> Guess | None:
         if not are_texts and 2 * len(sizes) <= len(each):
             continue
         if not sizes and name != IMAGE:
-            why = "paths of images that were not found: the source's `images: FOLDER` says where they lie"
+            why = "paths of images that were not found: the source's `images: FOLDER` names their folder"
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image; `crop` cuts it, `stretch` distorts it")
@@ -118,10 +118,10 @@ def _common_size(sizes: Sequence[tuple[int, int]]) -> Choice:
     return [USUAL_SIDE, USUAL_SIDE], f"height, width: a usual size; {images}: {' to '.join(ends)}"
 
 
-def images_folder(sample: Sample, files: Files) -> str | None:
+def images_folder(sample: SourceSample, files: Files) -> str | None:
     """The folder below a table's in which the first path of an image in the sample exists.
 
-    None where no column names images, where the image is nowhere, or beside the table.
+    None where no column names images, where the image is nowhere, or in the folder of the table.
     """
     if sample.sources[0].format not in NAMING:
         return None

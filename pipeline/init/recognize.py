@@ -1,5 +1,6 @@
 """Lists the data at a path, once, and finds the sources that read it, with their options and the reasons."""
 
+import csv
 import posixpath
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -7,14 +8,36 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
-from recordmill.pipeline.init.formats import UnknownDataError, cell_options, format_by_name, format_of, read_head
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import FileInfo, Files, spread
+from recordmill.pipeline.sources.compression import naming_damage, open_plain, uncompressed_name
+from recordmill.pipeline.sources.csv.source import SEPARATORS
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING
 from recordmill.pipeline.sources.image_folder.metadata import NAMES
+from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SYNONYMS
 
+HEAD_BYTES = 64 << 10  # 64 KiB
+ENDINGS = {
+    "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
+    "tfrecord": ".tfrecord .tfrecords .tfrec", "text": ".txt .text", "json": ".json",
+}  # fmt: skip
+FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
+"""The format of a file by the ending of its name: a source's, or `json`."""
+NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+"""A number as a cell."""
+ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
+ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
+WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
+FOREIGN = {
+    **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
+    **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
+    **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
+    **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
+}
+"""The commonest files that no source reads: what they are, and the remedy, by the endings of their names."""
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
 """The formats that are surely data, in the order in which one of them is chosen."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")
@@ -24,6 +47,12 @@ SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *
 SHOWN = 3
 FILES = 16  # files of a source that are looked at
 SMALL_FILES = 1_000  # the same where a file is a row: images and documents
+SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
+"""The path of a source, the split of its rows, and its files."""
+
+
+class UnknownDataError(UserError):
+    """No source reads the data; the message says what it is and what could be done."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +73,7 @@ class Recognized:
     """The folders of all images, relative to the source's, where each image is a row."""
 
     def with_images(self, folder: str) -> "Recognized":
-        """Gives the same with the folder of the images that the rows name."""
+        """Returns the same with the folder of the images that the rows name."""
         sources = [{**source, "images": folder} for source in self.sources]
         return replace(self, sources=sources, why={**self.why, "images": "the folder of the images that the rows name"})
 
@@ -96,16 +125,8 @@ def _folder(files: Files, folder: str) -> Recognized:
     return _table(files, form, _sources(folder, chosen), _left_out(folder, left))
 
 
-def _bytes(some: Sequence[FileInfo]) -> int:
-    return sum(file.bytes for file in some)
-
-
-def _is_metadata(file: FileInfo) -> bool:
-    return posixpath.basename(file.path) in NAMES
-
-
 def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> Recognized:
-    """A folder of images: with metadata, else with the captions beside them."""
+    """A folder of images: with metadata, else with the captions of the same names."""
     metadata, shown = list(filter(_is_metadata, others)), spread(images, SMALL_FILES)
     captions = _beside(images, others)
     used = {file.path for file in (*metadata, *captions)}
@@ -125,15 +146,19 @@ def _images(folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo])
     )
 
 
+def _is_metadata(file: FileInfo) -> bool:
+    return posixpath.basename(file.path) in NAMES
+
+
+def _bytes(some: Sequence[FileInfo]) -> int:
+    return sum(file.bytes for file in some)
+
+
 def _beside(images: Sequence[FileInfo], others: Sequence[FileInfo]) -> list[FileInfo]:
     """The files that may be captions of images."""
     stems = {posixpath.splitext(file.path)[0] for file in images}
     cut = ((file, *posixpath.splitext(file.path)) for file in others)
     return [file for file, stem, ending in cut if ending in (TEXT_ENDING, OBJECT_ENDING) and stem in stems]
-
-
-SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
-"""The path of a source, the split of its rows, and its files."""
 
 
 def _sources(folder: str, chosen: Sequence[FileInfo]) -> list[SourceFiles]:
@@ -190,3 +215,59 @@ def counted(count: int, what: str, several: str = "") -> str:
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
     """A comment on files that are not read; none where there are none."""
     return note("left out", sorted(file.path[len(folder) + 1 :] for file in files))
+
+
+def format_of(files: Files, path: str) -> str:
+    """The format of a file that is not empty: a source's, or `json`; by its name, or text if it has no zero byte.
+
+    Raises:
+        UnknownDataError: no source reads it.
+        OSError: it cannot be read.
+    """
+    foreign = FOREIGN.get(posixpath.splitext(path)[1].lower())
+    if foreign:
+        raise UnknownDataError(f"{path} is {foreign}")
+    if is_image(path):
+        raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
+    form = format_by_name(path)
+    if form is None and b"\0" in read_head(files, path):
+        raise UnknownDataError(f"{path} is of no format that is known by its name: {ROWS}, or give a folder of images")
+    return form or "text"
+
+
+def format_by_name(path: str) -> str | None:
+    """The format that a file's name states: a source's, or `json`; None where it states none."""
+    name = posixpath.basename(uncompressed_name(path)).lower()
+    return "tfrecord" if ".tfrecord" in name else FORMATS.get(posixpath.splitext(name)[1])
+
+
+def read_head(files: Files, path: str) -> bytes:
+    """The first 64 KiB of a file, without a byte order mark, decompressed where its name says that it is compressed.
+
+    Raises:
+        SourceError: compressed data is damaged.
+        OSError: it cannot be read.
+    """
+    with naming_damage(path), open_plain(files, path) as file:
+        return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
+
+
+def cell_options(head: bytes, form: str) -> tuple[dict[str, Any], dict[str, str]]:
+    r"""Reads the options of a file of cells, `csv` or `tsv`, off its first line.
+
+    >>> cell_options(b"a;b\n1;2\n", "csv")[0]
+    {'separator': ';'}
+
+    Returns:
+        The options that are not the source's defaults, and the reason of each.
+    """
+    first, default = head.partition(b"\n")[0].decode(errors="replace").strip("\r"), "\t" if form == "tsv" else ","
+    separator = max(default + SEPARATORS, key=first.count)  # the first one of equals
+    cells = next(csv.reader([first], delimiter=separator), [])
+    options, why = dict[str, Any](), dict[str, str]()
+    if separator != default:
+        options["separator"], why["separator"] = separator, f"{len(cells):,} cells in the first line"
+    if any(is_image(cell) or NUMERIC.fullmatch(cell) for cell in cells):
+        options["header"] = [f"column_{number}" for number in range(1, len(cells) + 1)]
+        why["header"] = "the first line looks like data: name the columns here, or remove this"
+    return options, why

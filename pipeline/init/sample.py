@@ -142,7 +142,7 @@ class Reading:
         return dict(Counter(chain.from_iterable(each)).most_common())
 
 
-class Sample:
+class SourceSample:
     """About 1,000 rows, or as many as asked for, of sources that are alike: of one format, with the same options."""
 
     def __init__(self, files: Files, data: Recognized, rows: int = ROWS) -> None:
@@ -191,7 +191,7 @@ class Sample:
         """Reads a column in all rows, where the sources are small; else in the sample."""
         if not self.data.is_whole or sum(file.bytes for file in self.data.files) > WHOLE_BYTES:
             return self.read(name, kind, many=many)
-        whole = Sample(self._origin, self.data, ALL_ROWS)
+        whole = SourceSample(self._origin, self.data, ALL_ROWS)
         whole.always = self.always
         return whole.read(name, kind, many=many)
 

@@ -76,7 +76,7 @@ class StoredImage:
             raise DatasetError(f"a stored image cannot be decoded ({error}): run `recordmill verify`") from error
 
     def pillow(self) -> Image.Image:
-        """Gives the pixels of `array` as a Pillow image, of mode L or RGB. Raises: DatasetError, as `array`."""
+        """Returns the pixels of `array` as a Pillow image, of mode L or RGB. Raises: DatasetError, as `array`."""
         array = self.array()
         return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
 

@@ -118,7 +118,7 @@ def _parts(
 
 
 def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:
-    """Gives the shards of a split and a span, or of all, with the position of each one's first record."""
+    """Yields the shards of a split and a span, or of all, with the position of each one's first record."""
     for name in manifest.splits if split is None else [split]:
         first = 0
         for shard in manifest.splits[name].shards:
@@ -157,7 +157,7 @@ class _Batches:
         self._id = None if label is None else _class_id(dataset, label)
 
     def read(self, part: _Part) -> Iterator[Record]:
-        """Gives the records of a part that are of the class."""
+        """Yields the records of a part that are of the class."""
         blocks = np.arange(0, part.shard.records, TOGETHER)
         with open_records(self._folder, part.shard, blocks) as records:
             for start in range(0, len(part.numbers), TOGETHER):
@@ -173,7 +173,7 @@ class _Batches:
                     raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None
 
     def _of_class(self, data: Sequence[Data], id_: int) -> list[int]:
-        """Gives the rows whose label is, or holds, a class."""
+        """Returns the rows whose label is, or holds, a class."""
         column: Any = parse(data, {self._label: Stored("int64", None)})[self._label]  # an id is a list of one
         of_row = np.repeat(np.arange(len(data)), column.lengths())
         return np.unique(of_row[column.values == id_]).tolist()
@@ -193,7 +193,7 @@ class _Batches:
 
 
 def _class_id(dataset: Dataset, label: str) -> int:
-    """Gives the id of a class of the label."""
+    """Returns the id of a class of the label."""
     if dataset.label is None:
         raise DatasetError(f"{dataset.name} has no label, and its records no class")
     names = dataset.classes

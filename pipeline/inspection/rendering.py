@@ -74,7 +74,7 @@ def _cut(text: str, spare: int = 0) -> str:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """Gives a record as a JSON object: its place, and the values by feature."""
+    """Returns a record as a JSON object: its place, and the values by feature."""
     return {
         "key": record.key,
         "split": record.split,
@@ -86,7 +86,7 @@ def record_to_json(record: Record) -> dict[str, Any]:
 
 
 def to_json(value: Value) -> Any:
-    """Gives a value as JSON holds it.
+    """Returns a value as JSON holds it.
 
     A text is its text, of hashes its ids; an image its format, size and number of bytes; a box its four sides; a bucket
     its id and bounds, None where it is open; bytes are text, or `{"base64": …}` where they are no UTF-8; a number that

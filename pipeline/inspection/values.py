@@ -85,7 +85,7 @@ class Decoder:
         }
 
     def decode(self, columns: Mapping[str, Column], row: int) -> dict[str, Value]:
-        """Gives a row's values by feature, of columns as `parse` gives them."""
+        """Returns a row's values by feature, of columns as `parse` gives them."""
         values = {}
         for name, description in self.descriptions.items():
             parts = {part: _cell(columns[part_name(name, part)], row) for part in description.parts()}
@@ -193,7 +193,7 @@ def _unscaled(normalize: str, statistics: Json, stored: float) -> float:
 
 
 def short(number: float) -> float:
-    """Gives the number of the fewest digits that is the same float32: 0.1 instead of 0.10000000149011612."""
+    """Returns the number of the fewest digits that is the same float32: 0.1 instead of 0.10000000149011612."""
     return float(str(np.float32(number)))
 
 
@@ -201,7 +201,7 @@ UNTRANSFORMED: Mapping[str, Callable[[float], float]] = {"none": float, "log": m
 
 
 def _plain(description: RawDescription | OwnDescription, learned: Learned, parts: Parts) -> Value:
-    """Gives a value, or a list, as it is stored: numbers, or bytes."""
+    """Returns a value, or a list, as it is stored: numbers, or bytes."""
     value = parts[""]
     if isinstance(value, bytes | memoryview):
         return bytes(value)

@@ -30,14 +30,14 @@ class Text:
     """The number of ids before the cut at `max_length`, where the feature keeps it."""
 
     def __str__(self) -> str:
-        """Gives the text; of hashes the ids."""
+        """Returns the text; of hashes the ids."""
         return " ".join(map(str, self.ids)) if self.text is None else self.text
 
 
 def text_of(
     description: TextDescription, vocabulary: Sequence[str] | None, ids: Sequence[int], length: int | None = None
 ) -> Text:
-    """Gives the text of ids.
+    """Returns the text of ids.
 
     Args:
         description: the feature's.

@@ -42,7 +42,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _value(node: ast.expr) -> Any:
-    """Gives an augmentation, a list of values, or a literal. Raises: ValueError, TypeError."""
+    """Returns an augmentation, a list of values, or a literal. Raises: ValueError, TypeError."""
     if isinstance(node, ast.List | ast.Tuple):
         values = [_value(each) for each in node.elts]
         return tuple(values) if isinstance(node, ast.Tuple) else values

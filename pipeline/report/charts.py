@@ -88,7 +88,7 @@ class HistogramChart:
         )
 
     def line(self, series: Series) -> str:
-        """Gives the corners of a series' line: `points` of an SVG `polyline`."""
+        """Returns the corners of a series' line: `points` of an SVG `polyline`."""
         width, scale = WIDTH / len(self.bins), HEIGHT / (self.peak or 1)
         corners = [(0.0, float(HEIGHT))]
         for number, share in enumerate(series.shares):
@@ -172,7 +172,7 @@ def histogram(
 
 
 def _range(values: Histogram) -> tuple[float, float, bool]:
-    """Gives the smallest and largest value to show, and whether some lie beyond these."""
+    """Returns the smallest and largest value to show, and whether some lie beyond these."""
     last = int(values.counts.sum()) - 1
     low, near_low, near_high, high = values.at([0, last // TAIL, last - last // TAIL, last])
     if high - low > FAR * (near_high - near_low) > 0:
@@ -181,7 +181,7 @@ def _range(values: Histogram) -> tuple[float, float, bool]:
 
 
 def _nice_step(least: float, *, whole: bool) -> float:
-    """Gives the smallest 1, 2 or 5 times a power of ten that is `least` or more; of whole numbers at least 1."""
+    """Returns the smallest 1, 2 or 5 times a power of ten that is `least` or more; of whole numbers at least 1."""
     if least <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(least))

@@ -33,7 +33,7 @@ class FeatureView:
 
 
 def feature_views(figures: Figures) -> Iterator[FeatureView]:
-    """Gives the view of each feature, in the order of the spec."""
+    """Yields the view of each feature, in the order of the spec."""
     for name, description in figures.features.items():
         json = figures.manifest.features[name]
         profiles = _by_split(figures, name)
@@ -43,7 +43,7 @@ def feature_views(figures: Figures) -> Iterator[FeatureView]:
 
 
 def _by_split(figures: Figures, name: str) -> dict[str, FeatureProfile]:
-    """Gives a feature's profile in each split that has rows, in the order of the splits."""
+    """Returns a feature's profile in each split that has rows, in the order of the splits."""
     profiles = {split: figures.profiles.get(split, {}).get(name) for split in figures.manifest.splits}
     return {split: profile for split, profile in profiles.items() if profile is not None and profile.rows}
 

@@ -110,7 +110,7 @@ def read_figures(dataset: Dataset, sources: Path | None = None, most_word_bytes:
 
 
 def _reject_images(sources: Path, rejects: Mapping[str, Sequence[Json]]) -> dict[str, str]:
-    """Gives the images of rejects that can be decoded, by file, as `data:` URLs."""
+    """Returns the images of rejects that can be decoded, by file, as `data:` URLs."""
     files = dict.fromkeys(str(reject.get("file")) for some in rejects.values() for reject in some)
     images = {file: raw_image(sources, file) for file in files}
     return {file: data_url(small(image)) for file, image in images.items() if image is not None}
@@ -172,13 +172,13 @@ class _Words:
         self.rare = [_first(pa.concat_tables([*self.rare, words]), "ascending")]
 
     def counted(self) -> WordCounts:
-        """Gives the counts of all buckets."""
+        """Returns the counts of all buckets."""
         frequent, rare = ([row for table in tables for row in _rows(table)] for tables in (self.frequent, self.rare))
         return WordCounts(self.distinct, self.once, self.total, frequent, rare)
 
 
 def _first(words: pa.Table, way: str) -> pa.Table:
-    """Gives the first words by their count, one way or the other, equal counts by the words."""
+    """Returns the first words by their count, one way or the other, equal counts by the words."""
     return words.take(pc.select_k_unstable(words, SHOWN_WORDS, [("count", way), ("word", "ascending")]))
 
 

@@ -22,7 +22,7 @@ class Finding(NamedTuple):
 
 
 def findings(figures: Figures) -> Iterator[Finding]:
-    """Gives the lines, the gravest first; none where nothing stands out."""
+    """Yields the lines, the gravest first; none where nothing stands out."""
     manifest = figures.manifest
     if figures.damage:
         yield Finding(f"No record is shown: {figures.damage}.", "splits")

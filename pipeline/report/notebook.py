@@ -75,7 +75,7 @@ def input_html(request: Request | None, element_spec: Any, batches: int) -> str:
 
 
 def _arrays(spec: Any, name: str = "") -> Iterator[Sequence[str]]:
-    """Gives name, shape and dtype of each array of a batch; the parts of a tuple are features, label and weight."""
+    """Yields name, shape and dtype of each array of a batch; the parts of a tuple are features, label and weight."""
     if isinstance(spec, dict):
         for inner, each in spec.items():
             yield from _arrays(each, inner)
@@ -87,7 +87,7 @@ def _arrays(spec: Any, name: str = "") -> Iterator[Sequence[str]]:
 
 
 def _input_images(request: Request) -> Iterator[str]:
-    """Gives the images of the first rows; none where the order takes all labels, or a row is several records."""
+    """Yields the images of the first rows; none where the order takes all labels, or a row is several records."""
     shown = [name for name, each in request.features.items() if isinstance(each, ImageDescription)]
     if not shown or request.given.balance or not request.steps.records:
         return

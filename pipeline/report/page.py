@@ -107,12 +107,12 @@ def visible(value: Any) -> Any:
 
 
 def isolated(text: Any) -> Markup:
-    """Gives text of the data as HTML whose direction of writing ends where it ends."""
+    """Returns text of the data as HTML whose direction of writing ends where it ends."""
     return Markup("<bdi>{}</bdi>").format(escape(visible(str(text))))
 
 
 def plainly_isolated(text: Any) -> str:
-    """Gives text of the data for an attribute or a title, isolated by characters."""
+    """Returns text of the data for an attribute or a title, isolated by characters."""
     return f"{ISOLATE}{visible(str(text))}{END_ISOLATE}"
 
 
@@ -125,21 +125,21 @@ def _percent(share: float) -> str:
 
 
 def _groups(figures: Figures) -> Iterator[tuple[str | None, Sequence[Example]]]:
-    """Gives the examples by class; all at once where there are no classes."""
+    """Yields the examples by class; all at once where there are no classes."""
     examples = figures.sample.examples if figures.sample else ()
     for label, group in groupby(examples, key=lambda example: example.label):
         yield label, list(group)
 
 
 def _rejects(figures: Figures) -> list[tuple[str, int, str, Sequence[Json]]]:
-    """Gives each reason with its number, its meaning and some rows, the most frequent first."""
+    """Returns each reason with its number, its meaning and some rows, the most frequent first."""
     counted: Mapping[str, int] = figures.manifest.rejects.get("by_reason", {})
     order = sorted(counted, key=lambda reason: (-counted[reason], reason))
     return [(reason, counted[reason], REASONS.get(reason, ""), figures.rejects.get(reason, ())) for reason in order]
 
 
 def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
-    """Gives the gate's figures that are not 0, those beyond their limits first, then the largest of each rule."""
+    """Yields the gate's figures that are not 0, those beyond their limits first, then the largest of each rule."""
     breaches = {(each["rule"], each["subject"]): each["detail"] for each in manifest.gate.get("breaches", [])}
     rows = [
         (rule, subject, figure, breaches.get((rule, subject), ""))
@@ -152,7 +152,7 @@ def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
 
 
 def _drift(manifest: Manifest) -> list[tuple[str, str, Any]]:
-    """Gives the figures of each feature against the rows that a frozen analysis was learned from."""
+    """Returns the figures of each feature against the rows that a frozen analysis was learned from."""
     features = manifest.drift.get("features", {})
     return [(name, what, figure) for name, figures in features.items() for what, figure in figures.items()]
 
@@ -165,7 +165,7 @@ def _without_nothing(value: Any) -> Any:
 
 
 def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Gives what the version was made from and by; without the time, so that equal versions have equal reports."""
+    """Yields what the version was made from and by; without the time, so that equal versions have equal reports."""
     yield "build key", manifest.build_key
     for what in ("source_key", "inputs_sha256"):
         if what in manifest.provenance:

@@ -215,7 +215,7 @@ def _cut(line: str, width: int) -> str:
 
 @cache
 def font() -> Any:
-    """Gives the font: one of many scripts where it is installed, else Pillow's own."""
+    """Returns the font: one of many scripts where it is installed, else Pillow's own."""
     try:
         return ImageFont.truetype("DejaVuSans.ttf", TEXT)
     except OSError:

@@ -6,7 +6,7 @@ from recordmill.pipeline.dataset.safe_paths import Location
 
 
 def read_rejects(folder: Location, manifest: Manifest, most: int) -> dict[str, list[Json]]:
-    """Gives the first `most` rejects of each reason; a reason without a listed row has none.
+    """Returns the first `most` rejects of each reason; a reason without a listed row has none.
 
     Raises:
         DatasetError: the file of rejects is missing or damaged.

@@ -140,7 +140,7 @@ def _nothing_measured() -> defaultdict[str, _Measured]:
 
 
 def _first_records(dataset: Dataset, split: str) -> Iterator[Record]:
-    """Gives the first records of a split; where there are spans, as many of each of some spans."""
+    """Yields the first records of a split; where there are spans, as many of each of some spans."""
     spans: list[str | None] = [*dataset.manifest.spans] or [None]
     spans = spans[:: -(-len(spans) // MOST_SPANS)]
     left = MOST_BYTES
@@ -228,7 +228,7 @@ class View:
             yield Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
 
     def named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
-        """Gives the boxes of an image; each with its name, where a feature has as many names as there are boxes."""
+        """Yields the boxes of an image; each with its name, where a feature has as many names as there are boxes."""
         for feature in (name for name, of in self.boxes.items() if of == image):
             boxes = record.values[feature]
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
@@ -236,7 +236,7 @@ class View:
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
-    """Gives the images of a feature: none where it is missing, several of a sequence."""
+    """Returns the images of a feature: none where it is missing, several of a sequence."""
     value = record.values[feature]
     return value if isinstance(value, list) else [] if value is None else [value]
 

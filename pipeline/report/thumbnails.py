@@ -21,7 +21,7 @@ COLORS = ("#ff453a", "#30d158", "#0a84ff", "#ffd60a", "#bf5af2", "#64d2ff", "#ff
 
 
 def small(image: Image.Image, side: int = SIDE) -> Image.Image:
-    """Gives an image that fits a square of `side` pixels; one that does already stays as it is."""
+    """Returns an image that fits a square of `side` pixels; one that does already stays as it is."""
     if max(image.size) <= side:
         return image
     copy = image.copy()
@@ -38,7 +38,7 @@ def data_url(image: Image.Image) -> str:
 
 
 def color_of(name: object) -> int:
-    """Gives the number of a name's colour, the same in every image."""
+    """Returns the number of a name's colour, the same in every image."""
     return sum(str(name).encode("utf-8", "surrogateescape")) % len(COLORS)
 
 
