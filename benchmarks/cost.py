@@ -14,7 +14,7 @@ from measure import table
 
 from recordmill.pipeline.build.plan import BATCH_BYTES, MAX_PACK_BYTES, SHARD_BYTES
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
-from recordmill.pipeline.dataset.key_hash import shard_count
+from recordmill.pipeline.dataset.placement import shard_count
 from recordmill.pipeline.spec.model import MOST_SHARDS
 
 RECORDS = (1_000_000, 100_000_000, 1_000_000_000)

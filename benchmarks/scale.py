@@ -29,12 +29,11 @@ from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.build.shard_sums import ShardSums
 from recordmill.pipeline.build.summaries.base import add_up
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
-from recordmill.pipeline.dataset.key_hash import hash_keys
-from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split
+from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.reader.dataset import open_dataset
-from recordmill.pipeline.reader.order.orders import Ahead, GlobalShuffle
-from recordmill.pipeline.reader.records.random_access import Records, ShardFile
+from recordmill.pipeline.reader.order import Ahead, GlobalShuffle
+from recordmill.pipeline.reader.records import Records, ShardFile
 from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.spec.model import Spec, parse_spec

@@ -16,7 +16,7 @@ import pyarrow as pa
 from measure import table
 
 from recordmill.pipeline.build.worker.packing import Packed, pack
-from recordmill.pipeline.dataset.key_hash import hash_keys
+from recordmill.pipeline.dataset.placement import hash_keys
 
 SHARDS = 1024
 ROWS_OF_A_SHARD = (1, 4, 16, 64, 256)

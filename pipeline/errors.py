@@ -6,7 +6,7 @@ from itertools import islice
 from typing import ClassVar
 
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 MOST_MESSAGE = 10_000
 """Characters of a message: a hundred lines on a spec; a manifest may hold a name of a million."""

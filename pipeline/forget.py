@@ -19,17 +19,23 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
-from recordmill.pipeline.dataset.key_hash import digest
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, inner_paths, shard_name, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
-from recordmill.pipeline.dataset.safe_paths import path_within
-from recordmill.pipeline.dataset.shard_paths import inner_paths
+from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
-from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.rows.copy import copy_without
-from recordmill.pipeline.rows.find import StoredRow, find_digests, is_sorted, key_digest, open_records
-from recordmill.pipeline.rows.rejected import Rejected, without_rejects
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.rows import (
+    Rejected,
+    StoredRow,
+    copy_without,
+    find_digests,
+    is_sorted,
+    key_digest,
+    open_records,
+    without_rejects,
+)
 from recordmill.pipeline.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.versions import forgotten, latest_file, leases, publishing
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run

@@ -22,7 +22,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 WHOLE = range(-(2**63), 2**63)
 """The numbers of int64, which arrays and files hold."""

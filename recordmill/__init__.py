@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.preparation import Published
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
-    from recordmill.pipeline.reader.batches.rows import DamagedRecordError
     from recordmill.pipeline.reader.dataset import Dataset, open_dataset
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.metrics import with_progress
     from recordmill.pipeline.reader.mix import mix
-    from recordmill.pipeline.reader.options.read_options import ReadOptions
+    from recordmill.pipeline.reader.options import ReadOptions
+    from recordmill.pipeline.reader.rows import DamagedRecordError
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.graph_safety import serving_model
     from recordmill.pipeline.version import VERSION as __version__
@@ -60,12 +60,12 @@ _MODULES = {
     "pipeline.build.preparation": ("Published",),
     "pipeline.build.run_options": ("RunOptions",),
     "pipeline.errors": ("DatasetError", "UserError"),
-    "pipeline.reader.batches.rows": ("DamagedRecordError",),
+    "pipeline.reader.rows": ("DamagedRecordError",),
     "pipeline.reader.dataset": ("Dataset", "open_dataset"),
     "pipeline.reader.input": ("Input",),
     "pipeline.reader.metrics": ("with_progress",),
     "pipeline.reader.mix": ("mix",),
-    "pipeline.reader.options.read_options": ("ReadOptions",),
+    "pipeline.reader.options": ("ReadOptions",),
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
     "pipeline.verify.graph_safety": ("serving_model",),
     "transforms.contract.ragged": ("ArraySpec", "Ragged"),

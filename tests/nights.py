@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow.feather
 
 from recordmill import open_dataset
-from recordmill.pipeline.dataset.key_hash import hash_key, split_bounds
 from recordmill.pipeline.dataset.manifest import Manifest, read_latest, read_manifest, version_folder
+from recordmill.pipeline.dataset.placement import hash_key, split_bounds
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import start_python
 

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
-from recordmill.pipeline.dataset.key_hash import hash_key, hash_keys
-from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
@@ -27,6 +25,7 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
+from recordmill.pipeline.dataset.placement import Layout, hash_key, hash_keys
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions.inventory import inventory
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 from PIL import Image
 
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.key_hash import hash_key
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
@@ -24,6 +23,7 @@ from recordmill.pipeline.dataset.manifest import (
     Split,
     version_folder,
 )
+from recordmill.pipeline.dataset.placement import hash_key
 from recordmill.pipeline.dataset.profile import FILE, FeatureProfile, to_text
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions.inventory import inventory

@@ -33,9 +33,8 @@ from recordmill.pipeline.build.duplicates.fingerprints import fingerprints, numb
 from recordmill.pipeline.build.duplicates.report import published
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.placement import CONTENTS
-from recordmill.pipeline.dataset.duplicate_messages import leaks, summary, warnings
-from recordmill.pipeline.dataset.key_hash import hash_key
-from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.dataset.manifest_words import leaks, summary, warnings
+from recordmill.pipeline.dataset.placement import Layout, hash_key
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.duplicates import Duplicates

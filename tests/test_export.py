@@ -23,8 +23,8 @@ from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
-from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.rows.find import open_records
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.rows import open_records
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds import read_descriptions

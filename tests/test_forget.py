@@ -12,12 +12,11 @@ from recordmill import build, open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.cli.extras import MissingExtraError
 from recordmill.pipeline.compare.figures import Check
-from recordmill.pipeline.dataset.key_hash import digest, hash_keys
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_manifest
+from recordmill.pipeline.dataset.placement import digest, hash_keys
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.forget import PackedError, forget, versions_with
-from recordmill.pipeline.rows.copy import copy_without
-from recordmill.pipeline.rows.find import find_records, key_digest, open_records
+from recordmill.pipeline.rows import copy_without, find_records, key_digest, open_records
 from recordmill.pipeline.sidecars import SIDECARS
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify

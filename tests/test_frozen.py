@@ -17,7 +17,7 @@ from recordmill.pipeline.build.frozen import GRAPH_PACKAGES, GraphInputs, graph_
 from recordmill.pipeline.build.published_spec import published_spec
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.graphs.operations import UnsafeGraphError
+from recordmill.pipeline.graphs import UnsafeGraphError
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.published import graph

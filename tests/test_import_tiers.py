@@ -32,9 +32,8 @@ def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
 
 
 READING = modules(
-    "pipeline.cores", "pipeline.errors", "pipeline.redaction", "pipeline.terminal_text", "pipeline.parallel_map",
-    "pipeline.sockets", "pipeline.version", "pipeline.json_values", "pipeline.dataset", "pipeline.versions",
-    "pipeline.reader",
+    "pipeline.parallel", "pipeline.errors", "pipeline.safe_text", "pipeline.version", "pipeline.json_values",
+    "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.report",
     "transforms.contract", "transforms.numpy",
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.verify.parity", "pipeline.report.page",
@@ -131,7 +130,7 @@ def test_a_tier_above_tensorflow_loads_nothing_heavier(tiers: list[str]) -> None
 @pytest.mark.parametrize(
     ("module", "blocked"),
     [
-        ("pipeline.dataset.layout", "numpy"),
+        ("pipeline.dataset.placement", "numpy"),
         ("pipeline.spec.model", "yaml"),
         ("transforms.tensorflow.text", "tensorflow"),
         ("pipeline.build.beam.runners", "apache_beam"),
@@ -231,7 +230,7 @@ def test_a_quick_command_loads_little(arguments: list[str], said: str, heavy: li
 def test_one_module_counts_cores() -> None:
     """Any other would count those of the host, where a container has fewer."""
     counting = [name for name, file in sources().items() if re.search("cpu_count|sched_getaffinity", file.read_text())]
-    assert counting == ["recordmill.pipeline.cores"]
+    assert counting == ["recordmill.pipeline.parallel"]
 
 
 def test_init_of_local_data_loads_no_framework(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import make_plan
-from recordmill.pipeline.dataset.key_hash import hash_key, split_bounds
+from recordmill.pipeline.dataset.placement import hash_key, split_bounds
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.choose import feature_names, valid_name
 from recordmill.pipeline.init.guess import ID, fitting_orders, share_of

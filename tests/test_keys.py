@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.dataset.key_hash import (
+from recordmill.pipeline.dataset.placement import (
     KeyHash,
     digest,
     hash_key,

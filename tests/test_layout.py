@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.dataset.key_hash import hash_key, hash_keys, shard_of, split_bounds
-from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.dataset.placement import Layout, hash_key, hash_keys, shard_of, split_bounds
 
 EDGES = [0, 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 HASHES = st.lists(st.integers(0, 2**64 - 1) | st.sampled_from(EDGES), min_size=1, max_size=50)

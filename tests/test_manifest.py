@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
-from recordmill.pipeline.dataset.names import NAME, is_folder_name, is_name
+from recordmill.pipeline.dataset.paths import NAME, is_folder_name, is_name
 
 SHARD = Shard("d-train.tfrecord-00000-of-00001", 120, 3, "ab12", "d-train.index-00000-of-00001")
 MANIFEST = Manifest(

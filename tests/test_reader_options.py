@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recordmill import Dataset, ReadOptions, open_dataset
-from recordmill.pipeline.reader.options.read_options import THE_LABEL
+from recordmill.pipeline.reader.options import THE_LABEL
 from tests import hand_made
 from tests.test_import_tiers import python
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.reader.order.orders import (
+from recordmill.pipeline.reader.order import (
     Ahead,
     Balanced,
     BlockShuffle,
@@ -16,10 +16,12 @@ from recordmill.pipeline.reader.order.orders import (
     GlobalShuffle,
     InOrder,
     Order,
+    Permutation,
     Selected,
     block_shuffle,
+    combine,
+    uniform,
 )
-from recordmill.pipeline.reader.order.permutation import Permutation, combine, uniform
 
 SIZES = [0, 1, 2, 3, 7, 64, 65, 997]
 

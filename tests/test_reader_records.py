@@ -23,11 +23,10 @@ from moto.server import ThreadedMotoServer
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.reader.records import local_shards, remote_path
-from recordmill.pipeline.reader.records.local_shards import COPIED
-from recordmill.pipeline.reader.records.random_access import Place, Records, ShardFile
-from recordmill.pipeline.reader.records.remote_blocks import Range
-from recordmill.pipeline.reader.records.remote_shards import GAP, merge
+from recordmill.pipeline.reader import local_shards, remote_path
+from recordmill.pipeline.reader.local_shards import COPIED
+from recordmill.pipeline.reader.records import Place, Records, ShardFile
+from recordmill.pipeline.reader.remote_shards import GAP, Range, merge
 from recordmill.transforms.contract.ragged import RowError
 
 SHARDS = [[b"zero", b"", b"two"], [], [b"three"], [bytes(COPIED + 1), b"five" * 100], []]

@@ -20,10 +20,10 @@ from moto.server import ThreadedMotoServer
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.reader.order.orders import BlockShuffle
-from recordmill.pipeline.reader.records.random_access import Records, ShardFile
-from recordmill.pipeline.reader.records.remote_blocks import Range, RecentBlocks
-from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.reader.order import BlockShuffle
+from recordmill.pipeline.reader.records import Records, ShardFile
+from recordmill.pipeline.reader.remote_path import RemotePath
+from recordmill.pipeline.reader.remote_shards import Range, RecentBlocks
 from tests import hand_made
 from tests.test_reader_input import assert_equal
 

@@ -20,10 +20,8 @@ import pytest
 
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.workers.batch_pickles import pickled_task
-from recordmill.pipeline.reader.workers.pool import in_processes
-from recordmill.pipeline.reader.workers.shared_memory import SharedMemory, new_file
-from recordmill.pipeline.reader.workers.worker import Maker
+from recordmill.pipeline.reader.worker_process import Maker, SharedMemory, new_file
+from recordmill.pipeline.reader.workers import in_processes, pickled_task
 from recordmill.transforms.contract.ragged import Ragged
 from tests import hand_made
 from tests.forked import wait_until_ended
@@ -174,7 +172,7 @@ def test_nothing_is_left_when_the_iterator_ends(end: Callable[[Any], Any]) -> No
 
 SCRIPT = """
 import sys
-from recordmill.pipeline.reader.workers.pool import in_processes
+from recordmill.pipeline.reader.workers import in_processes
 from tests.worker_batches import Each
 
 class Mine:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
-from recordmill.pipeline.dataset.key_hash import hash_key, join_key
-from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.dataset.placement import Layout, hash_key, join_key
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.image_refs import to_piece

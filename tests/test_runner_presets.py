@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline import cores as counting
+from recordmill.pipeline import parallel as counting
 from recordmill.pipeline.build.runners import jars
 from recordmill.pipeline.build.runners import worker_environment as environments
 from recordmill.pipeline.build.runners.flink_cluster import (

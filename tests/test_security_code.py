@@ -30,9 +30,8 @@ STARTS = [b"\x80" + bytes([protocol]) for protocol in (2, 3, 4, 5)]
 EXTENSION_TYPE = b"arrow.py_extension_type"  # of Arrow: its metadata is a pickle
 MAY_PICKLE = {
     "recordmill.pipeline.sources.packed",
-    "recordmill.pipeline.reader.workers.batch_pickles",
-    "recordmill.pipeline.reader.workers.worker",
-    "recordmill.pipeline.reader.workers.pool",
+    "recordmill.pipeline.reader.worker_process",
+    "recordmill.pipeline.reader.workers",
 }
 """Modules that exchange pickles between the reader's own processes, through their pipe, and pack a job's chunks, whose
 digests its graph holds."""

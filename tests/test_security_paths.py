@@ -14,8 +14,8 @@ import pytest
 from recordmill import open_dataset
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
-from recordmill.pipeline.dataset.safe_paths import check_inner, locate, open_file, read_inner
-from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.dataset.paths import check_inner, locate, open_file, read_inner
+from recordmill.pipeline.reader.remote_path import RemotePath
 from recordmill.pipeline.sources import paths
 from recordmill.pipeline.sources.options import JsonLines, WebDataset
 from recordmill.pipeline.sources.readers import reader_of

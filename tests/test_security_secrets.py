@@ -20,9 +20,8 @@ from recordmill.pipeline.build.published_spec import published_path
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
-from recordmill.pipeline.reader.records import remote_path
-from recordmill.pipeline.redaction import public_url, redacted
-from recordmill.pipeline.safe_tracebacks import frames_of, summary_of, without_values
+from recordmill.pipeline.reader import remote_path
+from recordmill.pipeline.safe_text import frames_of, public_url, redacted, summary_of, without_values
 from recordmill.pipeline.sources.python.user_code import blame
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill

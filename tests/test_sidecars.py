@@ -9,7 +9,7 @@ import pytest
 
 from recordmill.pipeline import sidecars
 from recordmill.pipeline.dataset.manifest import Location, Manifest, read_manifest
-from recordmill.pipeline.dataset.safe_paths import read_inner
+from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.forget import forget
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.sidecars import SIDECARS, with_sidecars

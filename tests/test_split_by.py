@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash
 from recordmill.pipeline.build.duplicates.strata import bounds, class_counts, distinct
-from recordmill.pipeline.dataset.key_hash import Hashes, hash_keys, split_bounds
-from recordmill.pipeline.dataset.layout import strata_of
+from recordmill.pipeline.dataset.placement import Hashes, hash_keys, split_bounds, strata_of
 from recordmill.pipeline.spec.split_by import SplitBy, instant
 
 SPLITS = ["train", "validation", "test"]

@@ -18,7 +18,7 @@ from rich.text import Text
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
-from recordmill.pipeline.terminal_text import printable, say
+from recordmill.pipeline.safe_text import printable, say
 from tests.forked import read_terminal, recordmill_in_terminal
 from tests.published import write_version
 
@@ -162,7 +162,7 @@ def test_a_message_is_said_line_by_line() -> None:
 PRINTING = {
     "recordmill.__main__", "recordmill.pipeline.cli.build_commands", "recordmill.pipeline.cli.commands",
     "recordmill.pipeline.cli.screen", "recordmill.pipeline.cli.spec_commands",
-    "recordmill.pipeline.cli.version_commands", "recordmill.pipeline.terminal_text",
+    "recordmill.pipeline.cli.version_commands", "recordmill.pipeline.safe_text",
 }  # fmt: skip
 
 

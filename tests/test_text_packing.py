@@ -19,7 +19,7 @@ from recordmill.pipeline.build.worker import text_packing
 from recordmill.pipeline.build.worker.text_packing import PackedRecords, Row, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
-from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
+from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths, measure_lengths
 from recordmill.pipeline.spec.features.base import tfds_stored
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
@@ -216,7 +216,7 @@ def test_documents_and_ids_are_reconciled(found: dict[str, Any], message: str | 
 
 @given(st.lists(st.lists(st.integers(0, 50), max_size=70), min_size=1, max_size=4))
 def test_lengths_are_measured(shards: list[list[int]]) -> None:
-    found = add_up([measure(np.array(lengths, np.int64)) for lengths in shards])
+    found = add_up_lengths([measure_lengths(np.array(lengths, np.int64)) for lengths in shards])
     every = [length for lengths in shards for length in lengths]
     batches = [[number for _, number in group] for lengths in shards
                for _, group in groupby(enumerate(lengths), lambda pair: pair[0] // 32)]  # fmt: skip
@@ -241,7 +241,8 @@ def test_padding_is_shown(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, description: dict[str, Any], found: dict[str, Any], line: str
 ) -> None:
     assert (
-        describe(MEASURED | found, max_length=description.get("max_length"), packed=description.get("packed")) == line
+        describe_lengths(MEASURED | found, max_length=description.get("max_length"), packed=description.get("packed"))
+        == line
     )
     features = {"x": whole({"kind": "text", **description}), "y": {"kind": "own", "stored": "int64"}}
     statistics = {"x": {"lengths": MEASURED | found}, "y": {"lengths": MEASURED}}

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from recordmill.pipeline.reader.tf_data.handover import MOST_BYTES, in_groups
+from recordmill.pipeline.reader.tf_data import MOST_BYTES, in_groups
 
 MOST = 8
 

@@ -8,7 +8,7 @@ import pytest
 
 from recordmill.pipeline.build.tfds_files import write_tfds_files
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
-from recordmill.pipeline.exchange.dataset_info import dataset_info
+from recordmill.pipeline.exchange.catalogues import dataset_info
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.image import Image

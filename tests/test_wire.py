@@ -10,10 +10,9 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.reader.parsing import examples as wire
-from recordmill.pipeline.reader.parsing.batched import walk
-from recordmill.pipeline.reader.parsing.single import BYTES, FLOATS, INTS
-from recordmill.pipeline.reader.parsing.varints import PADDING, Malformed, decode
+from recordmill.pipeline.reader import parsing as wire
+from recordmill.pipeline.reader.parsing import walk
+from recordmill.pipeline.reader.wire import BYTES, FLOATS, INTS, PADDING, Malformed, decode
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
 from recordmill.transforms.contract.stored import Stored
 

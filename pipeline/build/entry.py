@@ -15,7 +15,7 @@ from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
-from recordmill.pipeline.safe_tracebacks import summary_of
+from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.spec.model import Spec
 
 

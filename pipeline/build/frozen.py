@@ -17,12 +17,12 @@ from typing import Any
 from recordmill.pipeline.build.published_spec import published_spec
 from recordmill.pipeline.dataset.file_names import span_of_file
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, profiles_of
-from recordmill.pipeline.dataset.safe_paths import read_checked
 from recordmill.pipeline.dataset.vocabulary import without_blank
 from recordmill.pipeline.errors import DatasetError, UserError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.stores.base import OutputError

@@ -24,7 +24,7 @@ from recordmill.pipeline.build.context.hashed_rows import HashedRows, taken
 from recordmill.pipeline.build.spans.sources import SpanSource
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.manifest import Location
-from recordmill.pipeline.dataset.safe_paths import read_inner
+from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.base import FileInfo, Files
 

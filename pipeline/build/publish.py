@@ -24,8 +24,8 @@ from recordmill.pipeline.build.summaries.statistics import NAME as STATISTICS
 from recordmill.pipeline.build.tfds_files import write_tfds_files
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.profile import FILE, to_text
-from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.dataset.vocabulary import read_words
 from recordmill.pipeline.errors import UserError

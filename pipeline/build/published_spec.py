@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from recordmill.pipeline.redaction import public_url
+from recordmill.pipeline.safe_text import public_url
 from recordmill.pipeline.spec.model import PATHS, Spec
 
 

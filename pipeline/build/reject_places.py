@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.plan import BuildPlan
+from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.terminal_text import printable
 
 
 class Place(NamedTuple):

@@ -24,8 +24,7 @@ from recordmill.pipeline.build.shard_sums import ShardSums
 from recordmill.pipeline.build.spans.reports import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.compare.drift import profile_drift
 from recordmill.pipeline.dataset.manifest import Span
-from recordmill.pipeline.dataset.profile import Profiles
-from recordmill.pipeline.dataset.text_lengths import Lengths, add_up
+from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_lengths
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.rejects import Reject
 
@@ -271,7 +270,7 @@ def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> Non
     packed = [shard["records"] for shard in shards if "packed" in shard]
     for feature, several in measured.items():
         rows = {"packed_rows": sum(packed)} if packed else {}
-        statistics.setdefault(feature, {})["lengths"] = add_up(several) | rows
+        statistics.setdefault(feature, {})["lengths"] = add_up_lengths(several) | rows
 
 
 def _drift(plan: BuildPlan, analysis: Report, built: Profiles) -> Report:

@@ -19,7 +19,7 @@ from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources_of
 from recordmill.pipeline.build.worker.row_keys import RowKeys
 from recordmill.pipeline.dataset.manifest import Location, Manifest
-from recordmill.pipeline.rows.find import StoredRow
+from recordmill.pipeline.rows import StoredRow
 from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.image_refs import parse
 from recordmill.pipeline.spec.model import Spec

@@ -9,7 +9,7 @@ from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.spans.reports import files_of, kept_shards
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_name, shard_name, span_file
 from recordmill.pipeline.dataset.manifest import Json, Shard
-from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.versions.kept_files import KeptFiles
 
 

@@ -1,7 +1,7 @@
 """The files that let TensorFlow Datasets open a version as it is: `tfds.builder_from_directory(folder)`.
 
 `features.json` and one `<feature>.labels.txt` a category, as `tensorflow_datasets` 4.9 reads them. The third file that
-it needs is `dataset_info.json` (`pipeline.exchange.dataset_info`).
+it needs is `dataset_info.json` (`pipeline.exchange.catalogues`).
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.vocabulary import UNKNOWN
 from recordmill.pipeline.spec.features.base import Feature, tfds_stored
 from recordmill.transforms.contract.kinds.base import Description

@@ -10,7 +10,7 @@ from recordmill.pipeline.cli.arguments import WorkFolder
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import quiet
 from recordmill.pipeline.cli.source_files import files_at
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 
 FLINK = "Flink"
 

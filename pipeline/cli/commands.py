@@ -29,8 +29,7 @@ from recordmill.pipeline.cli.arguments import BeamCommand
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.private_folder import end_by_signal
-from recordmill.pipeline.safe_tracebacks import frames_of, summary_of
-from recordmill.pipeline.terminal_text import say
+from recordmill.pipeline.safe_text import frames_of, say, summary_of
 from recordmill.pipeline.version import VERSION
 
 FIRST_SCREEN = """Raw data in; a versioned, training-ready TFRecord dataset out.

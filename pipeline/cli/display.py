@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from recordmill.pipeline.build.context.progress import ProgressReader
 from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.cli.screen import Screen, count
-from recordmill.pipeline.dataset.duplicate_messages import warnings
+from recordmill.pipeline.dataset.manifest_words import warnings
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild

@@ -10,14 +10,13 @@ from recordmill.pipeline.cli.arguments import DatasetFolder
 from recordmill.pipeline.cli.screen import count, print_line
 from recordmill.pipeline.cli.source_files import files_of
 from recordmill.pipeline.dataset.manifest import read_manifest
-from recordmill.pipeline.dataset.reject_lines import read_reject_lines
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
     from recordmill.pipeline.dataset.manifest import Location, Manifest
     from recordmill.pipeline.forget import Forgot
-    from recordmill.pipeline.rows.find import StoredRow
+    from recordmill.pipeline.rows import StoredRow
 
 SHOWN = 5
 MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
@@ -77,7 +76,7 @@ def show_record(folder: "Location", key: str, output: str | None, spec: Path | N
     Raises:
         DatasetError: there is no record, and nothing says why; or a shard is damaged.
     """
-    from recordmill.pipeline.rows.find import find_records, is_sorted
+    from recordmill.pipeline.rows import find_records, is_sorted
 
     manifest = read_manifest(folder)
     if not is_sorted(manifest):
@@ -125,6 +124,8 @@ def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["Sto
 
 
 def _rejects_of(folder: "Location", manifest: "Manifest", key: str) -> Iterator[dict[str, object]]:
+    from recordmill.pipeline.rows import read_reject_lines
+
     for file in manifest.rejects.get("files", []):
         for _, reject in read_reject_lines(folder, file["file"]):
             if reject.get("id") == key:
@@ -132,7 +133,7 @@ def _rejects_of(folder: "Location", manifest: "Manifest", key: str) -> Iterator[
 
 
 def _forgotten_since(output: str, key: str) -> str | None:
-    from recordmill.pipeline.dataset.key_hash import digest
+    from recordmill.pipeline.dataset.placement import digest
     from recordmill.pipeline.versions import forgotten
     from recordmill.pipeline.versions.stores.open_store import open_store
 

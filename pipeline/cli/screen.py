@@ -1,7 +1,7 @@
 r"""Standard output or error as a rich console on which data is always plain text.
 
 Markup such as `[bold]` and codes such as `:smile:` are shown as they are; terminal escapes are shown escaped
-(`pipeline.terminal_text`), and URLs without their secrets. `style=` sets colours.
+(`pipeline.safe_text`), and URLs without their secrets. `style=` sets colours.
 
 >>> Screen().print("[red] \x1b[31m")  # doctest: +SKIP
 [red] \x1b[31m
@@ -20,9 +20,8 @@ from rich.table import Table
 from rich.text import Text
 
 from recordmill.pipeline.private_folder import private_temporary_files
-from recordmill.pipeline.redaction import redacted
-from recordmill.pipeline.terminal_text import count as count
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import count as count
+from recordmill.pipeline.safe_text import printable, redacted
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.runners.doctor import SystemCheck

@@ -26,8 +26,7 @@ from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.private_folder import remove_private_folder, use_private_folder, usual_folder
-from recordmill.pipeline.safe_tracebacks import frames_of, summary_of, without_values
-from recordmill.pipeline.terminal_text import say
+from recordmill.pipeline.safe_text import frames_of, say, summary_of, without_values
 from recordmill.pipeline.versions.stores.open_store import is_local
 
 if TYPE_CHECKING:

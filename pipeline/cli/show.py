@@ -13,10 +13,9 @@ from rich.table import Table
 from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.versions_table import print_table
 from recordmill.pipeline.compare.figures import read_breaches
-from recordmill.pipeline.dataset.duplicate_messages import summary
-from recordmill.pipeline.dataset.feature_words import statistics_words, stored_words
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.dataset.text_lengths import describe
+from recordmill.pipeline.dataset.manifest_words import statistics_words, stored_words, summary
+from recordmill.pipeline.dataset.profile import describe_lengths
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.versions.listing import Version
 from recordmill.transforms.contract.kinds import read_description
@@ -96,7 +95,7 @@ def _features(manifest: Manifest, features: Features) -> Table:
 def _print_lengths(console: Screen, manifest: Manifest, features: Features) -> None:
     """Prints a line for each text on its length and the cost of padding."""
     lines = [
-        f"{name}: {describe(lengths, max_length=text.max_length, packed=text.packed)}"
+        f"{name}: {describe_lengths(lengths, max_length=text.max_length, packed=text.packed)}"
         for name, text in features.items()
         if isinstance(text, TextDescription) and (lengths := manifest.statistics.get(name, {}).get("lengths"))
     ]

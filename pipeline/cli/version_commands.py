@@ -11,7 +11,7 @@ from recordmill.pipeline.cli.arguments import AnyVersion, DatasetFolder, OtherVe
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import count, print_line, quiet
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 
 VersionName = Annotated[
     str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
@@ -138,7 +138,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
 ) -> int:
     """Check a published version, file by file and record by record: `recordmill verify DIR`."""
-    from recordmill.pipeline.redaction import redacted
+    from recordmill.pipeline.safe_text import redacted
     from recordmill.pipeline.verify.verify import NO_PARITY
     from recordmill.pipeline.verify.verify import verify as check
 

@@ -14,7 +14,7 @@ from recordmill.pipeline.compare.manifests import Change, Changes, NameChanges, 
 from recordmill.pipeline.compare.rows import RowChanges, compare_rows
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 SHOWN = 20  # lines of a section
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 SLACK = 1.25
 """The factor by which a new span may exceed the largest figure of earlier ones, and what is left up to 1 be less."""

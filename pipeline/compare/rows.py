@@ -19,14 +19,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.key_hash import hash_keys
 from recordmill.pipeline.dataset.manifest import DatasetError, Shard
+from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.reader.parsing.single import names_of, scan
-from recordmill.pipeline.reader.parsing.varints import Malformed
-from recordmill.pipeline.reader.records.version_files import VersionFiles
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.reader.wire import Malformed, names_of, scan
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import KEY, stored_features
 

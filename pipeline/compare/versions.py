@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
+from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, by_split, read_profiles
-from recordmill.pipeline.dataset.safe_paths import read_inner
 from recordmill.pipeline.dataset.span_report import MOST_BYTES, read_report
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.transforms.contract.kinds import read_description

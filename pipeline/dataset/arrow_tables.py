@@ -11,9 +11,9 @@ import struct
 
 import pyarrow as pa
 
-from recordmill.pipeline.dataset.safe_paths import Location
+from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import DatasetError, listed
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 LEAST_BYTES = 64 << 20  # 64 MiB: every file may hold so much, however well it is compressed
 MOST_TIMES = 32  # the bytes of a larger file; words, paths and digests compress to a third

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from recordmill.pipeline.dataset.manifest_parts import check_parts
-from recordmill.pipeline.dataset.names import check_folder_name, check_name
-from recordmill.pipeline.dataset.safe_paths import Location as Location
-from recordmill.pipeline.dataset.safe_paths import check_inner, read_inner
+from recordmill.pipeline.dataset.paths import Location as Location
+from recordmill.pipeline.dataset.paths import check_folder_name, check_inner, check_name, read_inner
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import COUNTS, parse_json, read_as
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 FORMAT = 1
 MANIFEST_FILE = "dataset.json"

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 Counts = dict[str, Count]
 TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "tokens", "distinct"))

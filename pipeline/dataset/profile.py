@@ -4,21 +4,26 @@ Shards count it while they are built (`pipeline.build.worker.profile_rows`); a v
 `profile/features.json`. All of it are whole numbers that add up exactly, in any order, and that do not depend on what
 the analysis learned: numbers are counted as the source has them, texts by their length in ids.
 
+Beside it, the lengths of texts in ids, and the share of a batch that is padding.
+
 >>> profile = {"age": FeatureProfile(rows=3, missing=1, histogram=Histogram.of(np.array([31, 40], np.float32)))}
 >>> add_up([profile, profile])["age"].missing
 2
+>>> describe_lengths(measure_lengths(np.array([3, 0, 5])), max_length=16)
+'mean 2.7 ids, longest 5; padding to 16 wastes 83.3%, padding to the longest of 32 rows wastes 46.7%'
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.safe_paths import Location, read_checked, read_inner
+from recordmill.pipeline.dataset.paths import Location, read_checked, read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 
@@ -197,3 +202,46 @@ def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict
         return profiles_of(read)
     except DatasetError as error:
         raise DatasetError(f"{folder / FILE} is broken ({error}): copy the version again, or build again") from None
+
+
+LENGTHS_BATCH = 32  # neighbours that are padded to the longest of them: a usual batch
+Lengths = dict[str, int]
+"""`rows`, their `ids`, the `longest` row's; `in_batches`: ids and padding of batches of 32 rows in their order, each as
+wide as its longest row; of packed texts `packed_rows`, which hold the ids."""
+
+
+def measure_lengths(lengths: npt.NDArray[np.int64]) -> Lengths:
+    """Measures a shard's texts by their numbers of ids, int64 of shape [rows], in the rows' order."""
+    starts = range(0, len(lengths), LENGTHS_BATCH)
+    batches = [lengths[start : start + LENGTHS_BATCH] for start in starts]
+    return {
+        "rows": len(lengths),
+        "ids": int(lengths.sum()),
+        "longest": int(lengths.max(initial=0)),
+        "in_batches": sum(len(batch) * int(batch.max()) for batch in batches),
+    }
+
+
+def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:
+    """Gives the lengths of several shards together, at least one."""
+    return {name: (max if name == "longest" else sum)(shard[name] for shard in measured) for name in measured[0]}
+
+
+def describe_lengths(lengths: Lengths, *, max_length: int | None, packed: int | None = None) -> str:
+    """Describes the lengths of texts, and for each way to batch them the share that is padding.
+
+    Args:
+        lengths: the result of `add_up_lengths`.
+        max_length: the text's; None for no limit.
+        packed: the number of ids of a row of several texts.
+    """
+    if not lengths["ids"]:
+        return "no ids"
+    slots = {f"padding to the longest of {LENGTHS_BATCH} rows": lengths["in_batches"]}
+    if max_length:
+        slots = {f"padding to {max_length:,}": lengths["rows"] * max_length} | slots
+    if packed and "packed_rows" in lengths:
+        slots["packing"] = lengths["packed_rows"] * packed
+    wastes = [f"{way} wastes {1 - lengths['ids'] / number:.1%}" for way, number in slots.items() if number]
+    mean = lengths["ids"] / (lengths["rows"] or 1)
+    return f"mean {mean:.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"

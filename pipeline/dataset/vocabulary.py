@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
-from recordmill.pipeline.dataset.safe_paths import Location, read_inner
+from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.text import TextDescription

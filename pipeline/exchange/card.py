@@ -5,13 +5,15 @@ of `about` in the spec, tables of splits and features, and the lines that open t
 """
 
 import html
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from recordmill.pipeline.dataset.manifest import Json, Location, Manifest
+from recordmill.pipeline.dataset.manifest import Json, Manifest
+from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
-from recordmill.pipeline.exchange.yaml_text import to_yaml
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoryDescription
@@ -145,6 +147,54 @@ def _rows(manifest: Manifest) -> str:
 def _text(text: str) -> str:
     """Returns a line of text that Markdown and HTML show as it is."""
     return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
+
+
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that a reader of YAML 1.1 takes for something else than a string."""
+
+
+def to_yaml(value: dict[str, Any]) -> str:
+    """Writes a mapping of strings, whole numbers, lists and mappings as YAML, in its order.
+
+    A reading machine needs no YAML library for it.
+
+    >>> print(to_yaml({"tags": ["a b", "no"], "splits": [{"name": "train", "num_examples": 3}]}), end="")
+    tags:
+    - "a b"
+    - "no"
+    splits:
+    - name: train
+      num_examples: 3
+    """
+    return "".join(f"{line}\n" for line in _mapping(value))
+
+
+def _mapping(value: dict[str, Any]) -> Iterator[str]:
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield f"{_scalar(key)}:"
+            yield from (f"  {line}" for line in _mapping(item))
+        elif isinstance(item, list):
+            yield f"{_scalar(key)}:"
+            yield from _items(item)
+        else:
+            yield f"{_scalar(key)}: {_scalar(item)}"
+
+
+def _items(items: list[Any]) -> Iterator[str]:
+    for item in items:
+        first, *others = _mapping(item) if isinstance(item, dict) else [_scalar(item)]
+        yield f"- {first}"
+        yield from (f"  {line}" for line in others)
+
+
+def _scalar(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(printable(value), ensure_ascii=False)
 
 
 _USE = """## Use

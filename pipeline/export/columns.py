@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.build.frozen import ANALYSIS
-from recordmill.pipeline.dataset.names import safe_name
+from recordmill.pipeline.dataset.paths import safe_name
 from recordmill.pipeline.dataset.vocabulary import UNKNOWN
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.image_files import image_file

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.export.columns import Columns, ExportError, columns_of
 from recordmill.pipeline.export.formats import FORMATS, Row, ShardWriter

@@ -20,9 +20,9 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.inspection.values import Decoder, Value
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.reader.records.random_access import Numbers
-from recordmill.pipeline.rows.find import find_records, is_sorted, open_records
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.records import Numbers
+from recordmill.pipeline.rows import find_records, is_sorted, open_records
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 

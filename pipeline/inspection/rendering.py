@@ -16,7 +16,7 @@ from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import Box, Bucket, Value
 from recordmill.pipeline.inspection.words import Text
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 LONGEST = 160
 """Characters of a value that are shown; the rest is cut."""

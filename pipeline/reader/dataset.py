@@ -13,7 +13,6 @@ from recordmill.pipeline.dataset import vocabulary
 from recordmill.pipeline.dataset.manifest import (
     MANIFEST_FILE,
     VERSIONS_FOLDER,
-    DatasetError,
     Json,
     Manifest,
     read_latest,
@@ -21,15 +20,16 @@ from recordmill.pipeline.dataset.manifest import (
     version_folder,
     which_versions,
 )
-from recordmill.pipeline.reader.options.read_options import (
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.options import (
     ReadOptions,
     check_batch_size,
     evaluation_options,
+    ranges,
     training_options,
 )
-from recordmill.pipeline.reader.options.split_expressions import ranges
-from recordmill.pipeline.reader.order.steps import Steps
-from recordmill.pipeline.reader.records.remote_path import RemotePath
+from recordmill.pipeline.reader.remote_path import RemotePath
+from recordmill.pipeline.reader.steps import Steps
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription

@@ -16,24 +16,23 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.parallel_map import in_order
-from recordmill.pipeline.reader.batches.by_step import Batch, Batches
-from recordmill.pipeline.reader.batches.rows import DamagedRecordError
-from recordmill.pipeline.reader.batches.split import SplitSource
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.parallel import in_order
+from recordmill.pipeline.reader.batches import Batch, Batches, SplitSource
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
-from recordmill.pipeline.reader.options.read_options import ReadOptions
-from recordmill.pipeline.reader.options.request import make_request
-from recordmill.pipeline.reader.order.steps import Passes
-from recordmill.pipeline.reader.records.random_access import Records
+from recordmill.pipeline.reader.options import ReadOptions
+from recordmill.pipeline.reader.records import Records
+from recordmill.pipeline.reader.request import make_request
+from recordmill.pipeline.reader.rows import DamagedRecordError
 from recordmill.pipeline.reader.state import State, make_state, step_of
-from recordmill.pipeline.reader.workers.pool import in_processes
+from recordmill.pipeline.reader.steps import Passes
+from recordmill.pipeline.reader.workers import in_processes
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from recordmill.pipeline.reader.dataset import Dataset
-    from recordmill.pipeline.reader.records.remote_path import RemotePath
+    from recordmill.pipeline.reader.remote_path import RemotePath
 
 BATCHES_AHEAD = 2  # ready or in the making, beside one a thread: what evens out how long batches take
 
@@ -137,8 +136,8 @@ class Input:
             raise DatasetError('TensorFlow is not installed: pip install "recordmill[tf]", or take as_numpy()')
         # Imported here and nowhere else: all the rest works without TensorFlow, and without the seconds that it takes.
         if native:
-            return importlib.import_module("recordmill.pipeline.reader.tf_data.native").native_tf_data(self.source)
-        tf_input = importlib.import_module("recordmill.pipeline.reader.tf_data.input")
+            return importlib.import_module("recordmill.pipeline.reader.tf_data").native_tf_data(self.source)
+        tf_input = importlib.import_module("recordmill.pipeline.reader.tf_data")
         return tf_input.as_tf_data(self.source, self._passes, self._begin)
 
     def _begin(self, source: Source) -> "NumpyBatches":

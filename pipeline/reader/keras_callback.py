@@ -17,7 +17,7 @@ from typing import Any
 import keras
 
 from recordmill.pipeline.dataset.atomic_files import write_atomically
-from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.state import State
 

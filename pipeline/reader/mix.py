@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.vocabulary import padding_id
-from recordmill.pipeline.reader.batches.by_step import Batch, structured
-from recordmill.pipeline.reader.batches.rows import Chosen, Rows
-from recordmill.pipeline.reader.batches.split import SplitSource
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.batches import Batch, SplitSource, structured
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
-from recordmill.pipeline.reader.options.read_options import ReadOptions
-from recordmill.pipeline.reader.order.permutation import Integers, Permutation, combine
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.reader.options import ReadOptions
+from recordmill.pipeline.reader.order import Integers, Permutation, combine
+from recordmill.pipeline.reader.rows import Chosen, Rows
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.ragged import Ragged
 

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, version_folder
-from recordmill.pipeline.reader.records.remote_path import RemotePath
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, version_folder
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.remote_path import RemotePath
+from recordmill.pipeline.safe_text import cut
 
 FORMAT = 1
 State = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import recordmill.augment
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.numpy.augment.base import Augmentation
 
 KNOWN: dict[str, type[Augmentation]] = {

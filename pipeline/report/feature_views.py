@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recordmill.pipeline.dataset.feature_words import statistics_words, stored_words
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import Json
-from recordmill.pipeline.dataset.profile import FeatureProfile
-from recordmill.pipeline.dataset.text_lengths import describe
+from recordmill.pipeline.dataset.manifest_words import statistics_words, stored_words
+from recordmill.pipeline.dataset.profile import FeatureProfile, describe_lengths
 from recordmill.pipeline.report.charts import Chart, NameRow, NamesChart, histogram, names, places
 from recordmill.pipeline.report.figures import Figures, WordCounts, words_are_of_forgotten_rows
 from recordmill.transforms.contract.kinds.base import Description
@@ -54,7 +53,10 @@ def _facts(figures: Figures, name: str, description: Description | None, json: J
     if learned := ", ".join(statistics_words(name, description, statistics)):
         yield "learned", learned
     if isinstance(description, TextDescription) and statistics.get("lengths"):
-        yield "lengths", describe(statistics["lengths"], max_length=description.max_length, packed=description.packed)
+        yield (
+            "lengths",
+            describe_lengths(statistics["lengths"], max_length=description.max_length, packed=description.packed),
+        )
     if name in figures.words and isinstance(description, TextDescription):
         words = figures.words[name]
         yield "words", f"{words.total:,} in train, {words.distinct:,} different, {words.once:,} of them once"

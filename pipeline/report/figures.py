@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
+from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.profile import Profiles, read_profiles
-from recordmill.pipeline.dataset.safe_paths import Location, read_inner
 from recordmill.pipeline.dataset.vocabulary import Ids
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.reader.dataset import Dataset
@@ -22,7 +22,7 @@ from recordmill.pipeline.report.raw_files import raw_image
 from recordmill.pipeline.report.rejects import read_rejects
 from recordmill.pipeline.report.sample import Example, Sample, read_examples, read_sample
 from recordmill.pipeline.report.thumbnails import data_url, small
-from recordmill.pipeline.rows.find import is_sorted
+from recordmill.pipeline.rows import is_sorted
 from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
 from recordmill.pipeline.versions.forgotten import LEARNED_OF
 from recordmill.transforms.contract.kinds import read_description

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from recordmill.pipeline.dataset.duplicate_messages import warnings
+from recordmill.pipeline.dataset.manifest_words import warnings
 from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.report.figures import Figures
 from recordmill.transforms.contract.kinds.text import TextDescription

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from recordmill.pipeline.dataset.feature_words import stored_words
+from recordmill.pipeline.dataset.manifest_words import stored_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.inspection.records import read_records
-from recordmill.pipeline.reader.batches.rows import Rows
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.options.request import Request
+from recordmill.pipeline.reader.request import Request
+from recordmill.pipeline.reader.rows import Rows
 from recordmill.pipeline.report.sample import View, in_words, read_examples
 from recordmill.pipeline.report.thumbnails import data_url, small
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.image import ImageDescription
 

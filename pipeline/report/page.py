@@ -16,8 +16,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from recordmill.pipeline.dataset.duplicate_messages import summary
 from recordmill.pipeline.dataset.manifest import Json, Manifest
+from recordmill.pipeline.dataset.manifest_words import summary
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.report.charts import HEIGHT, WIDTH
 from recordmill.pipeline.report.feature_views import feature_views

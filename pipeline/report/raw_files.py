@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps
 
-from recordmill.pipeline.dataset.safe_paths import locate, open_file
+from recordmill.pipeline.dataset.paths import locate, open_file
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.image_header import ImageError, check_header
 

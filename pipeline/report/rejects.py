@@ -1,8 +1,8 @@
 """Reads the first rejected rows of each reason, as a version lists them."""
 
 from recordmill.pipeline.dataset.manifest import Json, Manifest
-from recordmill.pipeline.dataset.reject_lines import read_reject_lines
-from recordmill.pipeline.dataset.safe_paths import Location
+from recordmill.pipeline.dataset.paths import Location
+from recordmill.pipeline.rows import read_reject_lines
 
 
 def read_rejects(folder: Location, manifest: Manifest, most: int) -> dict[str, list[Json]]:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from recordmill.pipeline.dataset.safe_paths import open_file
+from recordmill.pipeline.dataset.paths import open_file
 from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import depth, folder_prefix, glob_pattern, is_literal, literal_prefix

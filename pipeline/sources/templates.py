@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from recordmill.pipeline.dataset.names import is_folder_name
+from recordmill.pipeline.dataset.paths import is_folder_name
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
 from recordmill.pipeline.sources.options import SourceOptions
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.spec.about import FORMS
 from recordmill.pipeline.spec.yaml_document import Document, Path
 

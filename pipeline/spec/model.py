@@ -21,8 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from recordmill.pipeline.dataset.key_hash import split_bounds
-from recordmill.pipeline.dataset.names import MOST_CHARACTERS, NAME
+from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME
+from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType

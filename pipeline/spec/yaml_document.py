@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 Path = tuple[str | int, ...]
 WHOLE_NUMBER = re.compile("0|[1-9][0-9]*")

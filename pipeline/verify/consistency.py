@@ -11,9 +11,9 @@ from functools import partial
 from typing import TypeAlias
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
-from recordmill.pipeline.exchange.dataset_info import DATASET_INFO
+from recordmill.pipeline.exchange.catalogues import DATASET_INFO
 from recordmill.pipeline.json_values import parse_json
-from recordmill.pipeline.reader.records.version_files import VersionFiles
+from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
 from recordmill.pipeline.versions.forgotten import LEARNED_OF

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
-from recordmill.pipeline.reader.records.local_shards import COPIED, Frame
-from recordmill.pipeline.reader.records.version_files import BLOCK
+from recordmill.pipeline.reader.local_shards import COPIED, Frame
+from recordmill.pipeline.reader.version_files import BLOCK
 
 Offsets = npt.NDArray[np.uint64]
 ReportDamage = Callable[[int, int, str], None]

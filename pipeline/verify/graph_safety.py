@@ -11,10 +11,10 @@ could do even if somebody had published another. Both are checked on the bytes, 
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
-from recordmill.pipeline.graphs.operations import MODEL_FILE, Checked, UnsafeGraphError, check_model
+from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
 from recordmill.pipeline.reader.dataset import open_dataset
-from recordmill.pipeline.reader.records.remote_path import RemotePath
-from recordmill.pipeline.reader.records.version_files import VersionFiles
+from recordmill.pipeline.reader.remote_path import RemotePath
+from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.version_files import check_file
 

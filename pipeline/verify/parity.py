@@ -25,9 +25,9 @@ from recordmill.pipeline.build.images.read import image_reader, kept
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
-from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.reader.records.version_files import VersionFiles
-from recordmill.pipeline.rows.find import StoredRow, find_records
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.rows import StoredRow, find_records
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.verify.graph_safety import check_graph
 from recordmill.pipeline.verify.report import Findings, shown

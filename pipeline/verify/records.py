@@ -13,14 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.key_hash import hash_keys, shard_of
-from recordmill.pipeline.dataset.layout import Layout
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
 from recordmill.pipeline.dataset.vocabulary import Ids
-from recordmill.pipeline.reader.parsing.batched import walk
-from recordmill.pipeline.reader.parsing.examples import SMALL, parse
-from recordmill.pipeline.reader.parsing.single import names_of
-from recordmill.pipeline.reader.parsing.varints import Malformed
+from recordmill.pipeline.reader.parsing import SMALL, parse, walk
+from recordmill.pipeline.reader.wire import Malformed, names_of
 from recordmill.pipeline.verify.frames import Records, ReportDamage
 from recordmill.pipeline.verify.report import shown
 from recordmill.transforms.contract.kinds import read_descriptions

@@ -28,12 +28,12 @@ from recordmill.pipeline.build.input_listing import Listings, check_unchanged
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned_build
 from recordmill.pipeline.build.up_to_date import take_times
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
+from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
-from recordmill.pipeline.dataset.safe_paths import path_within
-from recordmill.pipeline.dataset.shard_paths import inner_paths
+from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.reader.records.version_files import VersionFiles
+from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.graph_safety import check_graph, refuse
 from recordmill.pipeline.verify.report import Findings

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 
 MOST = 20  # problems named per file; the others are counted
 _COUNTED = {

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
-from recordmill.pipeline.dataset.shard_paths import inner_paths
-from recordmill.pipeline.reader.records.version_files import VersionFiles
+from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.verify.frames import FrameWalk, Offsets
 from recordmill.pipeline.verify.records import RecordChecks
 from recordmill.pipeline.verify.report import Findings

@@ -14,11 +14,11 @@ from functools import partial
 
 import numpy as np
 
-from recordmill.pipeline.cores import cores
+from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
-from recordmill.pipeline.dataset.shard_paths import inner_paths
+from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
-from recordmill.pipeline.reader.records.version_files import VersionFiles
+from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.verify.consistency import check_agreement
 from recordmill.pipeline.verify.graph_safety import GRAPHS, check_operations
 from recordmill.pipeline.verify.records import split_layout

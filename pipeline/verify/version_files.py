@@ -7,9 +7,9 @@
 
 import hashlib
 
+from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
-from recordmill.pipeline.dataset.shard_paths import inner_paths
-from recordmill.pipeline.reader.records.version_files import VersionFiles
+from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.verify.report import Findings
 
 

@@ -2,7 +2,7 @@
 
     OUT/forgotten.json
 
-A key stands there as the digest by which rows are placed (`pipeline.dataset.key_hash`), so a row that was forgotten is
+A key stands there as the digest by which rows are placed (`pipeline.dataset.placement`), so a row that was forgotten is
 found in any version without reading all, and the list names nobody. Who has the list can still confirm a guess.
 
 >>> forgotten = add(open_store("out"), [b"cats/17.jpg"])  # doctest: +SKIP
@@ -19,8 +19,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.key_hash import Hashes, digest
 from recordmill.pipeline.dataset.manifest import Json, Manifest, read_manifest, version_folder
+from recordmill.pipeline.dataset.placement import Hashes, digest
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.latest_file import TRIES, now
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store, UnsettledOutputError

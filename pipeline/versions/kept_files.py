@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name, replacing
+from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
-from recordmill.pipeline.dataset.safe_paths import file_bytes, locate, open_file, path_within
-from recordmill.pipeline.dataset.shard_paths import shard_paths
+from recordmill.pipeline.dataset.paths import file_bytes, locate, open_file, path_within
 from recordmill.pipeline.versions.publishing import version_path
 from recordmill.pipeline.versions.stores.bucket import UPLOADS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_store

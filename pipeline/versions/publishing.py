@@ -15,6 +15,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
@@ -25,7 +26,6 @@ from recordmill.pipeline.dataset.manifest import (
     read_manifest,
     version_folder,
 )
-from recordmill.pipeline.dataset.shard_paths import inner_paths
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import forgotten, latest_file
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER

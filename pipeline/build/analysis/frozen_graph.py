@@ -7,8 +7,8 @@ from recordmill.pipeline.build.analysis.tokenizer_models import FOLDER, SUFFIXES
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph_archive import GRAPH_FOLDERS, pack_graph
 from recordmill.pipeline.build.frozen import LiveAnalysis
-from recordmill.pipeline.dataset.safe_paths import path_within
-from recordmill.pipeline.graphs.operations import MODEL_FILE, UnsafeGraphError, check_model
+from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 
 
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:

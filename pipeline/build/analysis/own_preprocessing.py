@@ -13,7 +13,7 @@ from typing import Any
 
 from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.context.workspace import Workspace
-from recordmill.pipeline.dataset.names import is_name
+from recordmill.pipeline.dataset.paths import is_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.python.user_code import UserCode, blame, load
 from recordmill.transforms.contract.stored import KEY

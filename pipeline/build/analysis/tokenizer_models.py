@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceProcessor
 from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions
 
 FOLDER = "tokenizers"

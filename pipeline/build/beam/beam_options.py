@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 
 from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.redaction import HIDDEN
+from recordmill.pipeline.safe_text import HIDDEN
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
 """Beam's options that Recordmill sets, each with the option to use instead."""

@@ -42,7 +42,7 @@ from recordmill.pipeline.build.runners.job import (
     watched,
 )
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.redaction import redacted
+from recordmill.pipeline.safe_text import redacted
 
 POLL_SECONDS = 3.0
 PATIENCE_SECONDS = 600.0

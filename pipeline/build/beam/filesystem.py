@@ -14,7 +14,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from recordmill.pipeline.redaction import redacted
+from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.file_list import FileList
 from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix

@@ -13,7 +13,7 @@ from recordmill.pipeline.build.beam.runner import RemoteRunner, Runner
 from recordmill.pipeline.build.beam.worker_handler import WORKER_COMMAND
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.cores import cores
+from recordmill.pipeline.parallel import cores
 
 
 def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - frozen

@@ -11,7 +11,7 @@ from typing import Any, Self
 from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
-from recordmill.pipeline.dataset.layout import Layout
+from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.sources.base import Files, SourceReader
 from recordmill.pipeline.sources.python.user_code import UserCode
 from recordmill.pipeline.spec.duplicates import Duplicates

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Protocol
 
 from recordmill.pipeline.dataset.atomic_files import is_unfinished, replacing
-from recordmill.pipeline.dataset.safe_paths import locate
+from recordmill.pipeline.dataset.paths import locate
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.build.duplicates.clusters import Numbers, Rows
-from recordmill.pipeline.dataset.key_hash import shard_of
+from recordmill.pipeline.dataset.placement import shard_of
 
 POSITION_BITS = 40
 BUCKET = "@group"

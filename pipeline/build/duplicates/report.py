@@ -19,9 +19,9 @@ from recordmill.pipeline.build.context.workspace import Workspace, read_all, rea
 from recordmill.pipeline.build.duplicates.contents import SHARD_CONTENTS, content_features
 from recordmill.pipeline.build.duplicates.counts import Counts, add_up
 from recordmill.pipeline.build.duplicates.fingerprints import parts_of, values
-from recordmill.pipeline.dataset.duplicate_messages import leaks
+from recordmill.pipeline.dataset.manifest_words import leaks
+from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.terminal_text import printable
 
 COUNTS = "digests/counts"
 """The folder of the counts of records, by bucket."""

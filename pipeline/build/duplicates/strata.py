@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.row_schema import Strata
-from recordmill.pipeline.dataset.key_hash import hash_keys
+from recordmill.pipeline.dataset.placement import hash_keys
 
 END = 1 << 64
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.images.transcode import UndecodableError, require_plugin
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sockets import waiting_pair
+from recordmill.pipeline.parallel import waiting_pair
 from recordmill.transforms.contract.image_formats import NAMED
 from recordmill.transforms.contract.image_header import ImageError, check_header
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
-from recordmill.pipeline.cores import cores
+from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.machine_faults import OutOfMemoryError
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)

@@ -29,7 +29,7 @@ from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.redaction import redacted
+from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.version import VERSION
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.history import RUNNING, Entry, write_entry

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.redaction import redacted
-from recordmill.pipeline.safe_tracebacks import summary_of_text
+from recordmill.pipeline.safe_text import redacted, summary_of_text
 
 Options = Mapping[str, Any]
 """Beam's options by their names, without default values."""

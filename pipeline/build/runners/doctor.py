@@ -17,8 +17,8 @@ from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions, worker
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
 from recordmill.pipeline.build.runners.jars import PAIRS, cache_folder, digest, find_jar, pair_for
 from recordmill.pipeline.build.runners.job_server import find_java, java_version
-from recordmill.pipeline.cores import cores
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.version import VERSION
 
 PACKAGES = ("apache-beam", "tensorflow", "tensorflow-transform", "pyarrow")

@@ -27,8 +27,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from recordmill.pipeline.build.runners.job import CANCEL_SECONDS, JobStillRunsError
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.redaction import redacted
-from recordmill.pipeline.safe_tracebacks import summary_of_text
+from recordmill.pipeline.safe_text import redacted, summary_of_text
 
 TIMEOUT_SECONDS = 10.0
 OPENER = build_opener(ProxyHandler({}))  # Flink's own client, in the job server, uses no proxy either

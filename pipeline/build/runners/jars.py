@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.dataset.atomic_files import replacing, write_atomically
-from recordmill.pipeline.redaction import public_url, redacted
+from recordmill.pipeline.safe_text import public_url, redacted
 
 REPOSITORY = "RECORDMILL_MAVEN"
 """The variable that names a Maven repository, such as a mirror, instead of Maven Central."""

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.safe_tracebacks import summary_of
+from recordmill.pipeline.safe_text import summary_of
 
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 5.0  # a lease is a file of the output, which may be an object store

@@ -19,7 +19,7 @@ from typing import IO, Self
 
 from recordmill.pipeline.build.runners import child_process
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0

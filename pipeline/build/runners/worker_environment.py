@@ -4,7 +4,7 @@ import ctypes
 import os
 from contextlib import suppress
 
-from recordmill.pipeline.cores import cores
+from recordmill.pipeline.parallel import cores
 
 TENSORFLOW = {
     "TF_CPP_MIN_LOG_LEVEL": "3",

@@ -28,7 +28,7 @@ from recordmill.pipeline.build.summaries.fold import Fold, add_tables
 from recordmill.pipeline.build.summaries.tables import of_bytes, of_file, split, to_bytes, to_file
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import SPANS
-from recordmill.pipeline.dataset.safe_paths import read_checked
+from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.versions.stores.open_store import open_location
 

@@ -31,7 +31,7 @@ from recordmill.pipeline.build.worker.text_packing import PackedRecords
 from recordmill.pipeline.build.worker.transform_batch import BatchTransformer, Stored, StoredGraph
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
-from recordmill.pipeline.parallel_map import in_order
+from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.rejects import Reject
 from recordmill.transforms.contract.stored import part_name
 

@@ -21,8 +21,7 @@ from recordmill.pipeline.build.duplicates.decisions import Splits, leave_out, mo
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.worker.duplicate_files import read_decisions
 from recordmill.pipeline.build.worker.row_keys import ReadImage, RowKeys
-from recordmill.pipeline.dataset.key_hash import Hashes, hash_key, hash_keys
-from recordmill.pipeline.dataset.layout import Layout, strata_of
+from recordmill.pipeline.dataset.placement import Hashes, Layout, hash_key, hash_keys, strata_of
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.rejects import REASONS, Reject
 from recordmill.pipeline.sources.typing.arrays import lengths

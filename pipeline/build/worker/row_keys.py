@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.row_schema import RowSchema
-from recordmill.pipeline.dataset.key_hash import content_digest, join_key
+from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.image_refs import parse

@@ -14,8 +14,7 @@ from recordmill.pipeline.build.context.file_digests import write_file_digests
 from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.steps import shard_step
 from recordmill.pipeline.build.duplicates.contents import write_contents
-from recordmill.pipeline.dataset.profile import Profile, add_up, profile_to_json
-from recordmill.pipeline.dataset.text_lengths import measure
+from recordmill.pipeline.dataset.profile import Profile, add_up, measure_lengths, profile_to_json
 from recordmill.pipeline.sources.rejects import Reject
 
 TOGETHER = 64  # profiles that are added up at once: some 2 MiB
@@ -65,7 +64,7 @@ class ShardTotals:
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
             "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
             "transcoded": dict(sorted(self.transcoded.items())),
-            "lengths": {name: measure(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
+            "lengths": {name: measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
             "profile": profile_to_json(add_up(self.profiles)),
             "rejected": len(self.rejects),
             "rejects": write_rejects(context.workspace, f"rejects/{shard_step(group)}", self.rejects),

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from recordmill.pipeline.dataset.key_hash import content_digest
+from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.base import Files, SourceError
 from recordmill.pipeline.sources.csv.records import Dialect, Records, Rows, read_records
 from recordmill.pipeline.sources.encoded import open_utf8

@@ -17,7 +17,7 @@ from typing import BinaryIO, ClassVar
 
 import pyarrow as pa
 
-from recordmill.pipeline.dataset.key_hash import content_digest
+from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.compression import codec, naming_damage, open_plain

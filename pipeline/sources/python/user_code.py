@@ -28,7 +28,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 from recordmill.pipeline.errors import UserError, did_you_mean
-from recordmill.pipeline.redaction import HIDDEN, SHORTEST
+from recordmill.pipeline.safe_text import HIDDEN, SHORTEST
 from recordmill.pipeline.sources.options import REFERENCE
 from recordmill.pipeline.sources.python.installed import is_installed, where_from
 

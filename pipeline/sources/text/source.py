@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.dataset.key_hash import content_digest
+from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, WholeFiles
 from recordmill.pipeline.sources.batches import batches, cut, even_parts
 from recordmill.pipeline.sources.columns import Columns, required

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.examples import parse
-from recordmill.pipeline.dataset.key_hash import content_digest
+from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, record_length
 from recordmill.pipeline.sources.base import Block, Chunk, FileInfo, Files, Plan, SourceError
 from recordmill.pipeline.sources.batches import batches

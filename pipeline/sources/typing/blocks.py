@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.pipeline.dataset.key_hash import join_key
+from recordmill.pipeline.dataset.placement import join_key
 from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import is_utf8

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from recordmill.pipeline.dataset.key_hash import content_digest
+from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 
 ABSENT = b"~"

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, TypeAdapter, ValidationError
 
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 
 def _one_line(name: str) -> str:

@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from recordmill.pipeline.dataset.safe_paths import Location
+from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 CLAIM_FILE = ".upload"
 """Names the uploader in the folder of a version that is still being uploaded."""

@@ -16,9 +16,9 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 
-from recordmill.pipeline.dataset.safe_paths import NO_PARTS, Location
+from recordmill.pipeline.dataset.paths import NO_PARTS, Location
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.versions.stores.base import (
     CLAIM_FILE,
     Conflict,

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 
 LOG = logging.getLogger("recordmill")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name, sync, sync_tree, write_atomically
-from recordmill.pipeline.dataset.safe_paths import check_inner, locate, open_file
+from recordmill.pipeline.dataset.paths import check_inner, locate, open_file
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, Content, OutputError, Store
 from recordmill.pipeline.versions.stores.folder_lock import LOCK_FILE, take_lock
 

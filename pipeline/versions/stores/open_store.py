@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from recordmill.pipeline.dataset.safe_paths import Location
+from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import BucketStore
 from recordmill.pipeline.versions.stores.gcs import GcsStore

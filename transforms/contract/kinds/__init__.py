@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description, Json
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription

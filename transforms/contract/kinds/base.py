@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 Json = Mapping[str, Any]
 Value = TypeVar("Value")

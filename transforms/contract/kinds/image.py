@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import (
     Description,
     FeatureOptions,

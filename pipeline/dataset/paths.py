@@ -1,0 +1,223 @@
+"""Names and paths of a version's files, and access to them in its own folder alone, whatever the manifest says.
+
+A manifest may come from anywhere. A path in it is relative, of plain parts; and after every symbolic link is followed
+it still leads into the folder. The folder itself may be reached through a link. A refused file is not read at all.
+
+A dataset, a split and a feature have plain names, which are parts of file names. A version and a span have a folder. A
+class may have any name, so its folder is only called after it.
+
+>>> check_inner("transform_fn/assets/text.vocabulary.txt")
+'transform_fn/assets/text.vocabulary.txt'
+>>> check_inner("../../etc/passwd")
+Traceback (most recent call last):
+...
+pipeline.errors.DatasetError: the path '../../etc/passwd' leaves the version's folder
+>>> is_folder_name("2026-11-20"), is_folder_name("2026/11"), is_folder_name("..")
+(True, False, False)
+>>> safe_name("../etc/passwd"), safe_name("NUL.txt")
+('_etc_passwd', '_NUL.txt')
+"""
+
+import errno
+import hashlib
+import os
+import re
+import stat
+from io import BufferedReader
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.safe_text import cut, printable
+
+FORBIDDEN = frozenset("\\:\n\t")
+"""Characters of drives, schemes and lines; a build writes none of them into a file's name."""
+NO_PARTS = frozenset({"", ".", ".."})
+"""Parts of a path that name no file or folder in the one before."""
+MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux' own limits
+OF_URLS = frozenset("%?#")
+"""Characters with a meaning in some stores' URLs: `%2e%2e` is a way up."""
+
+
+class Remote(Protocol):
+    """A folder or a file at a URL: the methods of `RemotePath` that are used here."""
+
+    def __truediv__(self, inner: str, /) -> "Remote": ...
+    def is_file(self) -> bool:
+        """Whether it is a file."""
+
+    def is_dir(self) -> bool:
+        """Whether it is a folder."""
+
+    def read_bytes(self, most: int | None = None) -> bytes:
+        """Gives a file's first bytes, at most `most`. Raises: DatasetError."""
+
+
+Location: TypeAlias = Path | Remote
+"""A folder or a file, local or remote."""
+
+
+def check_inner(path: str) -> str:
+    """Refuses the path of a file that does not lie below the folder it is relative to, by its text alone.
+
+    Raises:
+        DatasetError: it is empty, absolute, a URL, or holds `..`, `~`, a backslash or unprintable characters, or is
+            longer than a file's path may be.
+    """
+    parts = path.split("/")
+    plain = FORBIDDEN.isdisjoint(path) and printable(path) == path and not path.startswith("~")
+    if not plain or not NO_PARTS.isdisjoint(parts):
+        raise DatasetError(f"the path {cut(repr(path))} leaves the version's folder")
+    if len(path.encode()) > MOST_PATH or any(len(part.encode()) > MOST_NAME for part in parts):
+        raise DatasetError(f"the path {cut(repr(path))} has {len(path):,} characters: no file's name is so long")
+    return path
+
+
+def locate(folder: str, path: str) -> str:
+    """Gives the path of a local file or folder that a version lists, links followed; it need not be there.
+
+    Raises:
+        DatasetError: `path` leaves `folder`, or a symbolic link in it does.
+    """
+    full = os.path.join(folder, check_inner(path))
+    parts = path.split("/")
+    if not any(os.path.islink(os.path.join(folder, *parts[:depth])) for depth in range(1, len(parts) + 1)):
+        return full
+    real = os.path.realpath(full)
+    if not real.startswith(os.path.join(os.path.realpath(folder), "")):
+        raise DatasetError(f"{full} is a link that leaves the version's folder: copy there what it leads to")
+    return real
+
+
+def path_within(folder: str | Path, path: str) -> Path:
+    """Returns where to write a file below a local folder, and makes the folders on its way.
+
+    Whatever writes below a folder by names that may come from anywhere goes through here.
+
+    Raises:
+        DatasetError: `path` leaves `folder`, or a symbolic link in it does.
+    """
+    full = Path(locate(str(folder), path))
+    full.parent.mkdir(parents=True, exist_ok=True)
+    return full
+
+
+def check_place(folder: str, path: str) -> None:
+    """Refuses a listed file that leaves its version's folder, which is local or a URL. Raises: DatasetError."""
+    if "://" not in folder:
+        locate(folder, path)
+    elif OF_URLS & set(check_inner(path)):
+        raise DatasetError(f"the path {cut(repr(path))} is no name of a file at {folder}")
+
+
+def open_file(path: str) -> BufferedReader:
+    """Opens a regular file for reading; a pipe is not waited for, and no byte is read of it.
+
+    Raises:
+        OSError: it is missing, cannot be read, or is a pipe, a device or a folder.
+    """
+    file = open(path, "rb", opener=_open_at_once)
+    try:
+        _check_regular(path, os.fstat(file.fileno()))
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def file_bytes(path: str) -> int:
+    """Gives the size of a regular file in bytes. Raises: OSError as `open_file`."""
+    state = os.stat(path)
+    _check_regular(path, state)
+    return state.st_size
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_regular(path: str, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        raise OSError(errno.ENXIO, "it is a pipe, a device or a folder, no file", path)
+
+
+def read_inner(folder: Location, path: str, most: int | None = None) -> bytes:
+    """Reads a whole file that a version lists.
+
+    Args:
+        folder: the version's folder.
+        path: relative to it.
+        most: bytes; a larger file is refused.
+
+    Raises:
+        DatasetError: the file leaves the folder, is no file, or is too large; a remote one cannot be read.
+        OSError: a local one cannot be read.
+    """
+    if isinstance(folder, Path):
+        with open_file(locate(str(folder), path)) as file:
+            data = file.read(-1 if most is None else most + 1)
+    else:
+        check_place(str(folder), path)
+        data = (folder / path).read_bytes(None if most is None else most + 1)
+    if most is not None and len(data) > most:
+        raise DatasetError(f"{folder / path} is larger than {most:,} bytes, which it never is: it is no {path}")
+    return data
+
+
+def read_checked(folder: Location, path: str, sha256: str, most: int | None = None) -> bytes:
+    """Reads a whole file that a version lists, as `read_inner`, and compares its SHA-256, given in hexadecimal.
+
+    Raises:
+        DatasetError: as `read_inner`, or the file cannot be read, or is not what it was.
+    """
+    try:
+        data = read_inner(folder, path, most)
+    except OSError as error:
+        raise DatasetError(f"{folder / path} cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise DatasetError(f"{folder / path} is not what it was")
+    return data
+
+
+NAME = r"[A-Za-z][A-Za-z0-9_]*"
+MOST_CHARACTERS = 100
+"""The longest name of a dataset, a split, a feature, a version or a span."""
+DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d) *(\.|$)", re.IGNORECASE)
+"""Names that Windows keeps for devices, in every folder and whatever follows a dot."""
+
+
+def is_name(name: str) -> bool:
+    """Whether a dataset, a split or a feature may have this name."""
+    return len(name) <= MOST_CHARACTERS and re.fullmatch(NAME, name) is not None
+
+
+def check_name(what: str, name: str) -> str:
+    """Returns the name of a dataset, a split or a feature. Raises: DatasetError: nothing may have it."""
+    if not is_name(name):
+        rule = f"a letter, then letters, digits and underscores, {MOST_CHARACTERS} at most"
+        raise DatasetError(f"{cut(repr(name))} is no name of a {what}: {rule}")
+    return name
+
+
+def is_folder_name(name: str) -> bool:
+    """Whether a version or a span may have this name, which is a folder's, too."""
+    try:
+        check_inner(name[: MOST_CHARACTERS + 1])
+    except DatasetError:
+        return False
+    return "/" not in name and not name.startswith(".") and len(name) <= MOST_CHARACTERS
+
+
+def check_folder_name(what: str, name: str) -> str:
+    """Returns the name of a version or a span. Raises: DatasetError: no folder may have it."""
+    if not is_folder_name(name):
+        rule = f"its name is that of one folder, of {MOST_CHARACTERS} plain characters at most, and begins with no dot"
+        raise DatasetError(f"{cut(repr(name))} is no {what}: {rule}")
+    return name
+
+
+def safe_name(text: str) -> str:
+    """Makes any text the name of one file or folder, of 200 bytes at most, that no file system and no glob misreads."""
+    plain = re.sub(r"[^\w. -]+", "_", text).strip(". ")[:100]
+    short = plain.encode()[:199].decode(errors="ignore") or "_"  # a name has 255 bytes at most, with what follows it
+    return f"_{short}" if DEVICES.match(short) else short

@@ -1,0 +1,211 @@
+"""The place of a record: its split, its position in the order of all records, its shard, by its key's hash alone.
+
+Three independent 64-bit numbers are cut from one keyed blake2b digest, so that splitting, ordering and sampling never
+depend on one another, nor on the machine, the run or the order of the input.
+
+The shards of all splits are numbered through: a group is one shard of one split. Where rows belong to spans, the groups
+are numbered span by span, and a split's shards are those of the first span, of the second, and so on.
+
+>>> hash_key(b"cats/1.jpg").split == hash_key(b"cats/1.jpg").split
+True
+>>> days = {"monday": {"train": 2, "test": 1}, "tuesday": {"train": 1, "test": 1}}
+>>> layout = Layout.of_spans({"train": 9, "test": 1}, days)
+>>> [layout.shard_of_group(group) for group in range(layout.groups)]
+[('train', 0), ('train', 1), ('test', 0), ('train', 2), ('test', 1)]
+"""
+
+import hashlib
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Hashes = npt.NDArray[np.uint64]
+PERSON = b"recordmill.v1"  # changing it moves every record of every dataset
+_unpack = struct.Struct(">3Q").unpack
+
+
+class KeyHash(NamedTuple):
+    """The numbers of a key, each uniform in [0, 2**64)."""
+
+    split: int
+    position: int
+    sample: int
+
+
+def hash_key(key: bytes) -> KeyHash:
+    """Hashes a key of any length (blake2b, RFC 7693, 24 bytes)."""
+    return KeyHash(*_unpack(digest(key)))
+
+
+def hash_keys(keys: list[bytes]) -> tuple[Hashes, Hashes, Hashes]:
+    """The split, position and sample hashes of keys, each uint64 of shape [keys]."""
+    numbers = np.frombuffer(b"".join(map(digest, keys)), ">u8").astype(np.uint64).reshape(-1, 3)
+    return numbers[:, 0], numbers[:, 1], numbers[:, 2]
+
+
+def digest(key: bytes) -> bytes:
+    """The 24 bytes that `hash_key` reads as three big-endian numbers: split, position, sample."""
+    return hashlib.blake2b(key, digest_size=24, person=PERSON).digest()
+
+
+def content_digest(content: bytes) -> bytes:
+    """The key of a row that is known by its content alone: 16 bytes of blake2b, as 32 hexadecimal digits."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
+
+
+def join_key(values: Iterable[str]) -> bytes:
+    """Makes one key of several columns' values; different values never give the same key.
+
+    A single value is its own UTF-8. Of several, each is prefixed by its length in bytes: `3:cat1:7`.
+    """
+    parts = [value.encode() for value in values]
+    if len(parts) == 1:
+        return parts[0]
+    return b"".join(b"%d:%b" % (len(part), part) for part in parts)
+
+
+def split_bounds(weights: Mapping[str, float]) -> list[int]:
+    """The upper bounds of the splits' hash ranges, in the order given.
+
+    A key is in the first split whose bound is greater than its split hash. The last bound is 2**64.
+
+    Raises:
+        ValueError: no weights, a negative one, or a sum of 0.
+    """
+    if not weights or min(weights.values()) < 0 or not any(weights.values()):
+        raise ValueError(f"splits need weights of 0 or more with a sum above 0, got {dict(weights)}")
+    shares = [round(weight * 1_000_000) for weight in weights.values()]  # integers: exact on every machine
+    total = sum(shares)
+    if not total:
+        raise ValueError(f"the splits' weights are too small: {dict(weights)}")
+    return [(cumulated << 64) // total for cumulated in accumulate(shares)]
+
+
+def shard_of(positions: Hashes | int, shards: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:
+    """The shards of position hashes: equal ranges, so that any number of shards, one after another, is one order.
+
+    That is `position * shards >> 64`, computed in halves of 32 bits; there are fewer than 2**32 shards.
+
+    >>> shard_of(np.array([0, 2**62, 2**64 - 1], np.uint64), 4)
+    array([0, 1, 3])
+    """
+    positions, counts = np.asarray(positions, np.uint64), np.asarray(shards).astype(np.uint64)
+    low = (positions & np.uint64(0xFFFFFFFF)) * counts >> np.uint64(32)
+    return ((positions >> np.uint64(32)) * counts + low >> np.uint64(32)).astype(np.int64)
+
+
+def shard_count(bytes_: int, target: int) -> int:
+    """The power of two that brings shards of `bytes_` in all to `target` bytes or a little less; at least 1."""
+    return 1 << max(0, -(-bytes_ // target) - 1).bit_length()
+
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Splits of a dataset with their shares and their numbers of shards."""
+
+    weights: Mapping[str, float]
+    shards: Mapping[str, int]
+    """The number of shards of each split; of all spans together, if there are spans."""
+    spans: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The number of shards of each split in each span, in their order; empty where rows belong to no span."""
+
+    @classmethod
+    def of_spans(cls, weights: Mapping[str, float], spans: Mapping[str, Mapping[str, int]]) -> Self:
+        """Makes the layout of spans."""
+        return cls(weights, {split: sum(counts[split] for counts in spans.values()) for split in weights}, spans)
+
+    @cached_property
+    def splits(self) -> list[str]:
+        """The names of the splits, in order."""
+        return list(self.weights)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The names of the spans, in order."""
+        return list(self.spans)
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """The positions of the spans."""
+        return {name: row for row, name in enumerate(self._names)}
+
+    @cached_property
+    def _counts(self) -> Numbers:
+        """The number of shards, [spans, splits]; one row where there are no spans."""
+        each = self.spans.values() or [self.shards]
+        return np.array([[counts[split] for split in self.splits] for counts in each], np.int64)
+
+    @cached_property
+    def _first_group(self) -> Numbers:
+        """The first group of each split in each span, flat, and last the number of groups."""
+        return np.concatenate([[0], np.cumsum(self._counts)])
+
+    @cached_property
+    def _first_shard(self) -> Numbers:
+        """The number in its split of the first shard of each split in each span, [spans, splits]."""
+        return np.cumsum(self._counts, axis=0) - self._counts
+
+    @property
+    def groups(self) -> int:
+        """The number of shards of all splits."""
+        return int(self._first_group[-1])
+
+    def split_of(self, split_hashes: Hashes) -> Numbers:
+        """Gives the keys' splits, as positions in `splits`."""
+        bounds = np.array([bound for bound in split_bounds(self.weights) if bound < 1 << 64], np.uint64)
+        return np.searchsorted(bounds, split_hashes, side="right").astype(np.int64)
+
+    def group_of(self, splits: Numbers, positions: Hashes, span: str | None = None) -> Numbers:
+        """The groups of records of one span, by the indexes of their splits and their position hashes."""
+        row = 0 if span is None else self._rows[span]
+        first = self._first_group[row * len(self.splits) :]
+        return first[splits] + shard_of(positions, self._counts[row][splits])
+
+    def shard_of_group(self, group: int) -> tuple[str, int]:
+        """Gives the split of a group, and the number of the shard in it."""
+        span, split = self._cell(group)
+        number = group - int(self._first_group[span * len(self.splits) + split]) + int(self._first_shard[span, split])
+        return self.splits[split], number
+
+    def span_of_group(self, group: int) -> str | None:
+        """Gives the span of a group; None where there are no spans."""
+        return self._names[self._cell(group)[0]] if self.spans else None
+
+    def groups_of_span(self, span: str) -> range:
+        """Gives the groups of a span, split by split."""
+        first, after = (
+            int(self._first_group[row * len(self.splits)]) for row in (self._rows[span], self._rows[span] + 1)
+        )
+        return range(first, after)
+
+    def group(self, split: str, shard: int) -> int:
+        """Gives the group of a shard, by its split and its number in it."""
+        column = self.splits.index(split)
+        span = int(np.searchsorted(self._first_shard[:, column], shard, side="right")) - 1
+        first = int(self._first_group[span * len(self.splits) + column])
+        return first + shard - int(self._first_shard[span, column])
+
+    def _cell(self, group: int) -> tuple[int, int]:
+        """Gives the position of a group's span, and of its split."""
+        return divmod(int(np.searchsorted(self._first_group, group, side="right")) - 1, len(self.splits))
+
+
+def strata_of(
+    split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
+) -> npt.NDArray[np.int64]:
+    """Gives the keys' splits, as positions in `splits`, where each class has bounds of its own (stratified splits).
+
+    A class without bounds is that of rejected rows, whose split does not matter.
+    """
+    pairs = zip(classes, split_hashes.tolist(), strict=True)
+    return np.array([bisect_right(bounds.get(name, ()), hash_) for name, hash_ in pairs], np.int64)

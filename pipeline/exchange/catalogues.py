@@ -1,0 +1,208 @@
+"""A version for catalogues: `croissant.json` of MLCommons Croissant 1.0, `dataset_info.json` of TensorFlow Datasets.
+
+Croissant lists every shard with its digest, the splits, the names that ids stand for, and the fields of a record as
+they are stored. It knows no format of TFRecord files, so the file names theirs by the page that describes it: a reader
+of Croissant checks and shows the description, and reads the splits and the names; records are read by Recordmill,
+TensorFlow Datasets or `tf.data`, or by any reader once `recordmill export` has written them as Parquet.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.stored import KEY, Stored, part_name
+
+CROISSANT = "croissant.json"
+TERMS = """
+    citeAs column equivalentProperty extract field fileObject fileProperty fileSet format includes isLiveDataset
+    jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate separator source
+    subField transform
+"""
+CONTEXT: Json = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    **{term: f"cr:{term}" for term in TERMS.split()},
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/",
+}
+"""The `@context` that Croissant 1.0 prescribes."""
+TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
+"""The format of shards, by the page that describes it: it has no MIME type."""
+SHARDS = "shards"
+NO_LICENSE = "unknown"
+_TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}
+_ENCODED = {"auto", "jpeg", "png", "original"}
+
+
+def croissant(manifest: Manifest) -> bytes:
+    """Gives `croissant.json`; what nobody wrote under `about` in the spec is left out, and the licence is unknown."""
+    about: Json = manifest.spec.get("about") or {}
+    creators = [{"@type": "Organization", "name": name} for name in about.get("creators") or ()]
+    described = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": manifest.name,
+        "alternateName": about.get("title"),
+        "description": about.get("description") or f"The dataset {manifest.name}.",
+        "license": about.get("license") or NO_LICENSE,
+        "citeAs": about.get("citation"),
+        "url": about.get("homepage"),
+        "creator": creators,
+        "inLanguage": about.get("languages"),
+        "keywords": about.get("tags"),
+        "version": "1.0.0",
+        "distribution": [*_files(manifest), _shards(manifest)],
+        "recordSet": [_splits(manifest), *_names(manifest), _records(manifest)],
+    }
+    return (json.dumps({name: value for name, value in described.items() if value}, indent=1) + "\n").encode()
+
+
+def labels_file(feature: str) -> str:
+    """Gives the name of the file that holds the names of a category, by id."""
+    return f"{feature}.labels.txt"
+
+
+def _path(shard: Shard) -> str:
+    """Gives a shard's path from the version's folder."""
+    return shard.file if shard.version is None else f"../{shard.version}/{shard.file}"
+
+
+def _files(manifest: Manifest) -> Iterator[Json]:
+    for shard in (shard for split in manifest.splits.values() for shard in split.shards):
+        yield _file(_path(shard), vars(shard), TFRECORD)
+    for feature in manifest.features:
+        if (entry := manifest.files.get(labels_file(feature))) is not None:
+            yield _file(labels_file(feature), entry, "text/plain")
+
+
+def _file(path: str, entry: Mapping[str, Any], encoding: str) -> Json:
+    return {
+        "@type": "cr:FileObject",
+        "@id": path,
+        "name": path,
+        "contentUrl": path,
+        "contentSize": f"{entry['bytes']} B",
+        "encodingFormat": encoding,
+        "sha256": entry["sha256"],
+    }
+
+
+def _shards(manifest: Manifest) -> Json:
+    """Gives all shards as one set: those in the version's own folder by a pattern, others by their paths."""
+    shards = [shard for split in manifest.splits.values() for shard in split.shards]
+    own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in shards) else []
+    return {
+        "@type": "cr:FileSet",
+        "@id": SHARDS,
+        "name": SHARDS,
+        "encodingFormat": TFRECORD,
+        "includes": own + [_path(shard) for shard in shards if shard.version is not None],
+    }
+
+
+def _splits(manifest: Manifest) -> Json:
+    rows = [{"splits/name": name, "splits/records": split.records} for name, split in manifest.splits.items()]
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "splits",
+        "name": "splits",
+        "dataType": "cr:Split",
+        "key": {"@id": "splits/name"},
+        "field": [_field("splits/name", "sc:Text"), _field("splits/records", "sc:Integer")],
+        "data": rows,
+    }
+
+
+def _names(manifest: Manifest) -> Iterator[Json]:
+    """Gives a set of records for each category whose names a file holds: id and name."""
+    for feature in manifest.features:
+        if labels_file(feature) not in manifest.files:
+            continue
+        name = f"{feature}_names"
+        lines = {prop: _source(feature, "fileObject", fileProperty=prop) for prop in ("lineNumbers", "lines")}
+        yield {
+            "@type": "cr:RecordSet",
+            "@id": name,
+            "name": name,
+            "description": f"The names that the ids of {feature} stand for.",
+            "dataType": "sc:Enumeration",
+            "key": {"@id": f"{name}/id"},
+            "field": [
+                _field(f"{name}/id", "sc:Integer", source=lines["lineNumbers"]),
+                _field(f"{name}/name", "sc:Text", source=lines["lines"]),
+            ],
+        }
+
+
+def _records(manifest: Manifest) -> Json:
+    of_split = {
+        **_source("", "fileSet", fileProperty="filename"),
+        "transform": {"regex": f"^{re.escape(manifest.name)}-(.+)\\.tfrecord-.*$"},
+    }
+    fields = [_field("records/split", "sc:Text", source=of_split, references={"field": {"@id": "splits/name"}})]
+    fields.append(_stored(KEY, "The key that names the row for ever.", Stored("bytes")))
+    for feature, description in read_descriptions(manifest.features).items():
+        for part, stored in description.parts().items():
+            name = part_name(feature, part)
+            text = f"{'The label: a' if feature == manifest.label else 'A'} feature of kind {description.kind}"
+            fields.append(_stored(name, f"{text}, its {part}." if part else f"{text}.", stored, description))
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "records",
+        "name": "records",
+        "description": "A record for each row: a `tf.train.Example` with these features, as they are stored.",
+        "key": {"@id": f"records/{KEY}"},
+        "field": fields,
+    }
+
+
+def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
+    """Gives the field of a part of a record; one with several values says so."""
+    is_image = isinstance(description, Pixels) and stored.dtype == "bytes" and description.encoding in _ENCODED
+    field = _field(
+        f"records/{name}",
+        "sc:ImageObject" if is_image else _TYPES[stored.dtype],
+        description=text,
+        source=_source("", "fileSet", column=name),
+    )
+    return {**field, "repeated": True} if stored.shape != () else field
+
+
+def _field(id_: str, type_: str, **more: Any) -> Json:
+    return {"@type": "cr:Field", "@id": id_, "name": id_.partition("/")[2], "dataType": type_, **more}
+
+
+def _source(feature: str, kind: str, **extract: str) -> Json:
+    return {kind: {"@id": labels_file(feature) if feature else SHARDS}, "extract": extract}
+
+
+DATASET_INFO = "dataset_info.json"
+SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+
+
+def dataset_info(manifest: Manifest) -> bytes:
+    """Gives the file as `tensorflow_datasets` 4.9 reads it, without the splits that hold no record: it refuses one."""
+    splits = [
+        {
+            "name": name,
+            "shardLengths": [str(shard.records) for shard in split.shards],
+            "numBytes": str(split.bytes),
+            "filepathTemplate": SHARD_NAMES,
+        }
+        for name, split in manifest.splits.items()
+        if split.records
+    ]
+    info = {"name": manifest.name, "version": "1.0.0", "splits": splits, "fileFormat": "tfrecord"}
+    return (json.dumps(info, indent=2) + "\n").encode()

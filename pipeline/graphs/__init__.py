@@ -1,1 +1,0 @@
-"""The graphs of a version, as bytes: what they hold, and whether TensorFlow may load them."""

@@ -1,0 +1,68 @@
+"""Work side by side: this process's cores, a map in threads, and sockets between processes.
+
+>>> list(in_order(abs, [-1, -2], threads=2, ahead=4))
+[1, 2]
+"""
+
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a container: microseconds of CPU, and in how many of time
+
+
+def cores() -> int:
+    """The number of cores that this process may use, by its affinity and its container's quota; 1 or more."""
+    number = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with suppress(OSError, ValueError):  # no cgroup v2, or `max`
+        quota, period = map(int, CPU_QUOTA.read_text().split())
+        number = min(number, -(-quota // period))
+    return max(1, number)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int | None = None
+) -> Generator[Result, None, None]:
+    """Yields the result of each item; no items give nothing.
+
+    `tf.data` would do the same, but keeps its generator's closure alive. The threads end with the iterator, or when it
+    is dropped.
+
+    Args:
+        function: called from several threads.
+        items: taken one by one as results are consumed.
+        threads: the number of threads.
+        ahead: the largest number of items in flight, two a thread by default.
+    """
+    pending: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) >= (ahead or 2 * threads):
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def waiting_pair() -> tuple[socket.socket, socket.socket]:
+    """Makes two connected blocking sockets.
+
+    Under a default timeout, which a program may have set and Beam sets when it logs in to GCP, a new socket does not
+    block, which a process that inherits or receives it cannot see.
+    """
+    pair = socket.socketpair()
+    for end in pair:
+        end.setblocking(True)
+    return pair

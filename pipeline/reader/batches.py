@@ -1,0 +1,153 @@
+"""The batches of a split: the batch of each step, in NumPy, as a function of the step alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.metrics import Counters
+from recordmill.pipeline.reader.order import Integers
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.request import Request, images_of
+from recordmill.pipeline.reader.rows import Chosen, Rows
+from recordmill.transforms.contract.ragged import ArraySpec, Ragged
+from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.numpy.augment.chain import Augment
+from recordmill.transforms.numpy.features import finish
+
+Batch: TypeAlias = Any
+"""`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
+
+
+class Batches(Protocol):
+    """Makes batches; may be called from several threads, and pickles to other processes."""
+
+    counters: Counters
+    """Seconds by stage, and the number of records left out."""
+
+    def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
+        """Gives the batches of steps, counted from epoch 0; None where all records of one were left out."""
+
+    def close(self) -> None:
+        """Closes files and frees memory."""
+
+
+class SplitBatches:
+    """The batches of a split."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.counters = rows, rows.counters
+
+    def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
+        """Gives the batches of steps."""
+        chosen = [choose(self.rows, step) for step in steps]
+        read = self.rows.read([records for records, _ in chosen])
+        return [self._batch(*of_step, *result) for of_step, result in zip(chosen, read, strict=True)]
+
+    def _batch(self, chosen: Chosen, weights: Any, ready: dict[str, Any], kept: Integers) -> Batch | None:
+        if not len(kept) and len(chosen.positions):
+            return None
+        draws = self.rows.mixed(chosen.keep(kept))
+        return structured(self.rows.request, ready, draws, None if weights is None else weights[kept])
+
+    def close(self) -> None:
+        """Closes files and frees memory."""
+        self.rows.close()
+
+
+def choose(rows: Rows, step: int) -> tuple[Chosen, npt.NDArray[np.float32] | None]:
+    """Gives the records of a step, and with `pad` the rows' weights; the split's first record fills a batch up."""
+    request = rows.request
+    epoch, in_epoch = divmod(step, request.steps.of_epoch)
+    positions = request.steps.positions(in_epoch)
+    if not request.given.pad:
+        return rows.choose(epoch, positions), None
+    missing = request.given.batch_size - len(positions)
+    weights = np.repeat(np.array([1, 0], np.float32), [len(positions), missing])
+    return rows.choose(epoch, np.pad(positions, (0, missing))), weights
+
+
+def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:
+    """Takes the label out of the features, and applies the batch's mixtures by their draws."""
+    label = None if request.label is None else ready.pop(request.label)
+    for mixture, drawn in zip(request.mixtures, draws, strict=True):
+        ready, label = mixture.apply(ready, label, drawn)
+    return in_structure(request, ready, label, weights)
+
+
+def in_structure(request: Request, features: Any, label: Any, weights: Any) -> Batch:
+    """Puts the parts of a batch together, arrays or tensors."""
+    parts = [features, *([label] if request.label is not None else []), *([weights] if request.given.pad else [])]
+    return tuple(parts) if len(parts) > 1 else features
+
+
+BYTES_TOGETHER = 2 << 20  # 2 MiB of records: the steps of NumPy then cost little beside what they work on
+MOST_TOGETHER = 32  # steps
+
+
+class SplitSource:
+    """The batches of a request's steps."""
+
+    def __init__(self, request: Request) -> None:
+        self.request, self.given = request, request.given
+        self.threads = request.threads
+        self.of_epoch = request.steps.of_epoch
+        # More than one for small records only.
+        of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
+        together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
+        self.steps_together = 1 if images_of(request.features) else together
+        self.element_spec = element_spec(request)
+        self._labels: Any = None
+
+    def order_facts(self) -> dict[str, Any]:
+        """Gives the facts that determine the order of the batches."""
+        return self.request.order_facts()
+
+    def consumed(self, step: int) -> int:
+        """Counts the records that all hosts have read when a step begins."""
+        return self.request.steps.consumed(step)
+
+    def open(self) -> SplitBatches:
+        """Opens the records, and gives the maker of batches."""
+        return SplitBatches(self.rows())
+
+    def rows(self, counters: Counters | None = None) -> Rows:
+        """Opens the records, and reads all labels once where the order follows from them."""
+        rows = Rows(self.request, self._labels, counters)
+        if self.given.balance:
+            self._labels = rows.labels
+        return rows
+
+    def starting_at(self, step: int) -> "SplitSource":
+        """Gives the same source, beginning at another step."""
+        return SplitSource(replace(self.request, given=replace(self.given, start_step=step)))
+
+
+def element_spec(request: Request) -> Any:
+    """Gives the structure of a batch, from a batch of no rows: there a side that differs from batch to batch is 0.
+
+    Raises:
+        DatasetError: a mixture does not fit the features, or a package is missing.
+    """
+    columns = parse([], stored_features(request.features, with_key=request.given.with_key))
+    augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
+    ready = finish(request.features, columns, request.given, augment=augment)
+    draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
+    try:
+        return _specs(structured(request, ready, draws, np.zeros(0, np.float32)), request.rows)
+    except ValueError as error:
+        raise DatasetError(str(error)) from None
+
+
+def _specs(batch: Any, rows: int | None) -> Any:
+    if isinstance(batch, dict):
+        return {name: _specs(array, rows) for name, array in batch.items()}
+    if isinstance(batch, Ragged):
+        return ArraySpec((rows, None, *batch.values.shape[1:]), batch.values.dtype.name, ragged=True)
+    if isinstance(batch, tuple):
+        return tuple(_specs(part, rows) for part in batch)
+    shape = (rows, *(side or None for side in batch.shape[1:]))
+    return ArraySpec(shape, "bytes" if batch.dtype == object else batch.dtype.name)

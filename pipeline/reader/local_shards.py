@@ -1,0 +1,160 @@
+"""Shards on this machine: files and their indexes, mapped into memory when they are first read.
+
+Maps are let go, the least recently used first, when there are many, because each holds a file descriptor.
+
+Limit: a file that is cut short while it is mapped ends the process with SIGBUS when its missing part is read. A
+version never changes a file; replace a damaged one by a rename, not in place.
+
+>>> files = LocalShards([ShardFile("/data/a.tfrecord", "/data/a.index", 2, 120, "…")])  # doctest: +SKIP
+>>> files.index(0).tolist()  # doctest: +SKIP
+[0, 50, 120]
+"""
+
+import hashlib
+import mmap
+import os
+import resource
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.paths import file_bytes, open_file
+from recordmill.pipeline.errors import DatasetError
+
+ADVICE = "copy the version again, or build again"
+MOST_OPEN = 16_000  # shards; their two maps each are half of what Linux gives a process (vm.max_map_count)
+
+COPIED = 2 << 10  # 2 KiB: a copy of less takes less time than a view of a map; a large one also takes fresh memory
+
+Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
+"""A record with its header and footer; an array shows a map's or a block's own memory."""
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """A TFRecord file and its index: absolute paths or URLs, and the manifest's facts about them."""
+
+    file: str
+    index: str
+    records: int
+    bytes: int
+    sha256: str
+
+    def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Gives the file's path and bytes, and the index's: a uint64 for each record's offset, and the file's size."""
+        return (self.file, self.bytes), (self.index, 8 * (self.records + 1))
+
+
+class Shards(Protocol):
+    """The bytes of a split's shards, wherever they lie; each is given by its number."""
+
+    def index(self, shard: int) -> memoryview:
+        """The index of a shard that holds records: uint64 [records + 1].
+
+        Raises:
+            DatasetError: it is not there, or not of its size.
+        """
+
+    def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
+        """Reads records by shard and number; where an index is damaged, the bytes that it leads to, or fewer.
+
+        Raises:
+            DatasetError: a shard or its index is not there, or not of its size.
+        """
+
+    def check(self) -> None:
+        """Checks that every file is there and of its size. Raises: DatasetError for the first that is not."""
+
+    def sha256(self, shard: int) -> str:
+        """Gives the digest of a shard's bytes, in hex. Raises: DatasetError if it cannot be read."""
+
+    def close(self) -> None:
+        """Closes all files; a later read opens them again."""
+
+
+class LocalShards:
+    """`Shards` of local files."""
+
+    def __init__(self, shards: Sequence[ShardFile]) -> None:
+        self._shards = shards
+        # Functions of the module, not methods: a cache of a method would keep `self` alive.
+        self.index = lru_cache(_most_open())(partial(_map_index, shards))
+        self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self.index))
+
+    def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
+        """See `Shards`. Arrays keep their map, also when it is let go here."""
+        frames: list[Frame] = []
+        mapped = self._mapped
+        for shard, record in zip(shards, records, strict=True):
+            index, file, array = mapped(shard)
+            start, end = index[record], index[record + 1]
+            frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
+        return frames
+
+    def check(self) -> None:
+        """See `Shards`."""
+        for shard in self._shards:
+            for path, expected in shard.sizes():
+                try:
+                    check_size(path, file_bytes(path), expected)
+                except OSError as error:
+                    raise unreadable(path, error) from None
+
+    def sha256(self, shard: int) -> str:
+        """See `Shards`."""
+        path = self._shards[shard].file
+        try:
+            with open_file(path) as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise unreadable(path, error) from None
+
+    def close(self) -> None:
+        """See `Shards`."""
+        self.index.cache_clear()
+        self._mapped.cache_clear()
+
+
+def check_size(path: str, found: int, expected: int) -> None:
+    """Refuses a file of another size. Raises: DatasetError."""
+    if found != expected:
+        raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}: {ADVICE}")
+
+
+def unreadable(path: str, error: Exception) -> DatasetError:
+    """Gives the error for a file that is missing or cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return DatasetError(f"{path} is missing: {ADVICE}")
+    return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {ADVICE}")
+
+
+def _most_open() -> int:
+    """Gives the most shards to keep open: their two maps each take half of the process' file descriptors."""
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_OPEN if allowed == resource.RLIM_INFINITY else max(1, min(allowed // 4, MOST_OPEN))
+
+
+def _map_index(shards: Sequence[ShardFile], number: int) -> memoryview:
+    return memoryview(_map(*shards[number].sizes()[1])).cast("Q")
+
+
+def _map_shard(
+    shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int
+) -> tuple[memoryview, mmap.mmap, npt.NDArray[np.uint8]]:
+    """A shard's index, and its file twice: slices of the first are copies, of the second views."""
+    file = _map(*shards[number].sizes()[0])
+    return index(number), file, np.frombuffer(file, np.uint8)
+
+
+def _map(path: str, expected: int) -> mmap.mmap:
+    try:
+        with open_file(path) as file:
+            # Before it is mapped: to touch what lies beyond the file's end would end the process.
+            check_size(path, os.fstat(file.fileno()).st_size, expected)
+            return mmap.mmap(file.fileno(), expected, prot=mmap.PROT_READ)
+    except OSError as error:
+        raise unreadable(path, error) from None

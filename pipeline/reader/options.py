@@ -1,0 +1,206 @@
+"""The options of `Dataset.training_input` and `Dataset.evaluation_input`: name, type, default, meaning and check.
+
+The keyword arguments of both methods are the fields of `ReadOptions`, so a new option is one field here, the line that
+uses it, its test, and its row in `docs/reading.md`. Splits are written as in TensorFlow Datasets.
+
+>>> evaluation_options("test", {"batch_size": 8, "dtyp": "uint8"})
+Traceback (most recent call last):
+...
+TypeError: evaluation_input has no option 'dtyp'; did you mean `dtype`?
+>>> ranges("train[:80%]+test", {"train": 10, "test": 4})
+[('train', 0, 8), ('test', 0, 4)]
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
+from recordmill.pipeline.reader.steps import FOR_EVER
+from recordmill.transforms.contract.finish_options import FinishOptions
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from recordmill.transforms.numpy.augment.chain import Mask
+
+
+SHUFFLES = ("global", "blocks", "none")
+ON_ERROR = ("raise", "skip")
+THE_LABEL = "(the dataset's label)"
+"""Stands for the label that the manifest names."""
+
+Default = TypeVar("Default")
+
+
+def _only(method: str, default: Default) -> Default:
+    """Declares an option that one of the two methods has alone."""
+    return field(default=default, metadata={"only": method})
+
+
+@dataclass(frozen=True)
+class ReadOptions(FinishOptions):
+    """Options of an input, checked when they are made, as far as that needs no dataset.
+
+    Raises:
+        DatasetError: a value is out of its range.
+    """
+
+    split: str = "train"
+    """A split's name, a slice (`train[:80%]`, `train[100:]`), or several (`train+validation`)."""
+    _: KW_ONLY
+    batch_size: int
+    """Records in a batch of this host, at least 1."""
+    seed: int = _only("training", 0)
+    """Any whole number; it makes the order and every random change."""
+    epochs: int | None = _only("training", None)
+    """None: an iteration is one epoch, each the next one; n: it is the epochs 0 to n - 1; -1: it has no end."""
+    shuffle: str = _only("training", "global")
+    """`global` permutes all records; `blocks` permutes blocks of neighbours, and the records of each 64 MiB of blocks,
+    for files that are read by ranges; `none` keeps the dataset's own order."""
+    balance: bool = _only("training", False)
+    """Gives every class of the label as often as any other; records of rare classes come again."""
+    drop_remainder: bool = _only("training", True)
+    """Leaves out the records at an epoch's end that fill no batch on all hosts."""
+    pad: bool | None = _only("evaluation", None)
+    """Fills short batches up to `batch_size` with rows of weight 0, and adds the rows' weights, float32 [batch]:
+    `(features, label, weight)`, which Keras takes. By default where there are several hosts."""
+    augment: "Sequence[Any] | Mapping[str, Sequence[Any] | Mask]" = ()
+    """Random changes of images (`recordmill.augment`): a list for all images, or a dictionary of lists by feature; in a
+    list also MixUp and CutMix of whole batches."""
+    label: str | None = THE_LABEL
+    """The target, None for none; the dataset's label where it is not given."""
+    features: Collection[str] | None = None
+    """The features to read beside the label; all where they are not given; an empty list: the label and keys alone."""
+    with_key: bool = False
+    """Adds `key`, the rows' keys (bytes, [batch]), to the features."""
+    host_index: int = 0
+    """The number of this host, from 0; each host reads a part of its own."""
+    host_count: int = 1
+    """The number of hosts, which all have the same number of batches."""
+    input_context: "tf.distribute.InputContext | None" = None
+    """Gives `host_index` and `host_count` where `tf.distribute` makes the input."""
+    start_step: int = _only("training", 0)
+    """The step to begin with, counted from the first of epoch 0."""
+    threads: int | None = None
+    """Threads that make batches; by default one a core, or one where no images are read."""
+    workers: int = 0
+    """Processes that make batches instead, where Python's lock is the limit; 0 for none."""
+    on_error: str = "raise"
+    """`raise` for a record that cannot be read; `skip` leaves out exactly that record."""
+    max_skipped: int = 100
+    """The most records that an iteration may leave out."""
+    verify: bool = False
+    """Compares every shard's sha256 with the manifest's first."""
+
+    def __post_init__(self) -> None:
+        if self.input_context is not None:  # which does not pickle to worker processes
+            self._set("host_index", self.input_context.input_pipeline_id)
+            self._set("host_count", self.input_context.num_input_pipelines)
+            self._set("input_context", None)
+        check_batch_size(self.batch_size)
+        _check_choice("shuffle", self.shuffle, SHUFFLES)
+        _check_choice("on_error", self.on_error, ON_ERROR)
+        if self.host_count < 1 or not 0 <= self.host_index < self.host_count:
+            raise DatasetError(f"host_index is 0 to host_count - 1, got {self.host_index} of {self.host_count}")
+        if self.epochs is not None and self.epochs < 1 and self.epochs != FOR_EVER:
+            raise DatasetError(
+                f"epochs is how many one iteration gives, at least 1; None: one, the next each time; -1: without end; "
+                f"got {self.epochs}"
+            )
+        for name, least in (("start_step", 0), ("workers", 0), ("max_skipped", 0), ("threads", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise DatasetError(f"{name} is at least {least}, got {value}")
+        super().__post_init__()
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+def training_options(split: str, options: Mapping[str, Any]) -> ReadOptions:
+    """Makes the options of `training_input`. Raises: TypeError for an unknown name, DatasetError for a wrong value."""
+    _check_names("training", options)
+    return ReadOptions(split, **options)
+
+
+def evaluation_options(split: str, options: Mapping[str, Any]) -> ReadOptions:
+    """Makes the options of `evaluation_input`: every record once, in the dataset's order. Raises: as above."""
+    _check_names("evaluation", options)
+    given = ReadOptions(split, shuffle="none", epochs=1, drop_remainder=False, **options)
+    if given.pad is None:
+        given._set("pad", given.host_count > 1)
+    return given
+
+
+def option_names(method: str) -> list[str]:
+    """Gives the names of the options that `training_input` or `evaluation_input` has beside `split`."""
+    return [
+        each.name
+        for each in fields(ReadOptions)
+        if each.name != "split" and each.metadata.get("only", method) == method
+    ]
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Refuses less than one record. Raises: DatasetError."""
+    if not isinstance(batch_size, int) or batch_size < 1:
+        raise DatasetError(f"batch_size is the number of records in a batch, at least 1, got {batch_size!r}")
+
+
+def _check_names(method: str, options: Mapping[str, Any]) -> None:
+    known = option_names(method)
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{method}_input has no option '{name}'{did_you_mean(name, known)}")
+    if "batch_size" not in options:
+        raise TypeError(f"{method}_input needs batch_size, the number of records in a batch")
+
+
+def _check_choice(name: str, value: str, choices: Collection[str]) -> None:
+    if value not in choices:
+        raise DatasetError(f"{name} is one of {', '.join(choices)}, got {value!r}")
+
+
+_ONE = re.compile(r"(?P<name>[^\[\]+]+?)(?:\[(?P<first>-?\d+%?)?:(?P<end>-?\d+%?)?\])?")
+FORM = "a split is written like train, train[:80%], train[100:200] or train+validation"
+
+
+def ranges(expression: str, records: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """Gives the ranges of records that an expression means: split, first record, end.
+
+    A share is rounded to the nearest record, half to even, so that `train[:80%]` and `train[80%:]` share none and miss
+    none. Numbers beyond the split stop at its end; negative ones count from there.
+
+    Args:
+        expression: one or several, joined by `+`.
+        records: the number of records of each split.
+
+    Raises:
+        DatasetError: it is no such expression, or there is no split of that name.
+    """
+    return [_range(part.strip(), expression, records) for part in expression.split("+")]
+
+
+def _range(part: str, expression: str, records: Mapping[str, int]) -> tuple[str, int, int]:
+    match = _ONE.fullmatch(part)
+    if match is None:
+        raise DatasetError(f"the split '{expression}' cannot be read at '{part}': {FORM}")
+    name = match["name"]
+    if name not in records:
+        raise DatasetError(f"there is no split '{name}'{did_you_mean(name, records)}; there are: {listed(records)}")
+    size = records[name]
+    first = _record(match["first"] or "0", size, expression)
+    return name, first, max(first, _record(match["end"] or "100%", size, expression))
+
+
+def _record(written: str, size: int, expression: str) -> int:
+    if written.endswith("%"):
+        share = int(written[:-1])
+        if abs(share) > 100:
+            raise DatasetError(f"the split '{expression}' asks for {written}: a share is -100% to 100%")
+        record = round(size * share / 100)
+    else:
+        record = int(written)
+    return min(size, max(0, record + size if written.startswith("-") else record))

@@ -1,1 +1,0 @@
-"""The arguments of an input, checked, and what its batches look like."""

@@ -1,0 +1,282 @@
+"""Orders of a split's records, as functions of (seed, epoch, position).
+
+An order computes the records at any positions of any epoch; nothing is read and no buffer is kept. Random numbers and
+permutations are functions of their arguments alone, so a resumed run needs no history, and every machine gets the same.
+
+>>> GlobalShuffle(5, seed=1).records(epoch=0, positions=np.arange(5)).tolist()
+[2, 4, 1, 3, 0]
+>>> sorted(Permutation(10, key=combine(1, 0))(np.arange(10)).tolist())
+[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Integers = npt.NDArray[np.int64]
+_U64 = npt.NDArray[np.uint64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: SplitMix64's step
+_M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
+_MASK = (1 << 64) - 1
+ROUNDS = 8  # of a permutation; with fewer, neighbours of a small range stay together too often
+
+
+def scramble(values: _U64) -> _U64:
+    """Mixes the bits of each number: the finalizer of SplitMix64 (Steele, Lea, Flood 2014), a bijection."""
+    mixed = values + _GOLDEN
+    mixed = (mixed ^ (mixed >> _S30)) * _M1
+    mixed = (mixed ^ (mixed >> _S27)) * _M2
+    return mixed ^ (mixed >> _S31)
+
+
+def combine(*numbers: int) -> int:
+    """Makes one key, 0..2**64 - 1, of any whole numbers; their order counts."""
+    key = np.zeros(1, np.uint64)
+    for number in numbers:
+        key = scramble(key ^ np.array([number & _MASK], np.uint64))
+    return int(key[0])
+
+
+def uniform(key: int, positions: Integers, lanes: int) -> npt.NDArray[np.float64]:
+    """Gives random numbers for positions in a sequence.
+
+    Args:
+        key: of the sequence, from `combine`.
+        positions: int64 [rows].
+        lanes: how many numbers each position has.
+
+    Returns:
+        float64 [rows, lanes], 0 <= number < 1, multiples of 2**-53.
+    """
+    rows = scramble(positions.astype(np.uint64) ^ np.uint64(key))
+    steps = np.arange(lanes, dtype=np.uint64) * _GOLDEN
+    return (scramble(rows[:, np.newaxis] + steps) >> _S11).astype(np.float64) * 2.0**-53
+
+
+class Permutation:
+    """A keyed permutation of 0..n-1 that takes no memory: a Feistel network with cycle walking.
+
+    (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002.) The network permutes the next power of two; what
+    it puts beyond n is sent through again, less than twice a number on the average.
+    """
+
+    def __init__(self, size: int, key: int) -> None:
+        self._size = size
+        bits = max(size - 1, 0).bit_length()
+        self._shift = np.uint64(bits // 2)
+        self._low = np.uint64((1 << bits // 2) - 1)
+        self._high = np.uint64((1 << (bits - bits // 2)) - 1)
+        self._keys = scramble(np.arange(ROUNDS, dtype=np.uint64) ^ np.uint64(key))
+
+    def __call__(self, numbers: Integers) -> Integers:
+        """Permutes numbers of 0..n-1: int64 of the same shape, [rows]."""
+        result = self._network(numbers.astype(np.uint64))
+        outside = np.flatnonzero(result >= self._size)
+        while len(outside):
+            result[outside] = self._network(result[outside])
+            outside = outside[result[outside] >= self._size]
+        return result.astype(np.int64)
+
+    def _network(self, numbers: _U64) -> _U64:
+        high, low = numbers >> self._shift, numbers & self._low
+        for first, second in self._keys.reshape(-1, 2):
+            high = high ^ (scramble(low ^ first) & self._high)
+            low = low ^ (scramble(high ^ second) & self._low)
+        return (high << self._shift) | low
+
+
+RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS = range(1, 7)
+"""Purposes of permutations, so that those of one seed have nothing in common."""
+BLOCK_BYTES = 1 << 20  # 1 MiB: worth one request of a remote file
+GROUP_BYTES = 64 << 20  # 64 MiB: the most memory of a group of blocks
+CHUNK = 4096  # positions worked out at once: 0.6 µs each, 3.3 for 256 alone
+
+
+class Order(Protocol):
+    """A sequence of records for each epoch."""
+
+    size: int
+    """The number of positions of an epoch."""
+
+    def records(self, epoch: int, positions: Integers) -> Integers:
+        """Gives the records at positions 0..size-1, int64 [rows]."""
+
+
+class InOrder:
+    """The dataset's own order, in every epoch."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def records(self, epoch: int, positions: Integers) -> Integers:
+        """Gives the positions themselves."""
+        return positions
+
+
+class GlobalShuffle:
+    """A permutation of all records, another one each epoch."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.size = size
+        self._seed = seed
+
+    def records(self, epoch: int, positions: Integers) -> Integers:
+        """Gives the records at positions."""
+        return Permutation(self.size, combine(self._seed, RECORDS, epoch))(positions)
+
+
+class BlockShuffle:
+    """A permutation of blocks of neighbours, then of the records within each group of blocks.
+
+    Records read together lie together: whole blocks, one group at a time. The shards are in the order of a hash
+    already, so that neighbours have nothing in common. The records that fill no block come with the last group.
+    """
+
+    def __init__(self, size: int, seed: int, block: int, group: int) -> None:
+        """Takes the records of a block, and the blocks of a group."""
+        self.size = size
+        self._seed, self.block = seed, block
+        self._in_blocks = size // block * block
+        self._in_group = block * group
+
+    def records(self, epoch: int, positions: Integers) -> Integers:
+        """Gives the records at positions."""
+        groups = positions // self._in_group
+        shuffled = np.empty_like(positions)
+        for group in np.unique(groups).tolist():
+            start = group * self._in_group
+            size = min(self._in_group, self.size - start)
+            within = Permutation(size, combine(self._seed, WITHIN, epoch, group))
+            shuffled[groups == group] = start + within(positions[groups == group] - start)
+        blocks = Permutation(self._in_blocks // self.block, combine(self._seed, BLOCKS, epoch))
+        inside = shuffled < self._in_blocks
+        result = shuffled.copy()
+        result[inside] = blocks(shuffled[inside] // self.block) * self.block + shuffled[inside] % self.block
+        return result
+
+
+def block_shuffle(size: int, seed: int, total_bytes: int) -> BlockShuffle:
+    """Makes a shuffle whose blocks are worth a request and whose groups fit into memory.
+
+    Args:
+        size: the number of records.
+        seed: any whole number.
+        total_bytes: the bytes of all records, from the manifest: the same for every reader of the dataset.
+    """
+    mean = max(1, total_bytes // max(1, size))
+    block = max(1, BLOCK_BYTES // mean)
+    return BlockShuffle(size, seed, block, max(2, GROUP_BYTES // (block * mean)))
+
+
+class Balanced:
+    """Every class as often as any other: shuffled classes take turns, and a class that is used up begins anew.
+
+    An epoch has as many positions as there are records. The order of the classes within each turn is shuffled too.
+    """
+
+    def __init__(self, labels: Integers, seed: int) -> None:
+        """Takes the class of each record, int64 [size]; classes without records are left out."""
+        self.size = len(labels)
+        self._seed = seed
+        by_class = np.argsort(labels, kind="stable")
+        starts = np.flatnonzero(np.diff(labels[by_class])) + 1
+        self._members = [part for part in np.split(by_class, starts) if len(part)]
+
+    def records(self, epoch: int, positions: Integers) -> Integers:
+        """Gives the records at positions."""
+        running = epoch * self.size + positions  # the turns go on from epoch to epoch
+        turns, seats = np.divmod(running, max(1, len(self._members)))
+        classes = np.empty_like(positions)
+        for turn in np.unique(turns).tolist():
+            order = Permutation(len(self._members), combine(self._seed, CLASSES, turn))
+            classes[turns == turn] = order(seats[turns == turn])
+        result = np.empty_like(positions)
+        for class_ in np.unique(classes).tolist():
+            result[classes == class_] = self._members_at(class_, turns[classes == class_])
+        return result
+
+    def _members_at(self, class_: int, turns: Integers) -> Integers:
+        members = self._members[class_]
+        rounds, offsets = np.divmod(turns, len(members))
+        result = np.empty_like(turns)
+        for round_ in np.unique(rounds).tolist():
+            order = Permutation(len(members), combine(self._seed, OF_CLASS, class_, round_))
+            result[rounds == round_] = members[order(offsets[rounds == round_])]
+        return result
+
+
+class Bucketed:
+    """Another order's records in batches of like sizes: sorted in windows of many batches, the batches shuffled.
+
+    Records that fill no batch, and the batches that fill no window, follow at the end.
+    """
+
+    WINDOW = 64  # batches
+
+    def __init__(self, order: Order, seed: int, batch: int, sizes: Callable[[Integers], Integers]) -> None:
+        """Takes the records of a batch of all hosts, and a function from records to their sizes."""
+        self.size = order.size
+        self._order, self._seed, self._batch, self._sizes = order, seed, batch, sizes
+
+    def records(self, epoch: int, positions: Integers) -> Integers:
+        """Gives the records at positions."""
+        windows = positions // (self._batch * self.WINDOW)
+        result = np.empty_like(positions)
+        for window in np.unique(windows).tolist():
+            start, sorted_ = self._window(epoch, window)
+            result[windows == window] = sorted_[positions[windows == window] - start]
+        return result
+
+    def _window(self, epoch: int, window: int) -> tuple[int, Integers]:
+        start = window * self._batch * self.WINDOW
+        rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
+        result = self._order.records(epoch, rows)
+        batches = len(rows) // self._batch
+        full = result[: batches * self._batch]
+        full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
+        shuffled = full[Permutation(batches, combine(self._seed, BATCHES, epoch, window))(np.arange(batches))]
+        return start, np.concatenate([shuffled.reshape(-1), result[batches * self._batch :]])
+
+
+class Ahead:
+    """Another order, computed a chunk of positions at a time; the last few chunks are kept."""
+
+    def __init__(self, order: Order, chunk: int = CHUNK) -> None:
+        self.size = order.size
+        self._order, self._chunk = order, chunk
+        self._kept: dict[tuple[int, int], Integers] = {}
+
+    def records(self, epoch: int, positions: Integers) -> Integers:
+        """Gives the records at positions."""
+        if not len(positions):
+            return positions
+        first, last = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk
+        chunks = [self._of(epoch, number) for number in range(first, last + 1)]
+        return (chunks[0] if len(chunks) == 1 else np.concatenate(chunks))[positions - first * self._chunk]
+
+    def _of(self, epoch: int, number: int) -> Integers:
+        kept = self._kept.get((epoch, number))
+        if kept is None:
+            start = number * self._chunk
+            kept = self._order.records(epoch, np.arange(start, min(start + self._chunk, self.size)))
+            # One assignment, so that threads see whole chunks; the last few of them, as threads work side by side.
+            self._kept = {**dict(list(self._kept.items())[-3:]), (epoch, number): kept}
+        return kept
+
+
+class Selected:
+    """Records of ranges, such as a slice of a split, numbered one after another."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Takes (first, end) of each range."""
+        lengths = np.array([end - first for first, end in ranges], np.int64)
+        self._ends = np.cumsum(lengths)
+        self._shift = np.array([first for first, _ in ranges], np.int64) - (self._ends - lengths)
+        self.size = int(lengths.sum())
+
+    def records(self, numbers: Integers) -> Integers:
+        """Gives the records of numbers 0..size-1."""
+        return numbers + self._shift[np.searchsorted(self._ends, numbers, side="right")]

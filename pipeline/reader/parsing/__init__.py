@@ -1,1 +1,0 @@
-"""Serialized tf.train.Examples to columns, without protobuf."""

@@ -1,0 +1,203 @@
+"""Random access to the records of a split: by number, checked, from mapped files or an object store.
+
+A record's number counts over the shards in their order, from 0. The index beside each shard says where its records lie,
+so nothing is searched, and no byte of a damaged file is taken for a size. The framing is that of
+TensorFlow's `record_reader.cc`: length (uint64), its masked CRC-32C, data, the data's masked CRC-32C.
+
+>>> records = Records([ShardFile("/data/a.tfrecord", "/data/a.index", 1000, 63_000, "…")])  # doctest: +SKIP
+>>> len(records), records.read(np.array([7, 3]))  # doctest: +SKIP
+(1000, [b"…", b"…"])
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.parallel import cores
+from recordmill.pipeline.reader.local_shards import ADVICE, Frame, LocalShards, ShardFile, Shards
+from recordmill.pipeline.reader.remote_shards import RemoteShards
+from recordmill.transforms.contract.ragged import RowError
+
+__all__ = ["Place", "Records", "ShardFile"]
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+
+
+class Place(NamedTuple):
+    """The place of a record."""
+
+    file: str
+    record: int
+    """Its number in the shard, from 0."""
+    offset: int
+    """The byte of the file at which its header begins."""
+
+    def __str__(self) -> str:
+        """Names the place in a message."""
+        return f"record {self.record} of {self.file}, at byte {self.offset:,}"
+
+
+class Records:
+    """The records of shards. May be pickled, forked, and used by many threads at once.
+
+    Nothing is opened before it is read. All maps and indexes are let go when the object is dropped or closed; after
+    `close` they are opened again where they are needed.
+
+    Args:
+        shards: in the order of the records, local files or URLs alike; shards of 0 records too.
+        blocks: for URLs, where neighbouring records are read at about the same time: the numbers of the
+            records with which each such block begins, rising. A block is then read whole, once, and kept for a while.
+            None: each record is read alone, which is right for records of random places.
+
+    Raises:
+        DatasetError: a path is a URL, and the package that reads it is not installed.
+    """
+
+    def __init__(self, shards: Sequence[ShardFile], blocks: Numbers | None = None) -> None:
+        self._shards = tuple(shards)
+        self._blocks = blocks
+        self._firsts = np.cumsum([0, *(shard.records for shard in self._shards)], dtype=np.int64)
+        self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
+        remote = any("://" in shard.file for shard in self._shards)
+        self._files: Shards = RemoteShards(self._shards, self._cuts()) if remote else LocalShards(self._shards)
+
+    def __len__(self) -> int:
+        return int(self._firsts[-1])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Records, (self._shards, self._blocks)
+
+    def __enter__(self) -> "Records":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all maps and indexes."""
+        self._files.close()
+
+    def read(self, numbers: Numbers) -> list[bytes | memoryview]:
+        """Reads records and checks them.
+
+        Args:
+            numbers: int64 [rows], each from 0 to `len(self) - 1`, in any order, repeated or not.
+
+        Returns:
+            each record's data, in the order of `numbers`; of a large record a view of the map, which stays as long as
+            it is used. No numbers give an empty list.
+
+        Raises:
+            RowError: a record is damaged, or its index is; the first such row.
+            DatasetError: a shard or its index is missing or not of its size.
+            IndexError: there is no record of such a number.
+        """
+        shards, records = self._locate(numbers)
+        frames = self._files.frames(shards.tolist(), records.tolist())
+        payloads = [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames]
+        heads: list[Any] = [frame[:HEADER_BYTES] for frame in frames]  # Any: mypy knows no array as what `join` takes
+        tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]
+        if b"".join(heads) != b"".join(map(frame_head, map(len, payloads))) or b"".join(tails) != frame_tails(payloads):
+            self.sizes(numbers)  # raises where it is the index that is wrong
+            raise next(RowError(row, message) for row, message in enumerate(map(_damage, frames)) if message)
+        return [data if isinstance(data, bytes) else data.data for data in payloads]
+
+    def sizes(self, numbers: Numbers) -> npt.NDArray[np.int64]:
+        """Gives the bytes of each record's data, int64 [rows], from the indexes alone.
+
+        Raises:
+            RowError: the index gives a record an impossible place.
+            DatasetError, IndexError: as `read`.
+        """
+        shards, records = self._locate(numbers)
+        starts, ends = np.empty(len(numbers), np.uint64), np.empty(len(numbers), np.uint64)
+        order = np.argsort(shards, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else []:
+            index = np.frombuffer(self._files.index(int(shards[rows[0]])), np.uint64)
+            starts[rows], ends[rows] = index[records[rows]], index[records[rows] + 1]
+        self._check_spans(shards, starts, ends)
+        return (ends - starts).astype(np.int64) - (HEADER_BYTES + FOOTER_BYTES)
+
+    def where(self, number: int) -> Place:
+        """Gives the place of a record, for messages. Raises: DatasetError, IndexError as `read`."""
+        (shard,), (record,) = self._locate(np.array([number]))
+        return Place(self._shards[shard].file, int(record), self._files.index(int(shard))[record])
+
+    def check(self) -> None:
+        """Looks at every shard's size, and at the size and both ends of its index.
+
+        Raises:
+            DatasetError: a file is missing, of another size, or an index is not its shard's; with the path and advice.
+        """
+        self._files.check()
+        for number, shard in enumerate(self._shards):
+            if shard.records:
+                index = self._files.index(number)
+                if (index[0], index[-1]) != (0, shard.bytes):
+                    raise DatasetError(
+                        f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}, expected 0 to {shard.bytes:,}, "
+                        f"the size of {shard.file}: {ADVICE}"
+                    )
+
+    def verify(self) -> None:
+        """Reads every shard and compares its SHA-256 with the manifest's; several at once.
+
+        Raises:
+            DatasetError: a shard cannot be read, or holds other bytes.
+        """
+        with ThreadPoolExecutor(cores()) as threads:
+            digests = threads.map(self._files.sha256, range(len(self._shards)))
+            try:
+                for shard, digest in zip(self._shards, digests, strict=True):
+                    if digest != shard.sha256:
+                        raise DatasetError(f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {ADVICE}")
+            finally:
+                threads.shutdown(cancel_futures=True)  # after an error no other shard is read
+
+    def _locate(self, numbers: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Gives the shard of each record, and the record's number in it."""
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
+            wrong = numbers.min() if numbers.min() < 0 else numbers.max()
+            raise IndexError(f"there is no record {wrong}: the records are 0 to {len(self) - 1}")
+        shards = np.searchsorted(self._firsts[1:], numbers, side="right")  # never a shard of no records
+        return shards, numbers - self._firsts[shards]
+
+    def _cuts(self) -> list[Numbers] | None:
+        """Gives the records of each shard with which blocks begin, by their numbers in the shard: 0, and more."""
+        if self._blocks is None:
+            return None
+        bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)
+        return [np.union1d([0], self._blocks[slice(*np.searchsorted(self._blocks, both))] - both[0]) for both in bounds]
+
+    def _check_spans(
+        self, shards: npt.NDArray[np.int64], starts: npt.NDArray[np.uint64], ends: npt.NDArray[np.uint64]
+    ) -> None:
+        # Unsigned: where an offset falls, the difference is wrong, but the first condition has caught it.
+        possible = (starts <= ends) & (ends - starts >= HEADER_BYTES + FOOTER_BYTES) & (ends <= self._bytes[shards])
+        if not possible.all():
+            row = int(np.argmin(possible))
+            shard = self._shards[shards[row]]
+            raise RowError(
+                row,
+                f"{shard.index} places it at bytes {starts[row]:,} to {ends[row]:,}, which is no record in a file of "
+                f"{shard.bytes:,} bytes: {ADVICE}",
+            )
+
+
+def _damage(frame: Frame) -> str | None:
+    """Describes the damage of a record; None where it is whole."""
+    head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
+    length = int.from_bytes(head[:8], "little")
+    if length != len(data):
+        return f"its header says {length:,} bytes, the index {len(data):,}: {ADVICE}"
+    if record_length(head) is None:
+        return f"the checksum of its length is wrong: {ADVICE}"
+    return f"the checksum of its data ({length:,} bytes) is wrong: {ADVICE}" if tail != frame_tails([data]) else None

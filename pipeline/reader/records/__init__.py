@@ -1,1 +1,0 @@
-"""Random access to the records of a version, local or remote."""

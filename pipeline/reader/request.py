@@ -1,0 +1,245 @@
+"""The options of an input checked against a dataset, with the shards that hold its records."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.manifest import Manifest, Shard
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.parallel import cores
+from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
+from recordmill.pipeline.reader.records import ShardFile
+from recordmill.pipeline.reader.steps import Steps
+from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription
+from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.stored import IMAGES
+from recordmill.transforms.numpy.augment.base import Augmentation
+from recordmill.transforms.numpy.augment.chain import Mask, check
+from recordmill.transforms.numpy.augment.groups import NO_BOXES, Views
+from recordmill.transforms.numpy.augment.mixtures import BatchAugmentation
+
+
+@dataclass(frozen=True)
+class Request:
+    """The records to read, and how."""
+
+    given: ReadOptions
+    dataset: str
+    version: str
+    shards: tuple[ShardFile, ...]
+    """The shards of all splits that are read, in the order of their records."""
+    ranges: tuple[tuple[int, int], ...]
+    """The records to read, (first, end) in the numbers of all shards' records."""
+    features: dict[str, Description]
+    """The descriptions of the features to read, the label among them."""
+    label: str | None
+    augment: Mapping[str, tuple[Augmentation, ...]]
+    """Random changes of images, by feature."""
+    masks: frozenset[str]
+    """The features among them whose values are no colours."""
+    mixtures: tuple[BatchAugmentation, ...]
+    """Random changes of whole batches."""
+    steps: Steps
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the records to read, by the mean of all in the shards."""
+        records = sum(shard.records for shard in self.shards)
+        return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, records)
+
+    @property
+    def threads(self) -> int:
+        """The threads that make batches; without images Python's lock is held nearly always, and two are slower."""
+        return self.given.threads or (cores() if images_of(self.features) else 1)
+
+    @property
+    def rows(self) -> int | None:
+        """The rows of a batch; None where their number differs."""
+        full = (self.given.drop_remainder or self.given.pad) and self.given.on_error == "raise"
+        return self.given.batch_size if full and self.given.text != "packed" else None
+
+    def order_facts(self) -> dict[str, Any]:
+        """The facts that determine the order of the batches, without the number of hosts."""
+        return {
+            "dataset": self.dataset,
+            "version": self.version,
+            "split": self.given.split,
+            "seed": self.given.seed,
+            "shuffle": self.given.shuffle,
+            "balance": self.given.balance,
+            "bucketed": self.given.text == "bucketed",
+            "drop_remainder": self.given.drop_remainder,
+            "global_batch_size": self.steps.global_batch,
+        }
+
+
+def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
+    """Checks options against a dataset.
+
+    Raises:
+        DatasetError: an option does not fit the dataset; the message says what to do.
+    """
+    label = manifest.label if given.label == THE_LABEL else given.label
+    features = _chosen_features(manifest, given, label)
+    shards, chosen = _shards(folder, manifest, given.split)
+    _check_forms(given, features, manifest)
+    records = sum(end - first for first, end in chosen)
+    request = Request(
+        given=given,
+        dataset=manifest.name,
+        version=manifest.version,
+        shards=shards,
+        ranges=chosen,
+        features=features,
+        label=label,
+        **_augmentations(given.augment, features, label),
+        steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder),
+    )
+    _check_batches(request)
+    return request
+
+
+def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) -> dict[str, Description]:
+    chosen = given.features
+    names = list(manifest.features) if chosen is None else chosen
+    if isinstance(names, str):
+        raise DatasetError(f"features is a list of names, got {names!r}")
+    if not names and label is None and not given.with_key:
+        raise DatasetError(
+            "features is empty, and neither a label nor the keys are read: name a feature, or with_key=True"
+        )
+    if chosen is not None and label in names:
+        raise DatasetError(f"'{label}' is the label, which is always read: leave it out of features")
+    if label is not None and label not in names:
+        names = [*names, label]
+    return read_descriptions({name: manifest.feature(name) for name in names})
+
+
+def _check_forms(given: ReadOptions, features: Mapping[str, Description], manifest: Manifest) -> None:
+    """Refuses a form of texts or a dtype of images that the features do not have."""
+    has_texts = any(isinstance(description, TextDescription) for description in features.values())
+    if given.text != "padded" and not has_texts:
+        raise DatasetError(f"text='{given.text}' is for texts, and none is read: leave it out")
+    several = [name for name, description in features.items() if isinstance(description, TextsDescription)]
+    if given.captions != "all" and not several:
+        raise DatasetError(f"captions='{given.captions}' is for several texts a row, and none are read: leave it out")
+    if given.captions == "all" and given.text == "packed" and several:
+        raise DatasetError(
+            f"text='packed' is for one text a row, and '{several[0]}' has several: take captions='first' or 'random'"
+        )
+    if given.dtype is not None and not images_of(features):
+        raise DatasetError(f"dtype='{given.dtype}' is for images, and none is read: leave it out")
+    stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
+    if given.text == "bucketed" and stored:
+        raise DatasetError(
+            f"text='bucketed' goes by the sizes of records, which here are those of the images '{stored[0]}': "
+            "take text='padded'"
+        )
+    if given.text == "packed":
+        _check_packed(given, features)
+
+
+def images_of(features: Mapping[str, Description]) -> list[str]:
+    """Gives the features that are images."""
+    return [name for name, description in features.items() if isinstance(description, Pixels)]
+
+
+def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> None:
+    if len(features) > 1:
+        raise DatasetError(
+            f"text='packed' puts several rows into one, so that only a text can be read, not {', '.join(features)}: "
+            "name it in features, with label=None"
+        )
+    [(name, description)] = features.items()
+    if not isinstance(description, TextDescription):  # another kind is refused before
+        return
+    if description.packed:
+        raise DatasetError(f"'{name}' was packed when it was built: leave text='packed' out")
+    if given.length_of(description.max_length) is None:
+        raise DatasetError(f"text='packed' needs text_length, how many ids a row of '{name}' holds")
+    if given.pad:
+        raise DatasetError("text='packed' gives rows of several records, which have no weight each: pad=False")
+
+
+def _augmentations(given: Any, features: Mapping[str, Description], label: str | None) -> dict[str, Any]:
+    """Checks `augment`, and gives the fields of a request that follow from it."""
+    images = images_of(features)
+    if given and not images:
+        raise DatasetError("augment is for images, and none is read: leave it out")
+    mixtures: list[BatchAugmentation] = []
+    masks: frozenset[str] = frozenset()
+    if isinstance(given, Mapping):
+        masks = frozenset(name for name, changes in given.items() if isinstance(changes, Mask))
+        by_feature = {
+            name: _list(changes.changes if isinstance(changes, Mask) else changes) for name, changes in given.items()
+        }
+    else:
+        mixtures = [change for change in _list(given) if isinstance(change, BatchAugmentation)]
+        by_feature = dict.fromkeys(images, [change for change in given if change not in mixtures])
+    for name in by_feature:
+        if name not in images:
+            raise DatasetError(f"augment is for images, and '{name}' is not among {', '.join(images)}")
+    try:
+        augment = {name: check(changes) for name, changes in by_feature.items() if changes}
+    except ValueError as error:
+        raise DatasetError(str(error)) from None
+    for name, changes in augment.items():
+        if any(isinstance(change, Views) for change in changes) and _has_boxes(name, features):
+            raise DatasetError(NO_BOXES)
+    target = features.get(label or "")
+    classes = target.vocabulary_size if isinstance(target, CategoryDescription) else None
+    known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
+    return {"augment": augment, "masks": masks, "mixtures": known}
+
+
+def _has_boxes(image: str, features: Mapping[str, Description]) -> bool:
+    """Whether boxes of an image are read."""
+    return any(isinstance(each, BoxesDescription) and each.image == image for each in features.values())
+
+
+def _list(given: Any) -> Sequence[Any]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise DatasetError(f"augment is a list, or a dictionary of lists by feature, got {cut(repr(given))}")
+    return given
+
+
+def _shards(
+    folder: str, manifest: Manifest, expression: str
+) -> tuple[tuple[ShardFile, ...], tuple[tuple[int, int], ...]]:
+    """Gives the shards of the splits that an expression names, each once, and the ranges of their records."""
+    wanted = ranges(expression, {name: split.records for name, split in manifest.splits.items()})
+    starts: dict[str, int] = {}
+    shards: list[ShardFile] = []
+    for name, _, _ in wanted:
+        if name not in starts:
+            starts[name] = sum(shard.records for shard in shards)
+            shards += [_shard_file(folder, shard) for shard in manifest.splits[name].shards]
+    return tuple(shards), tuple((starts[name] + first, starts[name] + end) for name, first, end in wanted)
+
+
+def _shard_file(folder: str, shard: Shard) -> ShardFile:
+    return ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256)
+
+
+def _check_batches(request: Request) -> None:
+    steps, given = request.steps, request.given
+    if 0 < steps.records < steps.global_batch and given.drop_remainder:
+        hosts = f" on {steps.host_count} hosts" if steps.host_count > 1 else ""
+        raise DatasetError(
+            f"'{given.split}' holds {steps.records} records, which is no full batch of {given.batch_size}{hosts}: "
+            "take a smaller batch_size, or drop_remainder=False"
+        )
+    if given.balance:
+        label = request.features[request.label] if request.label else None
+        if not isinstance(label, CategoryDescription):
+            kind = "nothing" if label is None else label.kind
+            raise DatasetError(
+                f"balance=True needs a label that is a category, got {kind}: leave it out, "
+                "or name the category as label"
+            )

@@ -1,0 +1,260 @@
+"""Records of one dataset, by their positions in an epoch, as model-ready arrays.
+
+A row that cannot be read is an error that says where it lies, or, with `on_error="skip"`, is left out and counted.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader import parsing as wire
+from recordmill.pipeline.reader.metrics import SKIPPED, Counters
+from recordmill.pipeline.reader.order import (
+    Ahead,
+    Balanced,
+    Bucketed,
+    GlobalShuffle,
+    InOrder,
+    Integers,
+    Order,
+    Selected,
+    block_shuffle,
+    combine,
+    uniform,
+)
+from recordmill.pipeline.reader.records import Records
+from recordmill.pipeline.reader.remote_shards import KEPT
+from recordmill.pipeline.reader.request import Request, images_of
+from recordmill.transforms.contract.ragged import Bytes, Column, Ragged, RowError
+from recordmill.transforms.contract.stored import stored_features
+from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
+from recordmill.transforms.numpy.buffers import BatchMemory
+from recordmill.transforms.numpy.features import finish
+
+LOG = logging.getLogger("recordmill")
+AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001
+"""Purposes of random numbers, beside those of the permutations of `order`."""
+LABELS_AT_ONCE = 65_536  # records whose labels are read together, for `balance`
+
+
+class DamagedRecordError(DatasetError):
+    """A record cannot be read; the message names its shard, its number and its byte offset."""
+
+
+class Chosen(NamedTuple):
+    """The records of a batch, by their positions in an epoch and their numbers in the shards."""
+
+    epoch: int
+    positions: Integers
+    """Positions in the epoch: int64 [rows]."""
+    numbers: Integers
+    """Numbers in the shards: int64 [rows]."""
+
+    @staticmethod
+    def joined(batches: Sequence["Chosen"]) -> "Chosen":
+        """Joins the records of several batches, of one epoch or more; only for reading."""
+        parts = [(chosen.positions, chosen.numbers) for chosen in batches]
+        return Chosen(batches[0].epoch, *map(np.concatenate, zip(*parts, strict=True)))
+
+    def keep(self, rows: Any) -> "Chosen":
+        """Gives the rows that a mask or indices choose."""
+        return Chosen(self.epoch, self.positions[rows], self.numbers[rows])
+
+
+class Rows:
+    """The records of a request. Pickles, and opens its files in the process that reads."""
+
+    def __init__(self, request: Request, labels: Integers | None = None, counters: Counters | None = None) -> None:
+        """Takes a request, the labels of its records if they are known already, and the counters."""
+        self.request = request
+        self._labels = labels
+        self.memory = BatchMemory()
+        self._stored = stored_features(request.features, with_key=request.given.with_key)
+        self._selected = Selected(request.ranges)
+        self.records = Records(request.shards, self._blocks())
+        self._stage = "decoding" if images_of(request.features) else "finishing"
+        self._order: Order | None = None
+        self._lock = threading.Lock()
+        self.counters = counters or Counters()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rows, (self.request, self._labels, self.counters)
+
+    def choose(self, epoch: int, positions: Integers) -> Chosen:
+        """Gives the records at positions of an epoch."""
+        return Chosen(epoch, positions, self._selected.records(self.order.records(epoch, positions)))
+
+    def read(self, batches: Sequence[Chosen]) -> list[tuple[dict[str, Any], Integers]]:
+        """Gives each batch's model-ready arrays by the parts' names, and the positions of the rows that they hold.
+
+        The records of all batches are read and parsed together: of small records, that takes a third of the time.
+
+        Raises:
+            DamagedRecordError: a record cannot be read.
+        """
+        try:
+            columns = self._columns(Chosen.joined(batches)) if len(batches) > 1 else None
+        except RowError:  # found below, batch by batch
+            columns = None
+        ends = np.cumsum([0, *(len(chosen.positions) for chosen in batches)]).tolist()
+        parts = zip(batches, ends, ends[1:], strict=False)
+        return [self._read_one(chosen, columns and _between(columns, *span)) for chosen, *span in parts]
+
+    def _read_one(self, chosen: Chosen, columns: dict[str, Column] | None) -> tuple[dict[str, Any], Integers]:
+        if columns is not None:
+            try:
+                return self._finished(chosen, columns), np.arange(len(chosen.positions))
+            except RowError:  # found below, row by row
+                pass
+        return self.without_damaged(chosen, lambda good: self._finished(good, self._columns(good)))
+
+    def payloads(self, chosen: Chosen) -> Bytes:
+        """Reads the serialized examples. Raises: RowError."""
+        with self.counters.timed("reading"):
+            return self.records.read(chosen.numbers)
+
+    def without_damaged(self, chosen: Chosen, make: Callable[[Chosen], Any]) -> tuple[Any, Integers]:
+        """Calls `make` with records, without those that raise RowError where these may be skipped."""
+        rows = np.arange(len(chosen.positions))
+        while True:
+            try:
+                return make(chosen.keep(rows)), rows
+            except RowError as error:
+                self._blame(int(chosen.numbers[rows[error.row]]), error)
+                rows = np.delete(rows, error.row)
+
+    def parameters(self, chosen: Chosen) -> dict[str, npt.NDArray[np.float64]]:
+        """Draws the parameters of each augmented feature's images: float64 [rows, numbers].
+
+        Features share their random numbers, so that an image and its mask move together.
+        """
+        changes = self.request.augment
+        if not changes:
+            return {}
+        drawn = self._draws(chosen, AUGMENT, max(map(lanes, changes.values())))
+        return {name: parameters(some, drawn[:, : lanes(some)]) for name, some in changes.items()}
+
+    def mixed(self, chosen: Chosen) -> tuple[npt.NDArray[np.float64], ...]:
+        """Draws the random numbers of each of the batch's mixtures: float64 [rows, lanes]."""
+        mixtures = enumerate(self.request.mixtures)
+        return tuple(self._draws(chosen, MIXTURES + number, mixture.lanes) for number, mixture in mixtures)
+
+    def shares(self, chosen: Chosen) -> npt.NDArray[np.float64] | float:
+        """Draws the number in [0, 1) that chooses each row's text, [rows]; 0.0 where no text is random."""
+        return self._draws(chosen, CAPTIONS, 1)[:, 0] if self.request.given.captions == "random" else 0.0
+
+    def _draws(self, chosen: Chosen, purpose: int, lanes: int) -> npt.NDArray[np.float64]:
+        """Random numbers of each row, float64 [rows, lanes], 0 to 1."""
+        return uniform(combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
+
+    def close(self) -> None:
+        """Closes files and frees memory."""
+        self.records.close()
+        self.memory.close()
+
+    @property
+    def order(self) -> Order:
+        """The order of the records, made at its first use: `balance` reads all labels."""
+        if self._order is None:
+            with self._lock:
+                if self._order is None:
+                    self._order = self._make_order()
+        return self._order
+
+    def _make_order(self) -> Order:
+        given, steps = self.request.given, self.request.steps
+        order: Order
+        if given.balance:
+            order = Balanced(self.labels, given.seed)
+        elif given.shuffle == "global":
+            order = GlobalShuffle(steps.records, given.seed)
+        elif given.shuffle == "blocks":
+            order = block_shuffle(steps.records, given.seed, self.request.bytes)
+        else:
+            return InOrder(steps.records)
+        if self.request.given.text != "bucketed":
+            return Ahead(order)
+        window = steps.global_batch * Bucketed.WINDOW
+        return Ahead(Bucketed(order, given.seed, steps.global_batch, self._sizes), window)
+
+    def _blocks(self) -> Integers | None:
+        """Gives the records with which blocks begin, for files that are read by ranges; None to read records alone.
+
+        Blocks serve where neighbours are read at about the same time, and where all of them are kept.
+        """
+        given, size = self.request.given, self._selected.size
+        if (given.shuffle == "global" or given.balance) and self.request.bytes > KEPT:
+            return None
+        block = block_shuffle(size, given.seed, self.request.bytes).block
+        begin = self._selected.records(np.arange(0, size, block))
+        return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
+
+    def _sizes(self, positions: Integers) -> Integers:
+        return self.records.sizes(self._selected.records(positions))
+
+    @property
+    def labels(self) -> Integers:
+        """The label of each record, int64 [records]; read once."""
+        if self._labels is None:
+            self._labels = self._read_labels()
+        return self._labels
+
+    def _read_labels(self) -> Integers:
+        label, size = self.request.label, self._selected.size
+        assert label is not None  # noqa: S101 - the request was checked
+        parts = [np.zeros(0, np.int64)]
+        stored = {label: self._stored[label]}
+        for start in range(0, size, LABELS_AT_ONCE):
+            positions = np.arange(start, min(start + LABELS_AT_ONCE, size))
+            chosen = Chosen(0, positions, self._selected.records(positions))
+            try:
+                parts.append(np.asarray(wire.parse(self.payloads(chosen), stored)[label]))
+            except RowError as error:
+                self._blame(int(chosen.numbers[error.row]), error, may_skip=False)
+        return np.concatenate(parts)
+
+    def _blame(self, number: int, error: RowError, *, may_skip: bool = True) -> None:
+        """Counts a damaged record, or raises."""
+        message = f"{self.records.where(number)} cannot be read: {error.message}"
+        if self.request.given.on_error == "raise" or not may_skip:
+            raise DamagedRecordError(f"{message}; on_error='skip' leaves such records out") from error
+        LOG.warning("%s; it is left out", message)
+        self.counters.add({SKIPPED: 1})
+
+    def _columns(self, chosen: Chosen) -> dict[str, Column]:
+        payloads = self.payloads(chosen)
+        with self.counters.timed("parsing"):
+            return wire.parse(payloads, self._stored)
+
+    def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
+        request = self.request
+        augment = {
+            name: Augment(request.augment[name], values, name in request.masks)
+            for name, values in self.parameters(chosen).items()
+        }
+        shares, memory = self.shares(chosen), self.memory
+        try:
+            with self.counters.timed(self._stage):
+                return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
+        except MemoryError as error:
+            raise DatasetError(
+                f"memory is not enough for a batch of {len(chosen.positions)} records ({error}): take a smaller "
+                "batch_size, fewer threads, or fewer features"
+            ) from error
+
+
+def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:
+    """Gives the columns of some rows."""
+    return {name: _part(column, start, end) for name, column in columns.items()}
+
+
+def _part(column: Column, start: int, end: int) -> Column:
+    if not isinstance(column, Ragged):
+        return column[start:end]
+    first, last = column.splits[start], column.splits[end]
+    return Ragged(column.values[first:last], column.splits[start : end + 1] - first)

@@ -1,0 +1,284 @@
+"""An input as `tf.data`: the batches of the NumPy reader, or a plain pipeline of TensorFlow's operations.
+
+`as_tf_data` hands the reader's batches over several at a time, because a call of Python costs `tf.data` as much as many
+a batch takes to make. No array is copied whose address TensorFlow can use, such as those of `BatchMemory`.
+
+`native_tf_data`, for TPU hosts and the tf.data service, interleaves files, shuffles records by a buffer, batches,
+parses, and makes them model-ready in the graph. Batches hold what `as_numpy` gives (images that are scaled while they
+are read: within one level of 255), in a buffer's order.
+
+>>> batches = in_groups(lambda: [[np.arange(3)], [np.arange(2)]], [tf.TensorSpec([None], tf.int64)], tuple, most=8)
+>>> list(batches.as_numpy_iterator())
+[(array([0, 1, 2]),), (array([0, 1]),)]
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from typing import Any, TypeAlias
+
+import numpy.typing as npt
+import tensorflow as tf
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.batches import SplitSource, in_structure
+from recordmill.pipeline.reader.input import BATCHES_AHEAD, NumpyBatches, Source
+from recordmill.pipeline.reader.request import Request
+from recordmill.pipeline.reader.steps import FOR_EVER, Passes
+from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
+from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.ragged import ArraySpec
+from recordmill.transforms.tensorflow.features import parse
+
+MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other
+
+Arrays: TypeAlias = Sequence[npt.NDArray[Any]]
+"""The arrays of a batch, in a fixed order."""
+
+
+def in_groups(
+    begin: Callable[[], Iterable[Arrays]],
+    specs: Sequence[tf.TensorSpec],
+    structured: Callable[[Sequence[tf.Tensor]], Any],
+    most: int,
+) -> tf.data.Dataset:
+    """Gives batches as a dataset.
+
+    Args:
+        begin: begins an iteration over the batches.
+        specs: the shape and dtype of each of their arrays.
+        structured: gives the tensors of a batch, which lie in the order of its arrays, the structure of an element.
+        most: the batches of a call of Python.
+    """
+
+    def groups() -> Iterator[tuple[tuple[Any, ...], int]]:
+        for group in _grouped(begin(), most):
+            filled = [*group, *[group[-1]] * (most - len(group))]  # each call has as many tensors
+            yield tuple(array for batch in filled for array in batch), len(group)
+
+    def elements(arrays: Sequence[tf.Tensor], count: tf.Tensor) -> tf.data.Dataset:
+        starts = range(0, len(arrays), len(specs))
+        batches = [structured(arrays[start : start + len(specs)]) for start in starts]
+        return tf.data.experimental.from_list(batches).take(count)
+
+    signature = tuple(specs) * most, tf.TensorSpec([], tf.int64)
+    return tf.data.Dataset.from_generator(groups, output_signature=signature).prefetch(1).flat_map(elements)
+
+
+def _grouped(batches: Iterable[Arrays], most: int) -> Iterator[list[Arrays]]:
+    """Gives the first batch alone, so that it comes at once, then twice as many each time, up to the limits."""
+    group: list[Arrays] = []
+    size, limit = 0, 1
+    try:
+        for batch in batches:
+            group.append(batch)
+            size += sum(array.nbytes for array in batch)
+            if len(group) >= limit or size >= MOST_BYTES:
+                yield group
+                group, size, limit = [], 0, min(2 * limit, most)
+    except Exception:
+        if group:  # the batches before an error come before it
+            yield group
+        raise
+    if group:
+        yield group
+
+
+MOST_TOGETHER = 8  # batches of a call: of more the first comes later, as a larger graph is traced, the others no sooner
+AHEAD = 2  # batches that tf.data holds ready, beside those that the reader makes ahead
+
+Begin: TypeAlias = Callable[[Source], NumpyBatches]
+"""Begins the next iteration over a source."""
+
+
+@tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
+def as_tf_data(source: Source, passes: Passes, begin: Begin) -> tf.data.Dataset:
+    """Gives an input's batches; see `Input.as_tf_data`."""
+    batches = _generated(_in_one_thread(source), begin)
+    if _is_whole(source):  # Keras shows its progress by the number of batches
+        count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
+        batches = batches.apply(tf.data.experimental.assert_cardinality(count))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # all numbers are given, and its thread delays dropping an iterator by seconds
+    return batches.prefetch(AHEAD).with_options(options)
+
+
+def _in_one_thread(source: Source) -> Source:
+    """Lets TensorFlow's thread make the batches where one thread would: two would compete for Python's lock."""
+    if source.threads > 1 or source.given.workers:
+        return source
+    alone = copy(source)
+    alone.threads = 0
+    return alone
+
+
+def _generated(source: Source, begin: Begin) -> tf.data.Dataset:
+    """Gives the batches of a source; ragged lists travel as pairs of values and splits."""
+    spec = source.element_spec
+    specs = _mapped(_tensor_spec, spec)
+    batches = in_groups(
+        lambda: (tf.nest.flatten(_pairs(batch)) for batch in begin(source)),
+        tf.nest.flatten(specs),
+        lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
+        min(MOST_TOGETHER, _ready(source)),
+    )
+    if not _has_ragged(spec):
+        return batches
+    return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
+
+
+def _ready(source: Source) -> int:
+    """Counts the batches that a reader which is faster than its loop has ready: a call does not wait for more."""
+    workers, threads = source.given.workers, source.threads
+    made = AHEAD_OF_WORKER * workers if workers else threads + BATCHES_AHEAD if threads else 1
+    return made * source.steps_together
+
+
+def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
+    """Applies a function to each `ArraySpec` of a structure, and to the values at its place in other structures."""
+    if isinstance(spec, ArraySpec):
+        return function(spec, *values)
+    if isinstance(spec, dict):
+        return {name: _mapped(function, spec[name], *(value[name] for value in values)) for name in spec}
+    return tuple(_mapped(function, *parts) for parts in zip(spec, *values, strict=True))
+
+
+def _tensor_spec(spec: ArraySpec) -> Any:
+    kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
+    if spec.ragged:
+        return tf.TensorSpec([None, *spec.shape[2:]], kind), tf.TensorSpec([None], tf.int64)
+    return tf.TensorSpec(spec.shape, kind)
+
+
+def _tensor(spec: ArraySpec, value: Any) -> Any:
+    if not spec.ragged:
+        return value
+    return tf.RaggedTensor.from_row_splits(*value, validate=False)
+
+
+def _has_ragged(spec: Any) -> bool:
+    ragged: list[bool] = []
+    _mapped(lambda array: ragged.append(array.ragged), spec)
+    return any(ragged)
+
+
+def _pairs(batch: Any) -> Any:
+    """Makes each `Ragged` a plain tuple, which tf.data takes for a structure."""
+    if isinstance(batch, dict):
+        return {name: _pairs(value) for name, value in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(map(_pairs, batch))
+    return batch
+
+
+def _is_whole(source: Source) -> bool:
+    """Whether all iterations have the same length: a resumed input's first may be the rest of an epoch.
+
+    With `on_error="skip"` all records of a step may be left out, and so its batch.
+    """
+    given = source.given
+    return given.on_error == "raise" and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0)
+
+
+BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
+BUFFER_RECORDS = 100_000
+FILES_AT_ONCE = 16  # interleaved; neighbours in a shard have nothing in common, so few are enough
+
+Piece = tuple[str, int, int]
+"""A file, the records to skip at its beginning, and the records to take."""
+
+
+@tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
+def native_tf_data(source: Source) -> tf.data.Dataset:
+    """Gives an input's batches; see `Input.as_tf_data`.
+
+    Raises:
+        DatasetError: the input was asked for something that needs its exact order, or code that is no TensorFlow.
+    """
+    if not isinstance(source, SplitSource):
+        raise DatasetError("as_tf_data(native=True) reads one split: use tf.data.Dataset.sample_from_datasets to mix")
+    request, given = source.request, source.request.given
+    _check_native(request)
+    shuffles = given.shuffle != "none"
+    pieces = list(_of_host(request))
+    paths, skips, takes = (list(column) for column in zip(*pieces, strict=True)) if pieces else ([], [], [])
+    files = tf.data.Dataset.from_tensor_slices(
+        (tf.constant(paths, tf.string), tf.constant(skips, tf.int64), tf.constant(takes, tf.int64))
+    )
+    if shuffles and pieces:
+        files = files.shuffle(len(pieces), given.seed)
+    records = files.interleave(
+        lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take),
+        cycle_length=FILES_AT_ONCE if shuffles else 1,
+        num_parallel_calls=tf.data.AUTOTUNE if shuffles else None,
+    )
+    if shuffles:
+        mean = max(1, request.bytes // max(1, request.steps.records))
+        buffer = min(request.steps.records, BUFFER_BYTES // mean, BUFFER_RECORDS)
+        records = records.shuffle(max(1, buffer), given.seed)
+    batches = records.batch(given.batch_size, given.drop_remainder).take(request.steps.of_epoch)
+    batches = batches.map(lambda serialized: _model_ready(request, serialized), num_parallel_calls=tf.data.AUTOTUNE)
+    steps = request.steps.of_epoch
+    if given.epochs == FOR_EVER:
+        batches, steps = batches.repeat(), tf.data.INFINITE_CARDINALITY if steps else 0
+    elif given.epochs is not None:
+        batches, steps = batches.repeat(given.epochs), steps * given.epochs
+    return batches.apply(tf.data.experimental.assert_cardinality(steps)).prefetch(tf.data.AUTOTUNE)
+
+
+def _of_host(request: Request) -> Iterator[Piece]:
+    """Gives the pieces of files that this host reads: an equal part of the records, one after another."""
+    steps = request.steps
+    first, end = (steps.records * host // steps.host_count for host in (steps.host_index, steps.host_index + 1))
+    passed = 0  # records of the ranges before
+    for start, stop in request.ranges:
+        low, high = max(start, start + first - passed), min(stop, start + end - passed)
+        passed += stop - start
+        yield from _pieces_between(request, low, high)
+
+
+def _pieces_between(request: Request, low: int, high: int) -> Iterator[Piece]:
+    """Gives the pieces of files that hold the records `low` to `high`, by their numbers in all shards."""
+    before = 0
+    for shard in request.shards:
+        skip, until = max(0, low - before), min(shard.records, high - before)
+        if skip < until:
+            yield shard.file, skip, until - skip
+        before += shard.records
+
+
+def _model_ready(request: Request, serialized: tf.Tensor) -> Any:
+    given = request.given
+    features = parse(request.features, serialized, with_key=given.with_key, options=given)
+    label = None if request.label is None else features.pop(request.label)
+    return in_structure(request, features, label, None)
+
+
+def _check_native(request: Request) -> None:
+    """Refuses what a plain pipeline cannot keep."""
+    given = request.given
+    for name, asked, instead in _refused(request):
+        if asked:
+            raise DatasetError(f"as_tf_data(native=True) has no {name}={cut(repr(getattr(given, name)))}: {instead}")
+    schemes = {shard.file.partition("://")[0] for shard in request.shards if "://" in shard.file}
+    for scheme in schemes - set(tf.io.gfile.get_registered_schemes()):
+        raise DatasetError(f"TensorFlow reads no {scheme}:// here: leave native=True out, or copy the version")
+
+
+def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
+    given, exact = request.given, "leave native=True out, for the exact order"
+    return (
+        ("start_step", given.start_step > 0, exact),
+        ("balance", given.balance, exact),
+        ("pad", bool(given.pad), "leave native=True out, or take pad=False on one host"),
+        ("on_error", given.on_error != "raise", "leave native=True out, which leaves out single records"),
+        ("text", given.text in ("bucketed", "packed"), "leave native=True out, or pack texts when you build"),
+        ("captions", given.captions == "random", "take 'all' or 'first', or leave native=True out"),
+        ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
+        ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
+        ("workers", given.workers > 0, "tf.data has threads of its own, leave it out"),
+        (
+            "drop_remainder",
+            not given.drop_remainder and given.host_count > 1,
+            "hosts would have different numbers of batches; leave native=True out",
+        ),
+    )

@@ -1,1 +1,0 @@
-"""The tf.data form of an input."""

@@ -1,0 +1,202 @@
+"""A worker process: it makes the batch of each requested step, until its pipe is closed.
+
+Pickle's protocol 5 (PEP 574) takes the arrays of any structure out of its stream, so an answer is a few bytes and the
+places of its arrays in shared memory. That memory is one anonymous file (`memfd_create`) that worker and parent map:
+no copy, no name. /dev/shm is not used, which in containers often has but 64 MiB, and the kernel frees the file when
+both processes have ended, however they end. It is one map, not one for each array, because each of Python's maps holds
+a file descriptor. The worker holds the arrays that the parent uses, so that their memory is not used again; each
+request names those that the parent has dropped.
+
+>>> memory = SharedMemory(new_file())
+>>> block = memory.take(4096)
+>>> memory.array(memory.offset(block), 4096).nbytes
+4096
+"""
+
+import io
+import mmap
+import os
+import pickle
+import traceback
+import weakref
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.metrics import counters_of
+from recordmill.transforms.numpy.buffers import SMALL, BatchMemory
+
+ADDRESSES = 1 << 40  # 1 TiB of addresses, more than there is memory: pages come when they are written to
+
+
+def new_file() -> int:
+    """Gives the descriptor of a new file in memory; the caller closes it."""
+    file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
+    os.ftruncate(file, ADDRESSES)
+    return file
+
+
+class SharedMemory:
+    """The file, mapped by one process: a worker takes blocks of it, its parent shows them as arrays."""
+
+    def __init__(self, file: int) -> None:
+        self._map = mmap.mmap(file, ADDRESSES)
+        self._start = _address(self._map)
+        self._end = 0
+        # Offsets of blocks that were given back, by their size. As in `BatchMemory`, there may be no lock.
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+
+    def take(self, size: int) -> memoryview:
+        """Gives a block, page-aligned; its pages go back to the system when the block is dropped.
+
+        Args:
+            size: in bytes; the same few sizes each time, since a block is only used again for its own size.
+        """
+        free = self._free[size]
+        try:
+            offset = free.pop()
+        except IndexError:
+            offset, self._end = self._end, self._end + _pages(size)
+        block = memoryview(self._map)[offset : offset + size]
+        weakref.finalize(block, self._give_back, offset, size).atexit = False
+        return block
+
+    def offset(self, buffer: Any) -> int | None:
+        """Gives the offset of a buffer in this memory; None where it lies elsewhere."""
+        offset = _address(buffer) - self._start
+        return offset if 0 <= offset < ADDRESSES else None
+
+    def array(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        """Gives a view of the memory: uint8 [size]."""
+        return np.frombuffer(self._map, np.uint8, size, offset)
+
+    def _give_back(self, offset: int, size: int) -> None:
+        with suppress(OSError):  # a system that cannot: its pages stay, for the next block
+            self._map.madvise(mmap.MADV_REMOVE, offset, _pages(size))
+        self._free[size].append(offset)
+
+
+def _pages(size: int) -> int:
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+def _address(buffer: Any) -> int:
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
+
+
+Outside = Callable[[pickle.PickleBuffer], bool | None]
+"""Takes the memory of an array; gives True to pickle the array with the rest."""
+
+
+def pickled_batch(batch: Any, outside: Outside) -> bytes:
+    """Pickles a batch without the arrays that `outside` takes."""
+    stream = io.BytesIO()
+    _BatchPickler(stream, protocol=5, buffer_callback=outside).dump(batch)
+    return stream.getvalue()
+
+
+class _BatchPickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        # NumPy leaves arrays of other packages' types, such as bfloat16, in the stream: a copy.
+        if isinstance(value, np.ndarray) and value.dtype.isbuiltin == 2:
+            return _of_type, (value.view(f"u{value.itemsize}"), value.dtype)
+        return NotImplemented
+
+
+def _of_type(bits: Any, dtype: Any) -> Any:
+    return bits.view(dtype)
+
+
+class Piece(NamedTuple):
+    """An array of a batch in the shared memory."""
+
+    number: int
+    offset: int
+    size: int
+
+
+class Answer(NamedTuple):
+    """A batch, or an exception, as it goes through the pipe."""
+
+    pickled: bytes
+    pieces: list[Piece]
+    failed: bool
+    counters: dict[str, float]
+    """The worker's counts since its last answer; see `Counters`."""
+
+
+class Maker:
+    """Makes answers to requests."""
+
+    def __init__(self, task: bytes, memory: SharedMemory) -> None:
+        self._task = task
+        self._batches: Any = None
+        self._memory = memory
+        self._copies = BatchMemory()
+        self._held: dict[int, Any] = {}
+        self._numbers = count()
+
+    def answer(self, step: int, dropped: list[int]) -> Answer:
+        """Makes the batch of a step; an exception is an answer too."""
+        for number in dropped:
+            del self._held[number]
+        pieces: list[Piece] = []
+        failed = False
+        try:
+            if self._batches is None:
+                self._batches = pickle.loads(self._task)  # noqa: S301 - the parent's
+            pickled = pickled_batch(self._batches(step), lambda buffer: self._left_outside(buffer, pieces))
+        except Exception as error:
+            pickled, pieces, failed = _pickled_error(error), [], True
+        return Answer(pickled, pieces, failed, counters_of(self._batches).take())
+
+    def _left_outside(self, buffer: pickle.PickleBuffer, pieces: list[Piece]) -> bool:
+        """Leaves a large array out of the stream, and holds it."""
+        raw = buffer.raw()
+        if raw.nbytes < SMALL:
+            return True
+        array = np.frombuffer(raw, np.uint8)
+        offset = self._memory.offset(array)
+        if offset is None:
+            copy = self._copies.empty(array.shape, array.dtype)
+            copy[:] = array
+            array = copy
+            offset = self._memory.offset(array)
+        if offset is None:
+            return True
+        number = next(self._numbers)
+        self._held[number] = array
+        pieces.append(Piece(number, offset, len(array)))
+        return False
+
+
+def _pickled_error(error: Exception) -> bytes:
+    """Pickles an exception; one that the parent could not unpickle, as its message alone."""
+    note = "In a worker process:\n" + "".join(traceback.format_exception(error))
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    if not isinstance(error, DatasetError):  # whose message is all that a user needs
+        error.add_note(note)
+    return pickle.dumps(error)
+
+
+def main(pipe: int, file: int) -> None:
+    """Answers requests; the first message is the task. Returns when the parent closes the pipe, or has ended."""
+    memory = SharedMemory(file)
+    BatchMemory.new_map = memory.take
+    with Connection(pipe) as parent:
+        try:
+            maker = Maker(parent.recv_bytes(), memory)
+            while True:
+                parent.send(maker.answer(*parent.recv()))
+        except (EOFError, ConnectionError):
+            return

@@ -1,1 +1,0 @@
-"""Worker processes that make batches over shared memory."""

@@ -1,0 +1,289 @@
+"""Single rows of published versions: finding them by their keys, and versions without some of them.
+
+The records of a shard rise by their keys' hashes, so a key is found without reading everything. Rejected rows are lines
+of JSON, each with the row's place, key and reason.
+
+>>> find_records(Path("out/emoji/versions/20261120T120000Z-4f1c9a2e"), manifest, b"cats/17.jpg")  # doctest: +SKIP
+[StoredRow(split='train', shard=Shard(…), record=17, position=2017, offset=1_234_567, data=b'…')]
+>>> with ShardWriter("new.tfrecord", "new.index") as writer:    # doctest: +SKIP
+...     removed = copy_without(records, writer, [17])
+"""
+
+import hashlib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import groupby
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+
+from recordmill.pipeline.dataset.file_names import REJECTED, inner_paths, shard_paths, span_file
+from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
+from recordmill.pipeline.dataset.paths import Location, read_inner
+from recordmill.pipeline.dataset.placement import KeyHash, digest, hash_key, shard_of
+from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.records import Numbers, Records, ShardFile
+from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.transforms.contract.ragged import RowError
+from recordmill.transforms.contract.stored import KEY, stored_features
+
+KEY_ALONE = stored_features({}, with_key=True)
+
+
+class StoredRow(NamedTuple):
+    """A record, and its place in the version."""
+
+    split: str
+    shard: Shard
+    record: int
+    """Its number in the shard, from 0."""
+    position: int
+    """Its number in the split, from 0: the order in which `evaluation_input` gives the records."""
+    offset: int
+    """Its byte offset in the shard."""
+    data: bytes
+
+    @property
+    def file(self) -> str:
+        """The path of its shard, as `verify` names it."""
+        return inner_paths(self.shard)[0]
+
+
+class Run(NamedTuple):
+    """The shards of one split whose records rise together: of one span, or of all rows where there are no spans."""
+
+    split: str
+    shards: Sequence[Shard]
+    first: int
+    """The number in the split of the first shard's first record."""
+
+
+def is_sorted(manifest: Manifest) -> bool:
+    """Whether each row is a record of its own, in the order of the hashes: not so for packed texts."""
+    return all(split.documents is None for split in manifest.splits.values())
+
+
+def find_records(folder: Location, manifest: Manifest, key: bytes) -> list[StoredRow]:
+    """Finds the records of a key, at most one in each split and span, by binary search.
+
+    Packed texts, whose records hold many rows, have no such order.
+
+    Raises:
+        DatasetError: a record or an index that was looked at is damaged.
+    """
+    return list(find_digests(folder, manifest, [digest(key)]))
+
+
+def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:
+    """Finds the records of keys by the keys' digests (`key_hash.digest`), as `find_records`."""
+    wanted = sorted(digests, key=_position)
+    for run in runs(manifest):
+        shards = shard_of(np.array([_position(each) for each in wanted], np.uint64), len(run.shards))
+        first = run.first
+        for number, shard in enumerate(run.shards):
+            here = [each for each, its in zip(wanted, shards.tolist(), strict=True) if its == number]
+            if here and shard.records:
+                with open_records(str(folder), shard) as records:
+                    for record in find_in(records, here):
+                        (data,) = map(bytes, records.read(np.array([record])))
+                        place = records.where(record).offset
+                        yield StoredRow(run.split, shard, record, first + record, int(place), data)
+            first += shard.records
+
+
+def runs(manifest: Manifest) -> Iterator[Run]:
+    """Gives the runs of shards of a version, split by split."""
+    for name, split in manifest.splits.items():
+        first = 0
+        for _, group in groupby(split.shards, key=lambda shard: shard.span):
+            shards = list(group)
+            yield Run(name, shards, first)
+            first += sum(shard.records for shard in shards)
+
+
+def open_records(folder: str, shard: Shard, blocks: Numbers | None = None) -> Records:
+    """Opens a shard that the manifest in a folder lists; `blocks` as `Records`. Raises: DatasetError."""
+    file = ShardFile(*shard_paths(folder, shard).full, shard.records, shard.bytes, shard.sha256)
+    return Records([file], blocks)
+
+
+def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
+    """Gives the numbers of the records of one shard whose keys have some digests, rising.
+
+    Raises:
+        DatasetError: a record that was looked at is damaged, or the shard or its index is.
+    """
+    numbers = []
+    for wanted in sorted(digests, key=_position):
+        record = bisect_left(range(len(records)), _position(wanted), key=lambda at: key_at(records, at)[0].position)
+        while record < len(records):  # two keys of one position lie side by side
+            hashed, key = key_at(records, record)
+            if hashed.position != _position(wanted):
+                break
+            if digest(key) == wanted:
+                numbers.append(record)
+            record += 1
+    return numbers
+
+
+def key_digest(record: bytes) -> bytes:
+    """Gives the digest of a record's key. Raises: RowError: it is no record."""
+    return digest(bytes(parse([record], KEY_ALONE)[KEY][0]))
+
+
+def key_at(records: Records, record: int) -> tuple[KeyHash, bytes]:
+    """Reads a record's key, with its hashes. Raises: DatasetError: the record is damaged, or the shard is."""
+    with naming_damage(records, record):
+        (data,) = records.read(np.array([record]))
+        key = bytes(parse([data], KEY_ALONE)[KEY][0])
+    return hash_key(key), key
+
+
+@contextmanager
+def naming_damage(records: Records, first: int = 0) -> Iterator[None]:
+    """Names the shard and the record where one of those that are read, from number `first` on, is damaged.
+
+    Raises:
+        DatasetError: it is.
+    """
+    try:
+        yield
+    except RowError as error:
+        raise DatasetError(f"{records.where(first + error.row)}: {error.message}; run `recordmill verify`") from None
+
+
+def _position(key_digest: bytes) -> int:
+    return int.from_bytes(key_digest[8:16], "big")
+
+
+TOGETHER_BYTES = 16 << 20  # 16 MiB of records at a time, or one record
+
+
+def copy_without(records: Records, writer: ShardWriter, removed: Collection[int]) -> list[bytes]:
+    """Copies the records of a shard but some, each checked by its CRC-32C; gives the data of those left out.
+
+    Args:
+        records: one shard's.
+        writer: an open writer of the new shard and its index.
+        removed: the numbers of the records to leave out.
+
+    Raises:
+        DatasetError: a record is damaged, or a file is missing or not of its size.
+        OSError: the new shard cannot be written.
+    """
+    left_out, leave = list[bytes](), set(removed)
+    with naming_damage(records):
+        sizes = records.sizes(np.arange(len(records)))
+    cuts = np.searchsorted(np.cumsum(sizes), np.arange(TOGETHER_BYTES, sizes.sum(), TOGETHER_BYTES))
+    for part in np.split(np.arange(len(records)), np.unique(cuts)):
+        with naming_damage(records, int(part[0])):
+            data = [bytes(record) for record in records.read(part)]
+        writer.write([record for number, record in zip(part.tolist(), data, strict=True) if number not in leave])
+        left_out += [record for number, record in zip(part.tolist(), data, strict=True) if number in leave]
+    return left_out
+
+
+MOST_BYTES = 2 << 30  # 2 GiB: ten million rejects
+MOST_LINE_BYTES = 1 << 20  # 1 MiB: a place, a key and a message
+
+
+class RejectLine(TypedDict, total=False):
+    """A rejected row, as far as it is read."""
+
+    id: str | None
+    column: str | None
+    code: str
+    message: str
+    file: str | None
+    line: Count | None
+
+
+def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Gives the lines of a file of rejects, as they are and as they are read; of an empty file none.
+
+    Raises:
+        DatasetError: the file leaves the folder, is missing, damaged, or larger than 2 GiB; a line is than 1 MiB.
+    """
+    try:
+        data = read_inner(folder, path, MOST_BYTES)
+    except OSError as error:
+        raise DatasetError(f"{folder / path} cannot be read ({error.strerror}): run `recordmill verify`") from None
+    for number, line in enumerate(BytesIO(data), start=1):
+        try:
+            if len(line) > MOST_LINE_BYTES:
+                raise DatasetError(f"it holds {len(line):,} bytes, and a reject at most {MOST_LINE_BYTES:,}")
+            reject = parse_json(line)
+            read_as(reject, RejectLine, "a reject")
+        except DatasetError as error:
+            raise DatasetError(
+                f"{folder / path}, line {number:,}, is broken ({error}): run `recordmill verify`"
+            ) from None
+        yield line, reject
+
+
+@dataclass
+class Rejected:
+    """A version's rejects without forgotten rows."""
+
+    entry: Json
+    """The manifest's entry."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """The files that differ, by path."""
+    digests: set[bytes] = field(default_factory=set)
+    """The digests of the keys that were taken out."""
+    removed: int = 0
+    by_span: Counter[str] = field(default_factory=Counter)
+    """The number of rows taken out, by span."""
+
+    @property
+    def spans(self) -> set[str]:
+        """The spans that they belonged to."""
+        return set(self.by_span)
+
+
+def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Rejected:
+    """Takes forgotten rows out of the rejects of a version.
+
+    Raises:
+        DatasetError: a file of rejects cannot be read, or is broken.
+    """
+    known, reasons = set(gone.digests), Counter[str](manifest.rejects.get("by_reason", {}))
+    result, listed = Rejected(dict(manifest.rejects)), list[Json]()
+    for file in manifest.rejects.get("files", []):
+        left = list[bytes]()
+        for line, key, reason in _lines(folder, file["file"]):
+            if key in known:
+                result.digests.add(key)
+                reasons[reason] -= 1
+            else:
+                left.append(line)
+        if len(left) < file.get("records", 0):
+            data = b"".join(left)
+            result.removed += file.get("records", 0) - len(left)
+            result.files[file["file"]] = data
+            digests = {"bytes": len(data), "records": len(left), "sha256": hashlib.sha256(data).hexdigest()}
+            file = {**file, **digests}
+        listed.append(file)
+    for span in manifest.spans if result.removed else ():
+        path = span_file(span, REJECTED)
+        if path in manifest.files:
+            count = sum(key in known for _, key, _ in _lines(folder, path))
+            result.by_span.update({span: count} if count else {})
+    if result.removed:
+        result.entry |= {"by_reason": {reason: count for reason, count in reasons.items() if count}, "files": listed}
+    return result
+
+
+def _lines(folder: Location, path: str) -> Iterator[tuple[bytes, bytes | None, str]]:
+    """Gives the lines of a file of rejects, each with the digest of the row's key, if it has one, and the reason."""
+    for line, reject in read_reject_lines(folder, path):
+        id_ = reject.get("id")
+        key = None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))
+        yield line, key, str(reject.get("code"))
