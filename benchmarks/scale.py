@@ -34,8 +34,7 @@ from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.reader.order import Ahead, GlobalShuffle
 from recordmill.pipeline.reader.records import Records, ShardFile
-from recordmill.pipeline.sources.base import FileInfo
-from recordmill.pipeline.sources.file_list import FileList
+from recordmill.pipeline.sources.files import FileInfo, FileList
 from recordmill.pipeline.spec.model import Spec, parse_spec
 
 REFERENCES = 100_000_000

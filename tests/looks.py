@@ -15,8 +15,8 @@ from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums
 from recordmill.pipeline.build.summaries.statistics import statistics_look
 from recordmill.pipeline.build.worker.look_chunk import LookReader
 from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.sources.base import Chunk, Files
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import Files, LocalFiles
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.base import FileInfo, Files, Plan, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 FILES = BeamFiles()

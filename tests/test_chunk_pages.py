@@ -12,8 +12,8 @@ from apache_beam.testing.util import assert_that, equal_to
 from recordmill.pipeline.build.beam.list_chunks import ListChunks, read_chunk
 from recordmill.pipeline.build.context.chunk_pages import PAGE_CHUNKS, ChunkPages
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report
-from recordmill.pipeline.sources.base import Chunk, WholeFiles
-from recordmill.pipeline.sources.packed import pack
+from recordmill.pipeline.sources.batches import pack
+from recordmill.pipeline.sources.source_reader import Chunk, WholeFiles
 from recordmill.pipeline.versions.stores.base import OutputError
 
 

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.base import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.csv import records as csv_records
-from recordmill.pipeline.sources.csv import source as csv_source
 from recordmill.pipeline.sources.encoded import open_utf8
-from recordmill.pipeline.sources.image_refs import inline, to_file
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.formats import csv as csv_source
+from recordmill.pipeline.sources.formats import csv_records as csv_records
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.images import inline, to_file
 from recordmill.pipeline.sources.options import Csv, Tsv
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 

@@ -14,8 +14,8 @@ import yaml
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.sources.options import AnySource, SourceOptions, TableOptions
-from recordmill.pipeline.sources.rejects import REASONS
 from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.registry import AnyFeature
 from recordmill.pipeline.spec.features.text import Text, Texts, Tokenized

@@ -35,8 +35,8 @@ from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.placement import CONTENTS
 from recordmill.pipeline.dataset.manifest_words import leaks, summary, warnings
 from recordmill.pipeline.dataset.placement import Layout, hash_key
-from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import SplitBy

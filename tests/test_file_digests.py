@@ -13,9 +13,8 @@ from recordmill.pipeline.build.context.hashed_rows import HashedRows
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.input_table import INPUTS_FILE, file_sha256
-from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.image_refs import inline, to_file, to_piece, to_scratch
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import Files, LocalFiles
+from recordmill.pipeline.sources.images import inline, to_file, to_piece, to_scratch
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests.pictures import photo, saved
 

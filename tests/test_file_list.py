@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.build.input_listing import Listings
-from recordmill.pipeline.sources.base import FileInfo
 from recordmill.pipeline.sources.batches import cut
-from recordmill.pipeline.sources.file_list import BLOCK, FileList
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import BLOCK, FileInfo, FileList, LocalFiles
 
 
 def some(count: int) -> list[FileInfo]:

@@ -29,7 +29,7 @@ from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
 

@@ -15,8 +15,8 @@ from PIL import Image as Picture
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import ImageReader
-from recordmill.pipeline.sources.image_refs import inline, to_file, to_piece
-from recordmill.pipeline.sources.rejects import REASONS
+from recordmill.pipeline.sources.faults import REASONS
+from recordmill.pipeline.sources.images import inline, to_file, to_piece
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.tensorflow.image import ImageError, stored_image
 from tests.pictures import PIXELS, animated, bmp, chunk, opened, options, png, saved, turned

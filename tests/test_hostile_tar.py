@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.sources.base import SourceError
+from recordmill.pipeline.sources.formats import reader_of, tar_samples
+from recordmill.pipeline.sources.formats.tar_samples import Tar, samples
 from recordmill.pipeline.sources.options import WebDataset
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.webdataset import tar_samples
-from recordmill.pipeline.sources.webdataset.tar_samples import Tar, samples
+from recordmill.pipeline.sources.source_reader import SourceError
 from tests.read_source import TEXT, read
 
 MIB = 1 << 20

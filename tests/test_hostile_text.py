@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.base import SourceError, SourceReader
+from recordmill.pipeline.sources.faults import REASONS
+from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Csv, JsonLines, TextFiles
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.rejects import REASONS
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from tests.read_source import TEXT, Read, read
 
 NAUGHTY = [

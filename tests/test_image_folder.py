@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.sources.base import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.batches import even_parts
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.csv import source as csv_source
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.formats import csv as csv_source
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats import text as text_source
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.paths import Inside
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.text import whole_files
+from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)
@@ -448,7 +448,7 @@ def test_captions_in_json_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         SourceError, match="no column 'm' in the first .json files beside its images; .*, o.t, mask, text"
     ):
         plan(tmp_path, {"m": TEXT})
-    monkeypatch.setattr(whole_files, "MAX_LINE_BYTES", 30)
+    monkeypatch.setattr(text_source, "MAX_LINE_BYTES", 30)
     assert [reject.reason for reject in read(tmp_path, columns)[1]].count("too_large") == 1
 
 

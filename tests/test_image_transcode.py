@@ -16,7 +16,7 @@ from PIL import Image as Picture
 from PIL import ImageOps
 
 from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, require_plugin
-from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image import geometry
 from recordmill.transforms.tensorflow.image_decode import decode

@@ -17,11 +17,11 @@ from pydantic import TypeAdapter
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import lines
-from recordmill.pipeline.sources.base import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.faults import REASONS, Reject
+from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import AnySource, JsonLines
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.rejects import REASONS, Reject
+from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 TEXT, CATEGORY, NUMBER, INTEGER, PATH = map(Column, ColumnType)

@@ -31,8 +31,8 @@ FUNCTIONS = {"compile", "search", "sub", "subn", "split", "findall", "finditer",
 MADE_OF_VALUES = {
     ("pipeline/build/disk_failures.py", "search"),  # of the words for an error's number
     ("pipeline/sources/globs.py", "compile"),  # below: `test_a_glob_is_linear`
-    ("pipeline/sources/templates.py", "compile"),
-    ("pipeline/sources/templates.py", "sub"),
+    ("pipeline/sources/globs.py", "compile"),
+    ("pipeline/sources/globs.py", "sub"),
     ("transforms/contract/image_formats.py", "compile"),  # of our own table; some bytes of a file are looked at
     ("transforms/contract/image_formats.py", "match"),
 }

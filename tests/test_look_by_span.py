@@ -17,7 +17,7 @@ from recordmill.pipeline.build.summaries.statistics import NAME, learned, statis
 from recordmill.pipeline.build.worker.look_chunk import LookReader
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 from tests.looks import planned_look
 
 SPEC = """

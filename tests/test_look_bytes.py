@@ -13,7 +13,7 @@ import pytest
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.summaries.statistics import learned
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from tests.looks import look_at, planned_look
 from tests.pictures import saved

@@ -27,7 +27,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.cli.source_files import files_at
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.open_store import open_store

@@ -21,8 +21,8 @@ from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.plan import make_plan, pieces, planned_build
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.local_files import LocalFiles
-from recordmill.pipeline.sources.python.user_code import UserCode
+from recordmill.pipeline.sources.files import LocalFiles
+from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec
 
 MODULE = """

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from recordmill.pipeline.sources.base import SourceError, SourceReader
+from recordmill.pipeline.sources.formats import parquet as parquet
+from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Parquet
-from recordmill.pipeline.sources.parquet import source as parquet
-from recordmill.pipeline.sources.readers import reader_of
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}

@@ -14,14 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.base import SourceError, SourceReader
+from recordmill.pipeline.sources.formats import parquet_pages, reader_of
+from recordmill.pipeline.sources.formats.parquet_pages import BATCH_ROWS, Expected, expected, pages, rows_at_once
 from recordmill.pipeline.sources.options import Parquet
-from recordmill.pipeline.sources.parquet import bounds
-from recordmill.pipeline.sources.parquet.bounds import BATCH_ROWS, Expected, expected, rows_at_once
-from recordmill.pipeline.sources.parquet.page_headers import pages
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.typing import checks
-from recordmill.pipeline.sources.typing.checks import check_column
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.typing import blocks
+from recordmill.pipeline.sources.typing.blocks import check_column
 from tests.read_source import FILES, NUMBER, TEXT, read
 
 MIB = 1 << 20
@@ -92,15 +90,15 @@ def test_what_expands_too_far_is_refused_before_it_is_decoded(
 
 
 def test_rows_too_large_for_a_list_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recordmill.pipeline.sources.parquet.source.BLOCK_BYTES", 100)
-    monkeypatch.setattr("recordmill.pipeline.sources.parquet.source.ROWS_BYTES", 5000)
+    monkeypatch.setattr("recordmill.pipeline.sources.formats.parquet.BLOCK_BYTES", 100)
+    monkeypatch.setattr("recordmill.pipeline.sources.formats.parquet.ROWS_BYTES", 5000)
     found = write(tmp_path / "a.parquet", [["a"], ["word"] * 5000])
     with pytest.raises(SourceError, match=r"1 of its rows hold [\d,]+ bytes, where 5,000 are the limit"):
         read(found, {"v": TEXTS})
 
 
 def test_a_text_over_the_bound_of_a_line_is_a_reject(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(blocks, "MAX_LINE_BYTES", 10)
     faults: Any = {}
     assert check_column("v", TEXT, pa.array(["a" * 10, "b" * 11]), faults).to_pylist() == ["a" * 10, None]
     assert [(row, fault.reason) for row, fault in faults.items()] == [(1, "too_large")]
@@ -139,6 +137,6 @@ def test_headers_of_any_bytes_are_read_or_refused(data: bytes, values: int) -> N
 
 
 def test_a_dictionary_of_impossibly_many_values_is_refused() -> None:
-    page = bounds.Page(is_dictionary=True, decoded=10, stored=10, values=1 << 30, encoding=0)
+    page = parquet_pages.Page(is_dictionary=True, decoded=10, stored=10, values=1 << 30, encoding=0)
     with pytest.raises(OSError, match="a dictionary of the column 'v' states 1,073,741,824 values in 10 bytes"):
-        bounds._check_page("v", page)
+        parquet_pages._check_page("v", page)

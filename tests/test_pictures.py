@@ -12,8 +12,8 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import ImageReader
 from recordmill.pipeline.build.worker.spill import ImageSpill
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.image_refs import Reference, inline, parse, to_file, to_piece, to_scratch
-from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.images import Reference, inline, parse, to_file, to_piece, to_scratch
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.tensorflow.image import ImageError
 

@@ -14,8 +14,8 @@ from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_re
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.plan import listing_key
 from recordmill.pipeline.build.reject_limits import RejectLimits, TooManyRejectsError
-from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec
 
 SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"

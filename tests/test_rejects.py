@@ -4,6 +4,7 @@ import errno
 import io
 import threading
 import time
+import zlib
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
@@ -24,12 +25,12 @@ from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.build.worker.batch import Batch
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.transform_batch import BatchTransformer
-from recordmill.pipeline.sources import inflate
-from recordmill.pipeline.sources.image_refs import inline
-from recordmill.pipeline.sources.machine_faults import OutOfMemoryError, is_machine_fault
-from recordmill.pipeline.sources.rejects import REASONS, Reject
-from recordmill.pipeline.sources.text.whole_files import read_texts
-from recordmill.pipeline.sources.webdataset.tar_samples import Tar
+from recordmill.pipeline.sources.encoded import Inflated
+from recordmill.pipeline.sources.faults import REASONS, Reject
+from recordmill.pipeline.sources.files import OutOfMemoryError, is_machine_fault
+from recordmill.pipeline.sources.formats.tar_samples import Tar
+from recordmill.pipeline.sources.formats.text import read_texts
+from recordmill.pipeline.sources.images import inline
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.image_header import read_header
 from recordmill.transforms.tensorflow.image import ImageError
@@ -228,10 +229,10 @@ def test_a_tar_file_read_without_memory_is_not_damaged(monkeypatch: pytest.Monke
 
 
 def test_a_stream_inflated_without_memory_is_not_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = SimpleNamespace(eof=False, decompress=Failing(inflate.zlib.error("Error -4 while decompressing data")))
-    monkeypatch.setattr(inflate.zlib, "decompressobj", lambda _: stream)
+    stream = SimpleNamespace(eof=False, decompress=Failing(zlib.error("Error -4 while decompressing data")))
+    monkeypatch.setattr(zlib, "decompressobj", lambda _: stream)
     with pytest.raises(MemoryError):
-        inflate.Inflated(io.BytesIO(b"data")).read()
+        Inflated(io.BytesIO(b"data")).read()
 
 
 class FailsOnce(BeamFiles):
@@ -310,7 +311,7 @@ def test_no_message_holds_a_value(tmp_path: Path) -> None:
     plan, found = make_plan(spec, BeamFiles()), list[Reject]()
     work = planned_build(plan, "", BeamFiles(), inline=True, threads=1)
     for chunk in plan.chunks:
-        for block in spec.source[chunk.source].read(chunk, BeamFiles(), work.schema.columns, work.schema.source_key):
+        for block in work.readers[chunk.source].read(chunk, BeamFiles(), work.schema.columns, work.schema.source_key):
             found += key_rows(block, chunk, work.schema, work.layout)[1]
     assert len(found) == len(BAD_LINES) + len(BAD_RECORDS)
     assert [reject.message for reject in found if SECRET in reject.message] == []

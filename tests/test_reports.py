@@ -12,7 +12,7 @@ from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_rep
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import OutputError
 
 REPORT = {"records": 3, "reasons": {"ü": 1}, "mean": 0.1, "none": None}

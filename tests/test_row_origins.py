@@ -17,8 +17,7 @@ from recordmill.pipeline.build.row_origins import _since
 from recordmill.pipeline.build.spans.sources import SpanSource
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.base import FileInfo
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import FileInfo, LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 
 pytestmark = pytest.mark.slow

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.placement import Layout, hash_key, join_key
-from recordmill.pipeline.sources.base import Block, Chunk
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.image_refs import to_piece
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.images import to_piece
+from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.transforms.contract.image_header import ImageError

@@ -20,8 +20,8 @@ from apache_beam.options.pipeline_options import SetupOptions
 from recordmill.pipeline.build import driver as builds
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.sources.python import installed, user_code
-from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
+from recordmill.pipeline.sources import user_code
+from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
 from tests.every_kind import ANALYZED, make
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 STARTS = [b"\x80" + bytes([protocol]) for protocol in (2, 3, 4, 5)]
 EXTENSION_TYPE = b"arrow.py_extension_type"  # of Arrow: its metadata is a pickle
 MAY_PICKLE = {
-    "recordmill.pipeline.sources.packed",
+    "recordmill.pipeline.sources.batches",
     "recordmill.pipeline.reader.worker_process",
     "recordmill.pipeline.reader.workers",
 }
@@ -209,7 +209,7 @@ def test_a_module_does_not_stand_in_for_an_installed_one(
     (tmp_path / "site").mkdir()
     for folder in ("site", "."):
         (tmp_path / folder / "strange.py").write_text("def rows(): ...\n")
-    monkeypatch.setattr(installed.site, "getsitepackages", lambda: [str(tmp_path / "site")])
+    monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(tmp_path / "site")])
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert list(UserCode.of(["strange:rows", "mine:rows"], str(spec_folder)).files) == ["mine.py"]
     assert load("strange:rows").__module__ == "strange"
@@ -226,10 +226,10 @@ def test_a_package_that_is_edited_where_it_lies_is_installed(
     (tmp_path / "project").mkdir()
     (tmp_path / "project/strange.py").write_text("def rows(): ...\n")
     (tmp_path / "site/strange.pth").write_text(f"# edited\nimport os\n{tmp_path / 'project'}\n")
-    monkeypatch.setattr(installed.site, "getsitepackages", lambda: [str(tmp_path / "site")])
+    monkeypatch.setattr(user_code.site, "getsitepackages", lambda: [str(tmp_path / "site")])
     monkeypatch.syspath_prepend(str(tmp_path / "project"))
     assert load("strange:rows").__module__ == "strange"
-    assert installed.is_installed("recordmill.pipeline.build.driver")
+    assert user_code.is_installed("recordmill.pipeline.build.driver")
 
 
 def test_what_the_manifest_says_of_code(spec_folder: Path) -> None:

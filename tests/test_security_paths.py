@@ -17,8 +17,8 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, re
 from recordmill.pipeline.dataset.paths import check_inner, locate, open_file, read_inner
 from recordmill.pipeline.reader.remote_path import RemotePath
 from recordmill.pipeline.sources import paths
+from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import JsonLines, WebDataset
-from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.listing import list_versions
 from tests.opened import opened

@@ -22,7 +22,7 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.reader import remote_path
 from recordmill.pipeline.safe_text import frames_of, public_url, redacted, summary_of, without_values
-from recordmill.pipeline.sources.python.user_code import blame
+from recordmill.pipeline.sources.user_code import blame
 from recordmill.pipeline.spec.model import parse_spec
 from tests.forked import recordmill
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, arrow_type
-from recordmill.pipeline.sources.typing.checks import check_column
-from recordmill.pipeline.sources.typing.faults import Faults
+from recordmill.pipeline.sources.typing.blocks import check_column
 
 NUMBERS = Column(ColumnType.NUMBER, many=True)
 NAMES = Column(ColumnType.CATEGORY, many=True)

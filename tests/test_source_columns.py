@@ -15,9 +15,9 @@ import pytest
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.plan import make_plan
 from recordmill.pipeline.dataset.tfrecord import frame
-from recordmill.pipeline.sources.base import SourceError, SourceReader
-from recordmill.pipeline.sources.python.user_code import UserCode
-from recordmill.pipeline.sources.readers import reader_of
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
 from tests.pictures import png

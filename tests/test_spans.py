@@ -22,8 +22,8 @@ from recordmill.pipeline.dataset.manifest import Manifest, read_latest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.exit_codes import ExitCode, code_of
 from recordmill.pipeline.forget import forget
-from recordmill.pipeline.sources.base import SourceError
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import LocalFiles
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 
 from .opened import opened

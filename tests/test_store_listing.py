@@ -3,10 +3,8 @@
 import pytest
 
 from recordmill.pipeline.build.input_listing import Listings
-from recordmill.pipeline.sources import store_listing
-from recordmill.pipeline.sources.base import FileInfo
-from recordmill.pipeline.sources.local_files import LocalFiles
-from recordmill.pipeline.sources.store_listing import ListedByStore
+from recordmill.pipeline.sources import files as source_files
+from recordmill.pipeline.sources.files import FileInfo, ListedByStore, LocalFiles
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.bucket import Listed
 
@@ -26,7 +24,7 @@ class FakeBucket:
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> FakeBucket:
     bucket = FakeBucket()
-    monkeypatch.setattr(store_listing, "open_bucket", {"s3://b": bucket}.__getitem__)
+    monkeypatch.setattr(source_files, "open_bucket", {"s3://b": bucket}.__getitem__)
     return bucket
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.build.spans.sources import by_span
-from recordmill.pipeline.sources.base import SourceError
-from recordmill.pipeline.sources.local_files import LocalFiles
-from recordmill.pipeline.sources.templates import Template
+from recordmill.pipeline.sources.files import LocalFiles
+from recordmill.pipeline.sources.globs import Template
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
 

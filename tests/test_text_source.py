@@ -11,15 +11,13 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import batches
-from recordmill.pipeline.sources.base import SourceError, SourceReader
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.csv import records as csv_records
-from recordmill.pipeline.sources.image_refs import to_file
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.formats import csv_records, reader_of
+from recordmill.pipeline.sources.formats import text as text_source
+from recordmill.pipeline.sources.images import to_file
 from recordmill.pipeline.sources.options import TextFiles
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.text import source as text_source
-from recordmill.pipeline.sources.text import whole_files
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)
@@ -110,7 +108,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, a=b"\xef\xbb\xbfone\n\ntwo\n", cats__b=b"b", cats__old__c=b"", dogs__d=b"\xff", dogs__e=b"e" * 60)
     (tmp_path / "cats" / "e\u0301.txt").write_bytes(b" ")
     (tmp_path / "z.txt.gz").write_bytes(gzip.compress(b"zzz")[:-9])
-    monkeypatch.setattr(whole_files, "MAX_LINE_BYTES", 50)
+    monkeypatch.setattr(text_source, "MAX_LINE_BYTES", 50)
     columns = T | {"file_name": TEXT, "label": Column(ColumnType.CATEGORY, optional=True)}
     plan = source(tmp_path, document="file").plan(FILES, columns, 1 << 20)
     assert (plan.rows, plan.notes) == (6, ["left out, because empty: 1 (cats/old/c.txt)"])

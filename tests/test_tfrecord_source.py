@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from recordmill.pipeline.dataset.examples import SEVERAL, parse
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources import table
-from recordmill.pipeline.sources.base import SourceError, SourceReader
-from recordmill.pipeline.sources.image_refs import parse as parse_reference
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files
+from recordmill.pipeline.sources.images import parse as parse_reference
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.tfrecord import source as tfrecord_files
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
@@ -149,7 +149,7 @@ def test_compressed_data_that_is_damaged(tmp_path: Path, spoil: Callable[[bytes]
 
 
 def test_a_record_that_is_too_large_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recordmill.pipeline.sources.tfrecord.frames.MAX_RECORD_BYTES", 1000)
+    monkeypatch.setattr("recordmill.pipeline.sources.formats.tfrecord_frames.MAX_RECORD_BYTES", 1000)
     records = [*rows(1), example(id=1, text=b"x" * 1000, n=0.0), *rows(1)]
     found = read(source(write(tmp_path / "a.tfrecord", records)), ASKED)
     assert len(found.rows) == 2

@@ -14,7 +14,7 @@ from recordmill.pipeline.build.input_table import INPUTS_FILE, SCHEMA, Remembere
 from recordmill.pipeline.build.preparation import Prepared, Published, prepare_locally
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import read_latest
-from recordmill.pipeline.sources.local_files import LocalFiles
+from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from tests.sharing import put_candidate

@@ -12,12 +12,12 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.base import SourceError, SourceReader
-from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats import user_rows as user
+from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.python import source as user
-from recordmill.pipeline.sources.python.user_code import UserCode, UserCodeError, load
-from recordmill.pipeline.sources.readers import reader_of
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
 from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.tfrecord import frame
-from recordmill.pipeline.sources.base import SourceError
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import (
     Csv,
     ImageFolder,
@@ -28,13 +29,12 @@ from recordmill.pipeline.sources.options import (
     UserRows,
     WebDataset,
 )
-from recordmill.pipeline.sources.python.user_code import UserCode
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.typing.checks import check_column
-from recordmill.pipeline.sources.typing.faults import Faults
-from recordmill.pipeline.sources.typing.fields import python_field
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.typing.arrays import python_field
+from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit
+from recordmill.pipeline.sources.user_code import UserCode
 from tests.read_source import CATEGORY, FILES, INTEGER, NUMBER, TEXT
 from tests.test_tfrecord_source import example
 

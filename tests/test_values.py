@@ -15,11 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.typing.arrays import arrow_type, flat_values
-from recordmill.pipeline.sources.typing.faults import Faults
-from recordmill.pipeline.sources.typing.fields import lookup, python_field, python_names
+from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.typing.arrays import arrow_type, flat_values, lookup, python_field, python_names
+from recordmill.pipeline.sources.typing.blocks import row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
-from recordmill.pipeline.sources.typing.row_digests import row_digests
 from recordmill.pipeline.sources.typing.values import PARSE_HINT, misfit, typed_values
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE = map(Column, ColumnType)

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.sources import batches
-from recordmill.pipeline.sources.base import SourceError, SourceReader
-from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.formats import reader_of, tar_samples
+from recordmill.pipeline.sources.formats.tar_samples import split_name
+from recordmill.pipeline.sources.formats.webdataset import parts
+from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import WebDataset
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.webdataset import tar_samples
-from recordmill.pipeline.sources.webdataset.sample_columns import parts
-from recordmill.pipeline.sources.webdataset.tar_samples import split_name
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 Member = tuple[str, bytes | str]
@@ -187,7 +186,7 @@ def test_faults(tmp_path: Path, name: str, content: bytes | str, asked: Any, rea
 
 
 def test_a_text_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recordmill.pipeline.sources.webdataset.tar_samples.MAX_DATA_BYTES", 10)
+    monkeypatch.setattr("recordmill.pipeline.sources.formats.tar_samples.MAX_DATA_BYTES", 10)
     path = write(tmp_path / "a.tar", tar(("1.txt", "x" * 11), ("2.txt", "x" * 10), ("2.jpg", "y" * 99)))
     found = read(source(path), ASKED)
     assert found.faults == [("too_large", "txt", "the member .txt is longer than 64 MiB")]

@@ -29,7 +29,7 @@ from recordmill.pipeline.build.context.rejects import read_rejects
 from recordmill.pipeline.build.context.steps import ANALYSIS, FOLDERS, chunk_step, shard_step
 from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
 from recordmill.pipeline.build.reconcile import take_groups
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.open_store import is_local
 
 Report = dict[str, Any]

@@ -10,7 +10,7 @@ import pyarrow.feather
 
 from recordmill.pipeline.build.context.file_digests import FileDigests
 from recordmill.pipeline.build.input_table import SCHEMA, Group, Remembered, Times, encoded, file_sha256
-from recordmill.pipeline.sources.base import FileInfo, Files
+from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.paths import is_image
 
 BLOCK = 1 << 12  # rows that are made at a time: as Python objects they take 300 bytes each

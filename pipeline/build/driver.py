@@ -62,7 +62,7 @@ from recordmill.pipeline.compare.gate import breach_lines, judge_of
 from recordmill.pipeline.dataset.manifest import Candidate, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder

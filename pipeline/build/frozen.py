@@ -23,7 +23,7 @@ from recordmill.pipeline.dataset.profile import Profiles, profiles_of
 from recordmill.pipeline.dataset.vocabulary import without_blank
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.sources.python.user_code import UserCode
+from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location

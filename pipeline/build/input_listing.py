@@ -16,9 +16,8 @@ from recordmill.pipeline.build.input_table import Times
 from recordmill.pipeline.build.plan import BuildPlan, inputs_digest, list_groups, listing_digest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.base import FileInfo, Files, SourceError
-from recordmill.pipeline.sources.file_list import FileList
-from recordmill.pipeline.sources.store_listing import ListedByStore
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files, ListedByStore
+from recordmill.pipeline.sources.source_reader import SourceError
 
 SHOWN = 3
 

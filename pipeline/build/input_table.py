@@ -26,7 +26,7 @@ from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.manifest import Location
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.base import FileInfo, Files
+from recordmill.pipeline.sources.files import FileInfo, Files
 
 INPUTS_FILE = "inputs.arrow"
 MOST_BYTES = 2 << 30  # 2 GiB: of some 20 million inputs, whose digests do not compress

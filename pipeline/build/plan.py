@@ -28,10 +28,12 @@ from recordmill.pipeline.build.spans.choose import SpanChoice, choose
 from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources_of
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.placement import Layout, shard_count
-from recordmill.pipeline.sources.base import Chunk, FileInfo, Files, Plan, spread
+from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.python.user_code import UserCode
+from recordmill.pipeline.sources.source_reader import Chunk, Plan
+from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec

@@ -26,9 +26,7 @@ from recordmill.pipeline.compare.gate import judge_of
 from recordmill.pipeline.dataset.manifest import Candidate, Manifest, version_folder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.local_files import LocalFiles
-from recordmill.pipeline.sources.store_listing import ListedByStore
+from recordmill.pipeline.sources.files import Files, ListedByStore, LocalFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import forgotten, leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, builds

@@ -22,7 +22,7 @@ from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.reject_places import RejectPlaces, one_line
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 
 MIN_ROWS = 20  # `max_share_per_file` counts for files of so many: in smaller ones a single bad row is a large share
 SHOWN_REASONS = 3

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 
 
 class Place(NamedTuple):

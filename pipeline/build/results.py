@@ -26,7 +26,7 @@ from recordmill.pipeline.compare.drift import profile_drift
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_lengths
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 
 Report = dict[str, Any]
 COUNTED = ("read", "written", "rejected", "duplicates")

@@ -20,8 +20,8 @@ from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources
 from recordmill.pipeline.build.worker.row_keys import RowKeys
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.rows import StoredRow
-from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.image_refs import parse
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.spec.model import Spec
 from recordmill.transforms.contract.image_header import ImageError
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.sources.base import Files
+    from recordmill.pipeline.sources.files import Files
     from recordmill.pipeline.spec.model import Spec
 
 
@@ -20,7 +20,7 @@ def files_at(paths: str, beam_options: Sequence[str] = ()) -> "Files":
         MissingExtraError: Beam is not installed.
         RunnerError: Beam does not take the options.
     """
-    from recordmill.pipeline.sources.local_files import LocalFiles
+    from recordmill.pipeline.sources.files import LocalFiles
 
     if "://" not in paths:
         return LocalFiles()

@@ -26,7 +26,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifes
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
-from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.model import Spec

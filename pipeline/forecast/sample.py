@@ -18,9 +18,10 @@ from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
-from recordmill.pipeline.sources.base import Chunk, spread
+from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.options import ImageFolder
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import Header, ImageError, check_header
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions

@@ -24,8 +24,8 @@ from recordmill.pipeline.init.images import guess_image
 from recordmill.pipeline.init.recognize import SPLITS, Recognized, UnknownDataError, counted
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.image_folder.image_paths import IMAGE, LABEL, SPLIT, path_column
-from recordmill.pipeline.sources.typing.checks import check_column
+from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
+from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.model import RESERVED
 
 LONGEST = 100

@@ -10,14 +10,12 @@ from itertools import chain
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, share_of
 from recordmill.pipeline.init.recognize import NAMING, counted
 from recordmill.pipeline.init.sample import Reading, SourceSample
-from recordmill.pipeline.sources.base import Files
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.files import Files, why_absent
+from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.image_folder.image_paths import IMAGE
-from recordmill.pipeline.sources.image_refs import parse
-from recordmill.pipeline.sources.machine_faults import why_absent
+from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import is_image, join
-from recordmill.pipeline.sources.typing.image_cells import DATA_URL
 from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
 
 LOOKED_AT = 200

@@ -9,12 +9,13 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.base import FileInfo, Files, spread
-from recordmill.pipeline.sources.compression import naming_damage, open_plain, uncompressed_name
-from recordmill.pipeline.sources.csv.source import SEPARATORS
+from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.encoded import naming_damage, open_plain, uncompressed_name
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.csv import SEPARATORS
+from recordmill.pipeline.sources.formats.image_captions import OBJECT_ENDING, TEXT_ENDING
+from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob
-from recordmill.pipeline.sources.image_folder.captions import OBJECT_ENDING, TEXT_ENDING
-from recordmill.pipeline.sources.image_folder.metadata import NAMES
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SYNONYMS

@@ -18,16 +18,18 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
-from recordmill.pipeline.sources.base import Block, FileInfo, Files, Plan, SourceError, spread
+from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.compression import codec, open_plain
-from recordmill.pipeline.sources.csv.records import Dialect, read_records
+from recordmill.pipeline.sources.encoded import codec, open_plain
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats.csv_records import Dialect, read_records
+from recordmill.pipeline.sources.formats.image_folder import NAMES
+from recordmill.pipeline.sources.formats.webdataset import KEY
 from recordmill.pipeline.sources.globs import glob_pattern
-from recordmill.pipeline.sources.image_folder.metadata import NAMES
 from recordmill.pipeline.sources.options import AnySource, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.webdataset.sample_columns import KEY
+from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
 
 LINES = (*CELLS, "jsonl", "text")
 """The formats of which the first rows are cut off a large file."""

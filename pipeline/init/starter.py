@@ -18,7 +18,7 @@ from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import images_folder
 from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, counted, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
-from recordmill.pipeline.sources.base import Files
+from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.globs import escape, is_glob
 from recordmill.pipeline.sources.paths import is_utf8
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec

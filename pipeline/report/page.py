@@ -24,7 +24,7 @@ from recordmill.pipeline.report.feature_views import feature_views
 from recordmill.pipeline.report.figures import Figures, read_figures
 from recordmill.pipeline.report.findings import findings
 from recordmill.pipeline.report.sample import Example
-from recordmill.pipeline.sources.rejects import REASONS
+from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.version import VERSION
 
 FILE = "report.html"

@@ -5,14 +5,60 @@ order mark at the file's start is left out.
 """
 
 import codecs
+import io
+import posixpath
 import re
-from contextlib import AbstractContextManager
+import zlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from errno import EBADMSG
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
-from recordmill.pipeline.sources.base import Files, SourceError
-from recordmill.pipeline.sources.compression import codec, open_plain
+import pyarrow as pa
+
+from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.lines import BYTE_ORDER_MARK
+from recordmill.pipeline.sources.source_reader import SourceError
+
+CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
+"""The codec of a file by its ending, in any case."""
+
+
+def codec(path: str) -> str | None:
+    """The codec of a file; None where it is not compressed."""
+    return CODECS.get(posixpath.splitext(path)[1].lower())
+
+
+def uncompressed_name(path: str) -> str:
+    """The name without the ending of its compression: `rows.csv` of `rows.csv.gz`."""
+    return posixpath.splitext(path)[0] if codec(path) else path
+
+
+@contextmanager
+def naming_damage(path: str) -> Iterator[None]:
+    """Makes an error of decompression one that names the file.
+
+    Raises:
+        SourceError: the compressed data is damaged.
+        OSError: a file that is not compressed cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if codec(path) is None:
+            raise
+        raise SourceError(f"{path} cannot be read as {codec(path)}: {error}; is it cut off or damaged?") from error
+
+
+def open_plain(files: Files, path: str) -> BinaryIO:
+    """Opens a file for reading, decompressed; a compressed one can only be read from its start.
+
+    Raises:
+        OSError: it is missing or unreadable; also later, when damaged data is read.
+    """
+    file, name = files.open(path), codec(path)
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), name)) if name else file
+
 
 INVALID = b"\xff"  # part of no UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
@@ -111,3 +157,73 @@ def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, 
         OSError: it is missing or unreadable; also later, when damaged data is read.
     """
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
+
+
+INPUT_BYTES = 64 << 10  # 64 KiB
+OUTPUT_BYTES = 64 << 10
+WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
+NO_MEMORY = "Error -4 "  # Z_MEM_ERROR
+
+
+class DamagedDataError(Exception):
+    """The compressed data is damaged or cut off."""
+
+
+class Inflated(io.BufferedReader):
+    """The decompressed bytes of a gzip (of one member or more) or zlib stream; it cannot seek.
+
+    Reading raises:
+        DamagedDataError: the data is no such stream, damaged or cut off.
+        OSError: the file cannot be read.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        """`file` stands at the stream's start."""
+        self._inflating = _Inflating(file)
+        super().__init__(self._inflating, OUTPUT_BYTES)
+
+    @property
+    def consumed(self) -> int:
+        """About how many bytes of the file what was read was made of; at least 1."""
+        return max(1, self._inflating.consumed)
+
+
+class _Inflating(io.RawIOBase):
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._stream = zlib.decompressobj(WINDOW)
+        self._input = b""
+
+    @property
+    def consumed(self) -> int:
+        return self._file.tell() - len(self._input)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            if self._stream.eof and not self._next_member():
+                return 0
+            source = self._input or self._file.read(INPUT_BYTES)
+            try:
+                data = self._stream.decompress(source, len(buffer))
+            except zlib.error as error:
+                if str(error).startswith(NO_MEMORY):
+                    raise MemoryError from None
+                raise DamagedDataError(str(error).rpartition(": ")[2]) from None
+            self._input = self._stream.unused_data or self._stream.unconsumed_tail
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+            if not source and not self._stream.eof:
+                raise DamagedDataError("it is cut off")
+
+    def _next_member(self) -> bool:
+        """Begins the stream behind the one that has ended, if there is one; zeros may fill the end of a file."""
+        while not (rest := self._input.lstrip(b"\0")):
+            self._input = self._file.read(INPUT_BYTES)
+            if not self._input:
+                return False
+        self._input, self._stream = rest, zlib.decompressobj(WINDOW)
+        return True

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.errors import listed as listed
-from recordmill.pipeline.sources.base import MissingColumnError, SourceError
+from recordmill.pipeline.sources.source_reader import MissingColumnError, SourceError
 from recordmill.transforms.contract.image_formats import SUFFIXES as SUFFIXES
 
 NOTED = 3

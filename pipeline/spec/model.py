@@ -26,9 +26,8 @@ from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.sources.globs import escape, is_glob, is_template
 from recordmill.pipeline.sources.options import AnySource
-from recordmill.pipeline.sources.templates import is_template
 from recordmill.pipeline.spec.about import About
 from recordmill.pipeline.spec.duplicates import Action, Duplicates
 from recordmill.pipeline.spec.features.category import Category, NamedClasses, check_not_crossed

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from recordmill.pipeline.errors import WrongValueError
+from recordmill.pipeline.sources.globs import TEMPLATED, Template, is_template
 from recordmill.pipeline.sources.options import SourceOptions
-from recordmill.pipeline.sources.templates import TEMPLATED, Template, is_template
 from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.spec.split_by import SplitBy
 

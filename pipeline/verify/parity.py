@@ -28,7 +28,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Ma
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.rows import StoredRow, find_records
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.verify.graph_safety import check_graph
 from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.transforms.contract.finish_options import SERVED

@@ -40,7 +40,7 @@ class ImageError(Exception):
     def __init__(self, reason: str, message: str, path: str | None = None) -> None:
         super().__init__(message)
         self.reason = reason
-        """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.rejects`."""
+        """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.faults`."""
         self.message = message
         self.path = path
         """The full path of a file that was not there or could not be opened; None otherwise."""

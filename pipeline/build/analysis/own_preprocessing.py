@@ -15,7 +15,7 @@ from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.dataset.paths import is_name
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.python.user_code import UserCode, blame, load
+from recordmill.pipeline.sources.user_code import UserCode, blame, load
 from recordmill.transforms.contract.stored import KEY
 
 STORED = ("string", "int64", "float32")

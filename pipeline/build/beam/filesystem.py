@@ -1,4 +1,4 @@
-"""Files on any filesystem: local paths by `pipeline.sources.local_files`, URLs by Beam's filesystems.
+"""Files on any filesystem: local paths by `pipeline.sources.files`, URLs by Beam's filesystems.
 
 A pattern matches the same everywhere: `pipeline.sources.globs`. Compressed files are given as they are. Beam lists one
 folder at a time on `hdfs://`, so wildcards do not cross folders there.
@@ -15,10 +15,8 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from recordmill.pipeline.safe_text import redacted
-from recordmill.pipeline.sources.base import FileInfo
-from recordmill.pipeline.sources.file_list import FileList
+from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix
-from recordmill.pipeline.sources.local_files import LocalFiles
 
 
 def use_options(options: PipelineOptions) -> None:

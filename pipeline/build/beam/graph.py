@@ -17,7 +17,7 @@ from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
 from recordmill.pipeline.build.worker.user_code import install_user_code
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 
 COUNTED = "reports/counted"
 

@@ -39,7 +39,7 @@ from recordmill.pipeline.build.summaries.statistics import Learned, kept, learne
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.user_code import install_user_code
 from recordmill.pipeline.dataset.atomic_files import attempt_name
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing
 
 

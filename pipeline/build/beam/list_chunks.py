@@ -8,7 +8,7 @@ import apache_beam as beam
 from recordmill.pipeline.build.context.chunk_pages import ChunkPages
 from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.context.workspace import Workspace
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 
 
 class ListChunks(beam.PTransform):  # type: ignore[misc]

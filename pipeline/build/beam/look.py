@@ -14,7 +14,7 @@ from recordmill.pipeline.build.context.failures import leaving_error
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums
 from recordmill.pipeline.build.worker.look_chunk import LookReader
 from recordmill.pipeline.build.worker.user_code import install_user_code
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 
 
 def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:

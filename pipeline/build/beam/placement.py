@@ -48,7 +48,7 @@ from recordmill.pipeline.build.worker.placement import (
     write_classes,
 )
 from recordmill.pipeline.build.worker.user_code import install_user_code
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 
 FOLDER = "decisions"
 UNITS = "units"

@@ -12,8 +12,9 @@ from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.dataset.placement import Layout
-from recordmill.pipeline.sources.base import Files, SourceReader
-from recordmill.pipeline.sources.python.user_code import UserCode
+from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.source_reader import SourceReader
+from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.kinds.base import FeatureOptions

@@ -16,9 +16,8 @@ from itertools import accumulate
 from typing import Self
 
 from recordmill.pipeline.build.context.workspace import Workspace
-from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.packed import pack, packed_bytes, unpack
+from recordmill.pipeline.sources.batches import batches, pack, packed_bytes, unpack
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import OutputError
 
 FOLDER = "chunks"

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.workspace import Workspace, read_all
 from recordmill.pipeline.dataset.atomic_files import attempt_name
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, Reject
 
 
 def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | None = None) -> Reject:

@@ -13,7 +13,7 @@ from recordmill.pipeline.build.context.rejects import reject_duplicate_key
 from recordmill.pipeline.build.duplicates.clusters import Numbers
 from recordmill.pipeline.build.duplicates.find import firsts
 from recordmill.pipeline.build.duplicates.fingerprints import parts_of, values
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 
 Splits = npt.NDArray[np.int64]
 DROPPED, MOVED = "decisions/dropped", "decisions/moved"

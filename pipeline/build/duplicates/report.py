@@ -21,7 +21,7 @@ from recordmill.pipeline.build.duplicates.counts import Counts, add_up
 from recordmill.pipeline.build.duplicates.fingerprints import parts_of, values
 from recordmill.pipeline.dataset.manifest_words import leaks
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 
 COUNTS = "digests/counts"
 """The folder of the counts of records, by bucket."""

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.sources.base import Files
-from recordmill.pipeline.sources.image_refs import Reference, file_path, parse
-from recordmill.pipeline.sources.machine_faults import why_absent
-from recordmill.pipeline.sources.typing.checks import ABSENT
+from recordmill.pipeline.sources.files import Files, why_absent
+from recordmill.pipeline.sources.images import Reference, file_path, parse
+from recordmill.pipeline.sources.typing.blocks import ABSENT
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.image_header import ImageError
 

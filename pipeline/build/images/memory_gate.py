@@ -15,7 +15,7 @@ from typing import TypeVar
 import tensorflow as tf
 
 from recordmill.pipeline.parallel import cores
-from recordmill.pipeline.sources.machine_faults import OutOfMemoryError
+from recordmill.pipeline.sources.files import OutOfMemoryError
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ from PIL import Image
 from PIL.Image import Resampling
 
 from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
-from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
 from recordmill.transforms.contract.image_header import check_header
 from recordmill.transforms.contract.orientation import TAG as ORIENTATION
@@ -39,7 +39,7 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
         max_pixels: an image's option; an image of more is not decoded.
 
     Raises:
-        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.machine_faults`).
+        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     try:
         header = check_header(data, max_pixels)

@@ -21,7 +21,7 @@ from PIL import Image
 from PIL.Image import Transpose
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.machine_faults import is_machine_fault
+from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_pixels
 from recordmill.transforms.contract.orientation import TAG as ORIENTATION
@@ -68,7 +68,7 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`; UndecodableError: `undecodable_image`.
         MissingPluginError: an extra is not installed.
-        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.machine_faults`).
+        MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     header = check_header(data, options["max_pixels"])
     if header.in_graph:

@@ -14,12 +14,11 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.build.spans.sources import BASE, SpanSource
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.sources.base import FileInfo, Files
 from recordmill.pipeline.sources.columns import Columns, ColumnType
-from recordmill.pipeline.sources.file_list import FileList
-from recordmill.pipeline.sources.image_folder.metadata import NAMES
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.options import ArchiveOptions, ImageFolder, SourceOptions, TableOptions
-from recordmill.pipeline.sources.readers import reader_of
 from recordmill.pipeline.spec.model import Spec
 
 ADDED = re.compile(r"added-([0-9]+)")

@@ -19,9 +19,10 @@ from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Manifest, Span
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
-from recordmill.pipeline.sources.base import FileInfo, Files, SourceError
+from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import ImageFolder, SourceOptions
 from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 
 RECIPE = "recipe_sha256"

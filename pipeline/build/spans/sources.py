@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.pipeline.sources.base import FileInfo, Files, SourceError, SourceReader
-from recordmill.pipeline.sources.globs import escape, is_glob
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.globs import TEMPLATED, Template, escape, is_glob, is_template
 from recordmill.pipeline.sources.options import ImageFolder, SourceOptions
 from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.readers import reader_of
-from recordmill.pipeline.sources.templates import TEMPLATED, Template, is_template
+from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import Spec
 
 BASE = "base"

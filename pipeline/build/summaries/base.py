@@ -36,8 +36,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
 
 BUCKETS = 8
 """So many workers can add up one summary at once; 1 more costs every chunk another element in the shuffle."""

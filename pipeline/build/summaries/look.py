@@ -29,7 +29,7 @@ from recordmill.pipeline.build.summaries.tables import of_bytes, of_file, split,
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.paths import read_checked
-from recordmill.pipeline.sources.base import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 FLUSH_ROWS = 250_000  # different rows of sums that a worker keeps before it passes them on: some 25 MB

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.build.summaries.base import Summary, add_up
 from recordmill.pipeline.build.summaries.learned import prepared, train_rows
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.tensorflow.number import requested
 

@@ -14,8 +14,7 @@ from recordmill.pipeline.build.images.read import PixelMeter, image_reader
 from recordmill.pipeline.build.summaries.base import Summary, add_up
 from recordmill.pipeline.build.summaries.learned import train_rows
 from recordmill.pipeline.build.summaries.moments import rounded
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import ImageOptions
 

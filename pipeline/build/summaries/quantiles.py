@@ -12,7 +12,7 @@ from recordmill.pipeline.build.summaries.base import Summary
 from recordmill.pipeline.build.summaries.learned import train_rows
 from recordmill.pipeline.build.summaries.moments import learned_numbers, values_of
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.tensorflow.kind import RequestedStatistics
 from recordmill.transforms.tensorflow.number import requested
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from recordmill.pipeline.build.summaries.base import Summary, add_up
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 
 
 class RowsSeen(Summary[dict[str, int]]):

@@ -18,7 +18,7 @@ from recordmill.pipeline.build.analysis.vocabularies import VocabularyOptions
 from recordmill.pipeline.build.summaries.base import BUCKETS, Buckets, Result, Summary, add_up
 from recordmill.pipeline.build.summaries.learned import prepared, train_rows
 from recordmill.pipeline.dataset.arrow_tables import WORDS
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, vocabulary_owner
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.graph_inputs import as_tensor
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""

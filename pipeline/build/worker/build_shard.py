@@ -32,7 +32,7 @@ from recordmill.pipeline.build.worker.transform_batch import BatchTransformer, S
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel import in_order
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.stored import part_name
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]

@@ -3,7 +3,7 @@
 Keyed rows are an Arrow table: `@group` int64, `@split` int64, `@hash` uint64 (the place in the order), `@sample`
 uint64, `@key` binary, `@source` int16, `@chunk` int32, `@position` int64, `@unit` uint64 (the hash that decides the
 split: of the key, or of the group), and one column a feature, by the feature's name: binary, float32 or int64, or
-lists of them. An image is a reference (`pipeline.sources.image_refs`).
+lists of them. An image is a reference (`pipeline.sources.images`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -22,10 +22,9 @@ from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.worker.duplicate_files import read_decisions
 from recordmill.pipeline.build.worker.row_keys import ReadImage, RowKeys
 from recordmill.pipeline.dataset.placement import Hashes, Layout, hash_key, hash_keys, strata_of
-from recordmill.pipeline.sources.base import Block, Chunk
-from recordmill.pipeline.sources.rejects import REASONS, Reject
+from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
+from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import lengths
-from recordmill.pipeline.sources.typing.faults import Fault, Faults
 from recordmill.pipeline.versions.forgotten import Forgotten
 
 FROZEN_LABEL = "the label is not among the classes of the frozen analysis: `analysis: refresh` gives it an id"

@@ -11,8 +11,7 @@ from recordmill.pipeline.build.context.build_context import BuildContext
 from recordmill.pipeline.build.context.rejects import reject_row
 from recordmill.pipeline.build.images.read import ImageReader, Loaded, kept, perceptual_hash_of
 from recordmill.pipeline.build.worker.batch import Batch, ImageBytes
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import ImageOptions
 

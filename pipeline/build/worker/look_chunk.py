@@ -13,8 +13,8 @@ from recordmill.pipeline.build.summaries.fold import Fold
 from recordmill.pipeline.build.summaries.look import Look, Sums
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader, look_progress
 from recordmill.pipeline.parallel import in_order
-from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
 
 
 class LookReader:

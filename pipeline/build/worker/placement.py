@@ -23,8 +23,8 @@ from recordmill.pipeline.build.duplicates.strata import bounds, class_counts, cl
 from recordmill.pipeline.build.images.read import ImageReader, Loaded, image_reader, kept, perceptual_hash_of
 from recordmill.pipeline.build.worker.duplicate_files import read_decisions
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
-from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import ImageError, check_header
 from recordmill.transforms.contract.kinds.image import ImageOptions
 

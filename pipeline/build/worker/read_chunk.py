@@ -21,8 +21,8 @@ from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_re
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.packing import Packed, pack
 from recordmill.pipeline.build.worker.spill import ImageSpill
-from recordmill.pipeline.sources.base import Chunk
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
 
 OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
 """Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""

@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.row_schema import RowSchema
 from recordmill.pipeline.dataset.placement import content_digest, join_key
-from recordmill.pipeline.sources.base import Chunk
 from recordmill.pipeline.sources.columns import ColumnType
-from recordmill.pipeline.sources.image_refs import parse
-from recordmill.pipeline.sources.typing.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.images import parse
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]

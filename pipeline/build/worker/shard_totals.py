@@ -15,7 +15,7 @@ from recordmill.pipeline.build.context.rejects import write_rejects
 from recordmill.pipeline.build.context.steps import shard_step
 from recordmill.pipeline.build.duplicates.contents import write_contents
 from recordmill.pipeline.dataset.profile import Profile, add_up, measure_lengths, profile_to_json
-from recordmill.pipeline.sources.rejects import Reject
+from recordmill.pipeline.sources.faults import Reject
 
 TOGETHER = 64  # profiles that are added up at once: some 2 MiB
 

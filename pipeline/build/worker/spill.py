@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.atomic_files import attempt_name
-from recordmill.pipeline.sources.image_refs import INLINE, to_scratch
+from recordmill.pipeline.sources.images import INLINE, to_scratch
 
 
 class ImageSpill:

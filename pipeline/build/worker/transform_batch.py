@@ -16,8 +16,7 @@ from recordmill.pipeline.build.images.encode_jpeg import as_jpeg
 from recordmill.pipeline.build.images.memory_gate import retry_alone
 from recordmill.pipeline.build.images.read import UNDECODABLE
 from recordmill.pipeline.build.worker.batch import Batch
-from recordmill.pipeline.sources.rejects import Reject
-from recordmill.pipeline.sources.typing.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.stored import UNENCODED, part_name
 from recordmill.transforms.tensorflow.transform_graph import transform_graph

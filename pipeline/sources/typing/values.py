@@ -20,6 +20,7 @@ flattened to one list a row, one value is a list of one, and one string is split
 'wanted a 64-bit integer, found one that is beyond 64 bits'
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,11 +32,81 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType
-from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, absent, as_lists, is_list, lengths, plain
-from recordmill.pipeline.sources.typing.cells import numbers, split
-from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
-from recordmill.pipeline.sources.typing.faults import Fault, Faults, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.typing.image_cells import ImageBase, empty_images, inlined, references
+from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
+from recordmill.pipeline.sources.images import ImageBase, empty_images, inlined, references
+from recordmill.pipeline.sources.typing.arrays import (
+    ARROW_TYPES,
+    absent,
+    as_lists,
+    flat_values,
+    is_list,
+    lengths,
+    plain,
+    strings,
+)
+from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
+
+
+def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
+    """Reads Arrow strings as NUMBER or INTEGER.
+
+    Returns:
+        The numbers, shape [rows], null where a cell is null, blank or no such number; and the rows of the last sort.
+    """
+    filled = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
+    values = _by_arrow(kind, filled)
+    if values is not None:
+        return values, np.zeros(len(cells), bool)
+    texts = decoded(cells)
+    read = [_number(kind, text) for text in texts]
+    wrong = [value is None and bool(text and text.strip()) for text, value in zip(texts, read, strict=True)]
+    return pa.array(read, ARROW_TYPES[kind]), np.array(wrong, bool)
+
+
+def _by_arrow(kind: ColumnType, cells: pa.Array) -> pa.Array | None:
+    """The numbers as Arrow reads them, quickly; None where Python may read one of them otherwise."""
+    try:
+        values = cells.cast(ARROW_TYPES[kind])
+    except pa.ArrowInvalid:
+        return None
+    is_hexadecimal = kind is ColumnType.INTEGER and pc.any(pc.match_substring_regex(cells, "[xX]")).as_py()
+    return values if not is_hexadecimal and np.isfinite(values.fill_null(0)).all() else None
+
+
+def _number(kind: ColumnType, cell: str | None) -> float | int | None:
+    if cell is None or "_" in cell:
+        return None
+    try:
+        if kind is ColumnType.NUMBER:
+            return float(cell)
+        value = int(cell)
+    except ValueError:
+        return None
+    return value if value in INT64 else None
+
+
+def split(cells: pa.Array, separator: str) -> pa.Array:
+    """Makes lists of strings of Arrow strings, shape [rows]; a blank cell is an empty list."""
+    lists = [[] if cell is None else split_cell(cell, separator) for cell in decoded(cells)]
+    flat = strings(value for values in lists for value in values)
+    return as_lists(np.array([len(values) for values in lists], np.int64), flat, absent(cells))
+
+
+def split_cell(cell: str, separator: str) -> list[str]:
+    """Gives the values of a list in one cell; none where it is blank."""
+    text = cell.strip()
+    if text.startswith("[") and text.endswith("]"):
+        try:
+            return [value if isinstance(value, str) else json.dumps(value) for value in flat_values(json.loads(text))]
+        except (ValueError, RecursionError):
+            pass
+    return [value.strip() for value in text.split(separator)] if text else []
+
+
+def decoded(cells: pa.Array) -> list[str | None]:
+    """Gives Arrow strings as Python's; bytes that are not UTF-8 come as surrogates."""
+    values = cells.cast(pa.binary()).to_pylist()
+    return [value if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 
 
 def typed_values(
@@ -43,7 +114,7 @@ def typed_values(
 ) -> pa.Array:
     """Makes an array of the column's type: shape [rows], null where a value is, or is of the wrong type.
 
-    What a value must be beyond its type is for `pipeline.sources.typing.checks`.
+    What a value must be beyond its type is for `pipeline.sources.typing.blocks`.
 
     Args:
         name: the column, for messages.
@@ -133,7 +204,7 @@ def _ends(counts: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """References to images (`pipeline.sources.image_refs`); structs are those of Hugging Face's datasets."""
+    """References to images (`pipeline.sources.images`); structs are those of Hugging Face's datasets."""
     if _is_string(values.type):
         return references(name, _text(values), base, faults)
     if _is_bytes(values.type):

@@ -1,1 +1,0 @@
-"""CSV and TSV files."""

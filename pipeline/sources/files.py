@@ -1,0 +1,270 @@
+"""Files as sources list and open them: of this machine, and in stores.
+
+Symbolic links are followed, once in a chain of folders; a broken one is listed with 0 bytes, so that reading it counts
+it as missing.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import BinaryIO, NamedTuple, Protocol, overload
+
+from recordmill.pipeline.dataset.paths import open_file
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.batches import pack, unpack
+from recordmill.pipeline.sources.globs import (
+    WILDCARD,
+    depth,
+    escape,
+    folder_prefix,
+    glob_pattern,
+    is_glob,
+    is_literal,
+    literal_prefix,
+)
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_bucket
+
+
+class FileInfo(NamedTuple):
+    """One file that a pattern matched: its full path, its size in bytes and its time of change (Unix seconds)."""
+
+    path: str
+    bytes: int
+    modified: float
+    tag: str = ""
+    """An object's ETag or generation, which changes with its content; its time is 0 then."""
+
+
+class Files(Protocol):
+    """Files on any filesystem; paths are local or URLs such as `gs://bucket/name`."""
+
+    def match(self, pattern: str) -> Sequence[FileInfo]:
+        """Lists the files that a glob matches (`**` crosses folders), sorted by path; empty when there are none."""
+
+    def is_folder(self, path: str) -> bool:
+        """Whether `path` is a folder (on object stores: whether anything lies under it)."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
+
+
+BLOCK = 4096  # files that are packed together
+
+
+class FileList(Sequence[FileInfo]):
+    """Files, packed: about 20 bytes each, where a list of `FileInfo` takes 250. Made to be iterated over.
+
+    >>> [file.path for file in FileList([FileInfo("a.txt", 3, 0.0), FileInfo("b.txt", 5, 0.0)])]
+    ['a.txt', 'b.txt']
+    """
+
+    def __init__(self, files: Iterable[FileInfo] = ()) -> None:
+        self._blocks, self._rest = list[bytes](), list[FileInfo]()
+        for file in files:
+            self.append(file)
+
+    def append(self, file: FileInfo) -> None:
+        """Adds a file at the end."""
+        self._rest.append(file)
+        if len(self._rest) == BLOCK:
+            self._blocks.append(pack(list(zip(*self._rest, strict=True))))  # by columns, which compress better
+            self._rest = []
+
+    def __len__(self) -> int:
+        return BLOCK * len(self._blocks) + len(self._rest)
+
+    def __iter__(self) -> Iterator[FileInfo]:
+        return chain(chain.from_iterable(map(_files, self._blocks)), self._rest)
+
+    @overload
+    def __getitem__(self, index: int) -> FileInfo: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[FileInfo]: ...
+    def __getitem__(self, index: int | slice) -> FileInfo | list[FileInfo]:
+        """Gives one file, which unpacks its block, or some of them, which unpacks all."""
+        if isinstance(index, slice):
+            return list(self)[index]
+        block, row = divmod(range(len(self))[index], BLOCK)
+        return _files(self._blocks[block])[row] if block < len(self._blocks) else self._rest[row]
+
+
+def _files(block: bytes) -> list[FileInfo]:
+    return list(map(FileInfo, *unpack(block)))
+
+
+Identity = tuple[int, int]
+"""A folder's device and inode."""
+
+
+class LocalFiles:
+    """Files of this machine; has no state, so it can be sent to workers."""
+
+    def match(self, pattern: str) -> FileList:
+        """Lists the files that a glob, or a plain path, matches, sorted by path.
+
+        Raises:
+            OSError: a folder cannot be listed.
+        """
+        return FileList(_matched(pattern))
+
+    def is_folder(self, path: str) -> bool:
+        """Whether `path` is a folder."""
+        return os.path.isdir(path)
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading, at its first byte.
+
+        Raises:
+            OSError: it is missing or unreadable.
+        """
+        if "\0" in path:
+            raise OSError(f"cannot open {path!r}: a path holds no NUL character")
+        return open_file(path)
+
+
+def _matched(pattern: str) -> Iterator[FileInfo]:
+    for path in (pattern, literal_prefix(pattern)) if is_literal(pattern) else (pattern,):
+        if os.path.isfile(path):
+            return _regular(path)
+    folder = folder_prefix(pattern)
+    if is_literal(pattern) or not os.path.isdir(folder or "."):
+        return iter(())
+    matches = glob_pattern(pattern).fullmatch
+    hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
+    paths = _walk(folder, depth(pattern), hidden, frozenset())
+    return (file for path in paths if matches(path) for file in _regular(path))  # to look at a file takes long
+
+
+def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identity]) -> Iterator[str]:
+    """Lists what lies in a folder, and in at most `levels` of folders below, but folders; sorted by the whole paths.
+
+    `above` are the folders around it.
+    """
+    state = os.stat(folder or ".")
+    identity = state.st_dev, state.st_ino
+    if identity in above:
+        return
+    for name in _names(folder, hidden):
+        if not name.endswith("/"):
+            yield folder + name
+        elif levels != 0:
+            yield from _walk(folder + name, levels and levels - 1, hidden, above | {identity})
+
+
+def _names(folder: str, hidden: bool) -> list[str]:
+    """Lists what lies in a folder, sorted; folders with a slash at their ends, as all paths below them begin."""
+    with os.scandir(folder or ".") as entries:
+        shown = (entry for entry in entries if hidden or not entry.name.startswith("."))
+        return sorted(f"{entry.name}/" if _is_folder(entry) else entry.name for entry in shown)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _regular(path: str) -> Iterator[FileInfo]:
+    """Yields a file, or a link that leads nowhere; no socket, pipe or device."""
+    try:
+        state = os.stat(path)
+    except OSError:
+        yield FileInfo(path, 0, 0.0)
+        return
+    if stat.S_ISREG(state.st_mode):
+        yield FileInfo(path, state.st_size, state.st_mtime)
+
+
+SCHEMES = ("s3://", "gs://")
+
+
+class ListedByStore:
+    """Files whose listings of s3:// and gs:// come from the stores' clients; all else is as the other files give it.
+
+    A prefix is listed once, for all patterns below it. Credentials and endpoints are those of the environment; where a
+    client cannot list with them, the other files list.
+    """
+
+    def __init__(self, files: Files) -> None:
+        """Takes the files that list other paths, and open all."""
+        self._files = files
+        self._objects: dict[str, list[FileInfo] | None] = {}
+
+    def again(self) -> "ListedByStore":
+        """Gives the files as they are now."""
+        return ListedByStore(self._files)
+
+    def match(self, pattern: str) -> Sequence[FileInfo]:
+        """Lists the files that a glob matches, sorted by path. Raises: OSError: they cannot be listed."""
+        objects = self._below(WILDCARD.split(literal_prefix(pattern))[0]) if pattern.startswith(SCHEMES) else None
+        if objects is None:
+            return self._files.match(pattern)
+        matches = glob_pattern(pattern).fullmatch
+        return FileList(file for file in objects if matches(file.path))
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a path is a folder; for a URL, whether an object lies below it."""
+        is_listed = path.startswith(SCHEMES) and not is_glob(path)
+        objects = self._below(path.rstrip("/") + "/") if is_listed else None
+        return self._files.is_folder(path) if objects is None else bool(objects)
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading. Raises: OSError: it is missing or unreadable."""
+        return self._files.open(path)
+
+    def _below(self, prefix: str) -> list[FileInfo] | None:
+        """The objects whose URLs begin with a prefix, sorted, but those that stand for folders; None if refused."""
+        if prefix not in self._objects:
+            scheme, _, rest = prefix.partition("://")
+            bucket, _, key = rest.partition("/")
+            self._objects[prefix] = None
+            with suppress(OutputError):
+                listed = sorted(open_bucket(f"{scheme}://{bucket}").listed(key).items())
+                self._objects[prefix] = [
+                    FileInfo(f"{scheme}://{bucket}/{name}", found.bytes, 0.0, found.tag)
+                    for name, found in listed
+                    if not name.endswith("/")
+                ]
+        return self._objects[prefix]
+
+
+MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO,
+    errno.ESTALE,
+}  # fmt: skip
+"""A disk that is full or fails, too many open files, no memory."""
+ABSENT = {
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG
+}  # fmt: skip
+"""Errors of one file."""
+
+
+class OutOfMemoryError(UserError):
+    """Raised where memory is short although nothing else was under way; the message says for what."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"memory was not enough to {what}, even with nothing else under way in the process, and no row is rejected "
+            "for that: use a machine with more memory, fewer --processes, or a smaller `max_pixels` of the images"
+        )
+
+
+def is_machine_fault(error: BaseException) -> bool:
+    """Whether an error says nothing of the data that was at work."""
+    if isinstance(error, OSError):
+        return error.errno in MACHINE
+    return isinstance(error, MemoryError | ImportError)
+
+
+def why_absent(error: OSError, full: str, files: Files) -> str | None:
+    """Says why a file could not be read, if it is the file; `full` is its path. None if it is the machine."""
+    if error.errno in ABSENT:
+        return os.strerror(error.errno or 0)
+    if error.errno is None and not files.match(escape(full)):  # of a URL
+        return os.strerror(errno.ENOENT)
+    return None

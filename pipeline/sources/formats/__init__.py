@@ -1,0 +1,43 @@
+"""The reader of each source, by its options: all that reads sources imports it, and Arrow with it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from recordmill.pipeline.sources.formats.csv import CsvReader
+from recordmill.pipeline.sources.formats.image_folder import ImageFolderReader
+from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
+from recordmill.pipeline.sources.formats.parquet import ParquetReader
+from recordmill.pipeline.sources.formats.text import TextReader
+from recordmill.pipeline.sources.formats.tfrecord import TFRecordReader
+from recordmill.pipeline.sources.formats.user_rows import UserRowsReader
+from recordmill.pipeline.sources.formats.webdataset import WebDatasetReader
+from recordmill.pipeline.sources.options import (
+    Csv,
+    ImageFolder,
+    JsonLines,
+    Parquet,
+    SourceOptions,
+    TextFiles,
+    TFRecord,
+    Tsv,
+    UserRows,
+    WebDataset,
+)
+from recordmill.pipeline.sources.source_reader import SourceReader
+
+READERS: Mapping[type[SourceOptions], type[SourceReader[Any]]] = {
+    ImageFolder: ImageFolderReader,
+    Csv: CsvReader,
+    Tsv: CsvReader,
+    JsonLines: JsonLinesReader,
+    Parquet: ParquetReader,
+    TextFiles: TextReader,
+    TFRecord: TFRecordReader,
+    WebDataset: WebDatasetReader,
+    UserRows: UserRowsReader,
+}
+
+
+def reader_of(source: SourceOptions) -> SourceReader[Any]:
+    """Returns the reader of a source."""
+    return READERS[type(source)](source)

@@ -1,0 +1,282 @@
+"""A folder of images without metadata: an image is a row, and files beside it may be its captions."""
+
+import posixpath
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts, pack
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files
+from recordmill.pipeline.sources.formats.image_fields import OF_PATH, path_column, reads_split
+from recordmill.pipeline.sources.formats.text import read_texts
+from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, join, note, path_key
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, WholeFiles
+from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
+from recordmill.pipeline.sources.typing.values import typed_values
+
+TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
+PEEKED_FILES = 100
+
+Sizes = Sequence[int | None]
+"""The size in bytes of the file beside each image; None where it has no such file."""
+
+
+@dataclass(frozen=True)
+class Captions:
+    """The files that lie beside some images, and are read."""
+
+    texts: Sizes | None = None
+    """None where texts are not read."""
+    objects: Sizes | None = None
+
+    def bytes(self, images: int) -> npt.NDArray[np.int64]:
+        """Gives the number of bytes that lie beside each image, shape [images]."""
+        sizes = np.zeros(images, np.int64)
+        for read in (self.texts, self.objects):
+            if read is not None:
+                sizes += np.array([size or 0 for size in read], np.int64)
+        return sizes
+
+    def __getitem__(self, rows: slice) -> "Captions":
+        """Gives those of some of the images."""
+        return Captions(self.texts and self.texts[rows], self.objects and self.objects[rows])
+
+
+def beside(path: str, ending: str) -> str:
+    """Gives the path of the file beside an image."""
+    return posixpath.splitext(path)[0] + ending
+
+
+def first_names(files: Files, root: str, paths: Sequence[str]) -> list[str]:
+    """Lists the columns that the first of some JSON files have; those that are no object are passed over.
+
+    Raises:
+        OSError: the machine, the disk or the network failed.
+    """
+    first = paths[:PEEKED_FILES]
+    rows = _objects(files, root, first, [0] * len(first), {})
+    return list(dict.fromkeys(name for row in rows for name in python_names(row or {})))
+
+
+def read_captions(
+    files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
+) -> dict[str, pa.Array]:
+    """Reads the columns that come of the files beside some images, each of shape [paths], unchecked.
+
+    Raises:
+        OSError: the machine, the disk or the network failed.
+    """
+    read = {}
+    if captions.texts is not None and TEXT in columns:
+        texts = _contents(files, root, paths, TEXT_ENDING, captions.texts, faults, TEXT)
+        cells = pa.array([text and _text(text) for text in texts], pa.binary())
+        read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
+    asked = {name: column for name, column in columns.items() if name not in read}
+    if captions.objects is not None and asked:
+        rows = _objects(files, root, paths, captions.objects, faults)
+        for name, column in asked.items():
+            values = [None if row is None else python_field(row, name) for row in rows]
+            read[name] = _typed(name, column, values, root, paths, faults)
+    return read
+
+
+def _text(data: bytes) -> bytes:
+    return data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
+
+
+def _objects(
+    files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults
+) -> list[dict[str, Any] | None]:
+    """The objects beside some images, None for one that is absent or bad."""
+    rows = list[dict[str, Any] | None]()
+    for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
+        value = data if data is None else json_object(data, f"the {OBJECT_ENDING} beside the image")
+        if isinstance(value, Fault):
+            faults.setdefault(row, value)
+        rows.append(None if isinstance(value, Fault) else value)
+    return rows
+
+
+def _contents(
+    files: Files,
+    root: str,
+    paths: Sequence[str],
+    ending: str,
+    sizes: Sizes,
+    faults: Faults,
+    column: str | None = None,
+) -> list[bytes | None]:
+    """The bytes of the files beside some images, None for one that is absent or cannot be read."""
+    full = [None if size is None else join(root, beside(path, ending)) for path, size in zip(paths, sizes, strict=True)]
+    contents = list[bytes | None]()
+    for row, content in enumerate(read_texts(files, full, what=f"the {ending} beside the image")):
+        if isinstance(content, Fault):
+            faults.setdefault(row, replace(content, column=column))
+        contents.append(None if isinstance(content, Fault) else content)
+    return contents
+
+
+def _typed(
+    name: str, column: Column, values: Sequence[object], root: str, paths: Sequence[str], faults: Faults
+) -> pa.Array:
+    """Makes a column of JSON's values; the paths of images in it are relative to the JSON file's folder."""
+    if column.type is not ColumnType.IMAGE:
+        return typed_objects(name, column, values, (root, ""), faults)
+    folders = dict[str, list[int]]()
+    for row, path in enumerate(paths):
+        folders.setdefault(posixpath.dirname(path), []).append(row)
+    groups = [
+        (rows, partial(typed_objects, name, column, [values[row] for row in rows], (root, folder)))
+        for folder, rows in folders.items()
+    ]
+    return in_groups(len(values), arrow_type(column), groups, faults)
+
+
+ROW_BYTES = 2 << 10  # 2 KiB: an image's row counts as so many bytes, so that 8 MiB are 4,096 images
+
+
+@dataclass(frozen=True)
+class Listing(WholeFiles):
+    """A chunk: images' paths, and the files that are read beside them."""
+
+    captions: Captions = Captions()
+
+
+def plan_listing(
+    path: str, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int
+) -> Plan:
+    """Plans the images among the files that were found, whose paths are relative to `root`.
+
+    Raises:
+        SourceError: there is no image, or an asked column is nowhere.
+        OSError: the machine, the disk or the network failed.
+    """
+    images, others = FileList(), FileList()
+    for file in found:
+        (images if is_image(file.path) else others).append(file)
+    if not images:
+        raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
+    side = _Beside(images, others)
+    endings = _endings([name for name in columns if name not in OF_PATH], side)
+    names = side.columns(files, root)
+    check_names(path, required(columns), names, _where(side.endings))
+    read = {name for ending in endings for name in side.names(ending)}
+    inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
+    chunks, beside = _chunks(images, side, endings, chunk_bytes)
+    total = sum(chunk.bytes for chunk in chunks)
+    notes = _notes(others, side, endings)
+    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - beside)
+
+
+class _Beside:
+    """The files beside images."""
+
+    def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
+        self._sizes: dict[str, dict[str, int]] = {TEXT_ENDING: {}, OBJECT_ENDING: {}}
+        self.alone: dict[str, list[str]] = {TEXT_ENDING: [], OBJECT_ENDING: []}
+        captions = [file for file in others if file.path.endswith(tuple(self._sizes))]
+        self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
+        known = frozenset(self._stems)
+        for file in captions:
+            stem, ending = posixpath.splitext(file.path)
+            if stem in known:
+                self._sizes[ending][stem] = file.bytes
+            else:
+                self.alone[ending].append(file.path)
+
+    @property
+    def endings(self) -> list[str]:
+        """The endings that there are."""
+        return [ending for ending, sizes in self._sizes.items() if sizes]
+
+    def columns(self, files: Files, root: str) -> list[str]:
+        """Lists the columns of the images, and of the files beside the first of them."""
+        texts = [TEXT] if TEXT_ENDING in self.endings else []
+        return list(dict.fromkeys([*OF_PATH, *texts, *first_names(files, root, self.names(OBJECT_ENDING))]))
+
+    def sizes(self, ending: str) -> tuple[int | None, ...]:
+        """Gives the size in bytes of the file beside each image; None where it has no such file."""
+        return tuple(map(self._sizes[ending].get, self._stems))
+
+    def names(self, ending: str) -> list[str]:
+        """Lists the files that lie beside images."""
+        return [stem + ending for stem in self._sizes[ending]]
+
+
+def _endings(asked: Collection[str], side: _Beside) -> list[str]:
+    """The endings of the files that hold asked columns: `text` is read of the text files where there are any."""
+    endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in side.endings else []
+    others = [name for name in asked if not (name == TEXT and endings)]
+    return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in side.endings else endings
+
+
+def _where(endings: list[str]) -> str:
+    if OBJECT_ENDING in endings:
+        return f" in the first {OBJECT_ENDING} files beside its images"
+    beside = OBJECT_ENDING if endings else f"{TEXT_ENDING} or {OBJECT_ENDING}"
+    return f" and no metadata file, nor {beside} beside its images, to give more"
+
+
+def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
+    """Gives the chunks, and the bytes of the files beside their images."""
+    texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
+    captions = Captions(texts, objects)
+    beside = captions.bytes(len(images))
+    parts = even_parts(ROW_BYTES + beside, chunk_bytes)
+    chunks = [
+        _chunk(files, int(beside[part].sum()), captions[part])
+        for part, files in zip(parts, cut(images, parts), strict=True)
+    ]
+    return chunks, int(beside.sum())
+
+
+def _chunk(images: list[FileInfo], beside: int, captions: Captions) -> Chunk:
+    names, total = pack([file.path for file in images]), sum(file.bytes for file in images)
+    return Chunk(0, 0, "", total + beside, Listing(names, captions))
+
+
+def read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+    """Reads a chunk's rows; the images themselves are not looked at.
+
+    Raises:
+        OSError: the machine, the disk or the network failed.
+    """
+    listing: Listing = chunk.work
+    names = listing.names
+    for part in even_parts(ROW_BYTES + listing.captions.bytes(len(names)), BLOCK_BYTES):
+        paths, faults = names[part], Faults()
+        read = {
+            name: path_column(name, column, paths, faults, reads_split=reads_split(columns))
+            for name, column in columns.items()
+            if name in OF_PATH
+        }
+        others = {name: column for name, column in columns.items() if name not in OF_PATH}
+        read |= read_captions(files, root, paths, listing.captions[part], others, faults)
+        values = {
+            name: read[name] if name in read else pa.nulls(len(paths), arrow_type(columns[name])) for name in columns
+        }
+        keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
+        raw = RawRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
+        yield make_block(chunk, raw, columns, key)
+
+
+def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
+    notes, taken = list[str](), set[str]()
+    for ending in endings:
+        without = side.sizes(ending).count(None)
+        notes += [f"images without a {ending} beside them: {without:,}"] if without else []
+        notes += note(f"{ending} without an image, left out", side.alone[ending])
+        taken.update(side.names(ending), side.alone[ending])
+    unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
+    notes += note("files beside images that nothing reads", unread)
+    left = taken.union(unread)
+    return notes + note("other files, left out", [file.path for file in others if file.path not in left])

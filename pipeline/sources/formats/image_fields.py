@@ -1,0 +1,231 @@
+"""The fields of a folder's metadata that are paths of images, and the columns and keys that come from them.
+
+`file_name` is an image's path, and so is `depth_file_name`, which is the column `depth`; `file_names` (the column
+`images`) and `frames_file_names` are lists of paths. These are the names of Hugging Face's ImageFolder.
+
+>>> fields = ImageFields.of(["file_name", "depth_file_name", "frames_file_names", "label"])
+>>> fields.columns
+{'image': 'file_name', 'depth': 'depth_file_name', 'frames': 'frames_file_names'}
+>>> fields.of_path
+['image', 'file_name', 'split']
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from recordmill.pipeline.dataset.placement import join_key
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.faults import Fault, Faults, add_faults
+from recordmill.pipeline.sources.images import FILE, to_file
+from recordmill.pipeline.sources.paths import path_key
+from recordmill.pipeline.sources.source_reader import Block, Chunk
+from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, as_lists, lists_of_one, strings
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block
+from recordmill.pipeline.sources.typing.values import typed_values
+
+IMAGE, FILE_NAME, LABEL, SPLIT = "image", "file_name", "label", "split"
+OF_PATH = (IMAGE, FILE_NAME, LABEL, SPLIT)
+
+
+def path_column(
+    name: str, column: Column, paths: Sequence[str | None], faults: Faults, *, reads_split: bool = False
+) -> pa.Array:
+    """Makes one of the columns `OF_PATH`, of `arrow_type(column)` and shape [paths]; a list has one value.
+
+    Args:
+        name: the column.
+        column: what is asked for.
+        paths: the images' paths, relative to the folder; None where it is not known.
+        faults: where the faults are added, by row.
+        reads_split: whether the first folder is read as the split, and is no class then.
+    """
+    cells = [path and _cell(name, path, reads_split) for path in paths]
+    if column.type is ColumnType.IMAGE:
+        values = pa.array([cell and to_file(cell) for cell in cells], pa.binary())
+    else:
+        values = typed_values(name, replace(column, many=False), strings(cells), ("", ""), faults, as_cells=True)
+    return lists_of_one(values) if column.many else values
+
+
+def reads_split(columns: Columns, others: Sequence[str] = ()) -> bool:
+    """Whether the first folder is read as the split; `others` are the columns that do not come of the path."""
+    return SPLIT in columns and SPLIT not in others
+
+
+def _cell(name: str, path: str, first_is_split: bool) -> str | None:
+    if name not in (LABEL, SPLIT):
+        return path
+    folders = path.split("/")[:-1]
+    if name == SPLIT:
+        return folders[0] if folders else None
+    return folders[-1] if len(folders) > first_is_split else None
+
+
+@dataclass(frozen=True)
+class ImageFields:
+    """The fields of images' paths, of all metadata files of a folder together."""
+
+    columns: Mapping[str, str]
+    """The fields by the columns that are the images."""
+    others: tuple[str, ...]
+    """The columns `label` and `split`, where the metadata has them itself."""
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "ImageFields":
+        """Finds the fields among a metadata's columns."""
+        names, columns = list(names), {}
+        for name in names:
+            for ending, column in ((FILE_NAME, IMAGE), (f"{FILE_NAME}s", f"{IMAGE}s")):
+                if name == ending:
+                    columns[column] = name
+                elif name.endswith(f"_{ending}") and "." not in name:
+                    columns[name.removesuffix(f"_{ending}")] = name
+        return cls(columns, tuple(name for name in (LABEL, SPLIT) if name in names))
+
+    @property
+    def fields(self) -> list[str]:
+        """All fields of paths."""
+        return list(self.columns.values())
+
+    @property
+    def mains(self) -> list[str]:
+        """The fields that a row is known by: `file_name` if it is there, else all."""
+        return [FILE_NAME] if FILE_NAME in self.fields else sorted(self.fields)
+
+    @property
+    def of_path(self) -> list[str]:
+        """The columns that come of the path in `file_name`."""
+        return [name for name in OF_PATH if name not in self.others] if FILE_NAME in self.fields else []
+
+    def names(self, metadata: Iterable[str]) -> list[str]:
+        """Lists all columns, of a metadata that has these."""
+        return list(dict.fromkeys([*metadata, *self.columns, *self.of_path]))
+
+    def field(self, name: str) -> str:
+        """Gives the field that a column is read of."""
+        return self.columns.get(name, name)
+
+    def references(self) -> dict[str, Column]:
+        """Gives the columns to ask of a metadata file for all references to images."""
+        return {field: _image(field, optional=True) for field in self.fields}
+
+    def asked(self, columns: Columns) -> dict[str, Column]:
+        """Gives the columns to ask of a metadata file: references to images, and what does not come of a path."""
+        optional = {field: field != FILE_NAME for field in self.mains}
+        for name, column in columns.items():
+            field = self.field(name)
+            if field in self.fields:
+                optional[field] = optional.get(field, True) and column.optional
+        images = {field: _image(field, optional=may_lack) for field, may_lack in optional.items()}
+        taken = {*self.columns, *self.fields, *self.of_path}
+        return images | {name: column for name, column in columns.items() if name not in taken}
+
+    def is_path(self, key: Sequence[str] | None) -> bool:
+        """Whether a key, by default None, is the image's path."""
+        return FILE_NAME in self.fields and (key is None or list(map(self.field, key)) == [FILE_NAME])
+
+    def asked_key(self, key: Sequence[str] | None, asked: Columns) -> Sequence[str]:
+        """Gives the key to ask of a metadata file, which its rejects are named by; empty where it lies elsewhere."""
+        if self.is_path(key):
+            return (FILE_NAME,)
+        known = [name for name in key or () if name in asked and asked[name].type is not ColumnType.IMAGE]
+        return known if known == list(key or ()) else ()
+
+
+def _image(field: str, *, optional: bool) -> Column:
+    return Column(ColumnType.IMAGE, many=field.endswith(f"{FILE_NAME}s"), optional=optional)
+
+
+def with_paths(chunk: Chunk, block: Block, columns: Columns, fields: ImageFields, key: Sequence[str] | None) -> Block:
+    """Makes of a metadata's block, which has what `fields.asked` says, one with the asked columns and keys."""
+    named = NamedRows(block.table.combine_chunks(), fields)
+    faults = named.faults()
+    first_is_split = reads_split(columns, fields.others)
+    values = {name: named.column(name, column, faults, first_is_split) for name, column in columns.items()}
+    rejects = block.rejects
+    if key is None and fields.is_path(key):  # as the default key has it
+        rejects = [replace(reject, key=reject.key and path_key(reject.key).decode()) for reject in rejects]
+    keys = named.keys() if key is None else None
+    raw = RawRows(values, block.table["@position"].to_numpy(), keys, block.positions, faults, rejects)
+    return make_block(chunk, raw, columns, key)
+
+
+class NamedRows:
+    """Rows of metadata that were read, with references to their images."""
+
+    def __init__(self, table: pa.Table, fields: ImageFields) -> None:
+        self._table, self._fields, self._mains = table, fields, fields.mains
+        self.paths = {field: self._of(field) for field in fields.fields if field in table.column_names}
+        """By field the paths of each row's images; None for one that is the image itself."""
+
+    def _values(self, name: str) -> pa.Array:
+        column = self._table[name]
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+    def _of(self, field: str) -> list[list[str | None]]:
+        values = self._values(field)
+        lists = values.to_pylist() if pt.is_list(values.type) else [value and [value] for value in values.to_pylist()]
+        return [[_path(reference) for reference in references or ()] for references in lists]
+
+    def faults(self) -> Faults:
+        """Finds the rows that are not named by paths."""
+        faults = Faults()
+        for row, lists in enumerate(self._named()):
+            bad = next((field for field, paths in zip(self._mains, lists, strict=True) if None in paths), None)
+            if bad:
+                faults[row] = Fault("wrong_type", "wanted a path, found a data: URL", bad)
+            elif not any(lists):
+                faults[row] = Fault("missing_value", "the row names no image", self._mains[0])
+        return faults
+
+    def keys(self) -> pa.Array:
+        """Gives the default keys as Arrow `binary`, shape [rows]; null where an image has no path."""
+        if self._mains == [FILE_NAME]:
+            keys = [paths[0] and path_key(paths[0]) for paths in self.paths[FILE_NAME]]
+        else:
+            keys = [None if any(None in paths for paths in lists) else _key(lists) for lists in self._named()]
+        return pa.array(keys, pa.binary())
+
+    def _named(self) -> Iterator[tuple[list[str | None], ...]]:
+        """Each row's paths, by the fields that it is known by."""
+        return zip(*(self.paths[field] for field in self._mains), strict=True)
+
+    def column(self, name: str, column: Column, faults: Faults, first_is_split: bool) -> pa.Array:
+        """Gives a column, shape [rows]."""
+        field = self._fields.field(name)
+        if field in self.paths:
+            return self._image(name, column, field, faults)
+        if name in self._fields.of_path:
+            paths = [some[0] if some else None for some in self.paths[FILE_NAME]]
+            return path_column(name, column, paths, faults, reads_split=first_is_split)
+        return self._values(name)
+
+    def _image(self, name: str, column: Column, field: str, faults: Faults) -> pa.Array:
+        """A column of images, or of their paths."""
+        values = self._values(field)
+        if column.type is not ColumnType.IMAGE:
+            flat = pa.array([path for paths in self.paths[field] for path in paths], pa.string())
+            lists = as_lists(np.array(list(map(len, self.paths[field])), np.int64), flat, absent(values))
+            paths = lists if pt.is_list(values.type) or column.many else pc.list_element(lists, 0)
+            return typed_values(name, column, paths, ("", ""), faults)
+        if pt.is_list(values.type) == column.many:
+            return values
+        if column.many:
+            return lists_of_one(values)
+        add_faults(faults, ~absent(values), Fault("wrong_type", "wanted one image, found a list", name))
+        return pa.nulls(len(values), arrow_type(column))
+
+
+def _path(reference: bytes | None) -> str | None:
+    """The path of a whole file; None of anything else."""
+    return reference[1:].decode() if reference and reference[:1] == FILE else None
+
+
+def _key(lists: Sequence[Sequence[str | None]]) -> bytes:
+    """The key of a row by the paths of its fields."""
+    return join_key(join_key(path_key(path or "").decode() for path in paths).decode() for paths in lists)

@@ -1,0 +1,260 @@
+"""A folder of images as a source, in the convention of Hugging Face's ImageFolder.
+
+    source: {format: image_folder, path: images/}
+
+With metadata files (`metadata.csv`, `.tsv`, `.jsonl`, `.parquet`) in the folder or in folders below it, their rows are
+the rows: `pipeline.sources.formats.image_folder`. Without them every image is a row, and files beside it may be its
+captions: `pipeline.sources.formats.image_captions`.
+
+The columns that come of an image's path: `image`; `file_name`, the path relative to the folder; `label`, the name of
+the folder that it lies in; `split`, the name of the first folder. A metadata's own `label` and `split` come first. A
+row's default key is the path in Unicode's composed form (NFC). Hidden files and folders are not looked at.
+"""
+
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+from recordmill.pipeline.sources.columns import Columns, required
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files
+from recordmill.pipeline.sources.formats.csv import CsvReader
+from recordmill.pipeline.sources.formats.image_captions import (
+    OBJECT_ENDING,
+    TEXT_ENDING,
+    Listing,
+    plan_listing,
+    read_listing,
+)
+from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, ImageFields, NamedRows, with_paths
+from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
+from recordmill.pipeline.sources.formats.parquet import ParquetReader
+from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
+from recordmill.pipeline.sources.paths import check_names, is_image, join, note, planning
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.table import TableReader, unused
+
+FORMATS: Mapping[str, Callable[[str], TableReader[Any]]] = {
+    "csv": lambda path: CsvReader(Csv(format="csv", path=path)),
+    "tsv": lambda path: CsvReader(Tsv(format="tsv", path=path)),
+    "jsonl": lambda path: JsonLinesReader(JsonLines(format="jsonl", path=path)),
+    "parquet": lambda path: ParquetReader(Parquet(format="parquet", path=path)),
+}
+NAMES = tuple(f"metadata.{name}" for name in FORMATS)
+
+
+@dataclass(frozen=True)
+class MetadataRows:
+    """The work of a chunk of a metadata file."""
+
+    work: Any
+    """The chunk's work for the source of its format."""
+    fields: ImageFields
+
+
+def metadata_files(found: Sequence[FileInfo], root: str) -> list[FileInfo]:
+    """Finds the metadata files among all files, which are relative to the root.
+
+    Raises:
+        SourceError: a folder has two of them.
+    """
+    metadata = [file for file in found if file.path.endswith(NAMES) and posixpath.basename(file.path) in NAMES]
+    by_folder = dict[str, str]()
+    for file in metadata:
+        folder, name = posixpath.split(file.path)
+        if folder in by_folder:
+            raise SourceError(f"{posixpath.join(root, folder)} holds both {by_folder[folder]} and {name}; keep one")
+        by_folder[folder] = name
+    return metadata
+
+
+def plan_metadata(
+    path: str,
+    root: str,
+    found: Sequence[FileInfo],
+    metadata: list[FileInfo],
+    files: Files,
+    columns: Columns,
+    chunk_bytes: int,
+) -> Plan:
+    """Plans the rows of the metadata files; reads the images' paths, so that `rows` is exact.
+
+    Raises:
+        SourceError: a file cannot be read, names no image or holds no row, or an asked column is nowhere.
+        OSError: a file cannot be read.
+    """
+    names = metadata_names(metadata, root, files)
+    every = list(dict.fromkeys(chain.from_iterable(names.values())))
+    fields = ImageFields.of(every)
+    for file_path, found_names in names.items():  # every file names images, by `file_name` if any does
+        if fields.of_path or not ImageFields.of(found_names).columns:
+            check_names(join(root, file_path), [FILE_NAME], found_names)
+    check_names(path, required(columns), fields.names(every), " in its metadata")
+    chunks = [
+        replace(chunk, work=MetadataRows(chunk.work, fields))
+        for file in metadata
+        for chunk in _cut(file, root, files, fields.asked(columns), names[file.path], chunk_bytes)
+    ]
+    count, paths = _count(chunks, root, files, fields)
+    if not count:
+        raise SourceError(f"{join(root, metadata[0].path)} holds no row")
+    used = {file.path for file in metadata} | paths.keys()
+    inputs = FileList(file for file in found if file.path in used)
+    left = [file.path for file in found if file.path not in used]
+    read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
+    notes = _notes(paths, left, metadata) + unused(every, read)
+    others = [name for name in every if name not in fields.fields]
+    there, total = dict.fromkeys([*fields.columns, *others, *fields.of_path]), sum(file.bytes for file in inputs)
+    images = total - sum(file.bytes for file in metadata)
+    return Plan(chunks, count, total, inputs, notes, True, list(there), fields.of_path, referred_bytes=images)
+
+
+def read_metadata(
+    chunk: Chunk, root: str, files: Files, columns: Columns, key: Sequence[str] | None
+) -> Iterator[Block]:
+    """Reads a chunk's rows; the images themselves are not looked at.
+
+    A row's default key is its image's path; of several, where there is no `file_name`, all of them, by the fields'
+    names.
+
+    Raises:
+        SourceError: the file is damaged.
+        OSError: it cannot be read any more.
+    """
+    rows: MetadataRows = chunk.work
+    asked = rows.fields.asked(columns)
+    inner = replace(chunk, work=rows.work)
+    for block in _table(root, chunk.file).read(inner, files, asked, rows.fields.asked_key(key, asked)):
+        yield with_paths(chunk, block, columns, rows.fields, key)
+
+
+def locate_row(chunk: Chunk, root: str, position: int) -> tuple[str, int | None]:
+    """Gives the metadata file, and the row inside the chunk as its format counts it."""
+    return _table(root, chunk.file).locate(replace(chunk, work=chunk.work.work), position)
+
+
+def _table(root: str, path: str) -> TableReader[Any]:
+    """Returns the reader of a metadata file's format; the root of its glob is the folder of images."""
+    name = posixpath.basename(path)
+    return FORMATS[posixpath.splitext(name)[1][1:]](f"{escape(root)}/**/{name}")
+
+
+def metadata_names(metadata: list[FileInfo], root: str, files: Files) -> dict[str, list[str]]:
+    """Lists the columns of each metadata file, by its path.
+
+    Raises:
+        SourceError: one cannot be read.
+        OSError: the same.
+    """
+    return {
+        file.path: list(_table(root, file.path).cut(files, root, [file], {}, file.bytes).names) if file.bytes else []
+        for file in metadata
+    }
+
+
+def _cut(
+    file: FileInfo, root: str, files: Files, asked: Columns, names: Sequence[str], chunk_bytes: int
+) -> list[Chunk]:
+    """Cuts a file, which may lack columns that another has."""
+    there = {name: column if name in names else replace(column, optional=True) for name, column in asked.items()}
+    return _table(root, file.path).cut(files, root, [file], there, chunk_bytes).chunks if file.bytes else []
+
+
+def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) -> tuple[int, Counter[str]]:
+    """Counts the rows of metadata, and those that are known by each image; 0 for the other images."""
+    count, rows = 0, Counter[str]()
+    for chunk in chunks:
+        inner = replace(chunk, work=chunk.work.work)
+        for block in _table(root, chunk.file).read(inner, files, fields.references(), ()):
+            count += block.table.num_rows + len(block.rejects)
+            for field, paths in NamedRows(block.table.combine_chunks(), fields).paths.items():
+                for path in chain.from_iterable(paths):
+                    rows[path or ""] += field in fields.mains
+    return count, rows
+
+
+def _notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> list[str]:
+    where = metadata[0].path if len(metadata) == 1 else "any metadata file"
+    return [
+        *note("images that several rows name", sorted(path for path, count in paths.items() if count > 1)),
+        *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
+        *note("other files, left out", [path for path in left if not is_image(path)]),
+    ]
+
+
+CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
+ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
+
+
+class ImageFolderReader(SourceReader[ImageFolder]):
+    """Reads a folder of images."""
+
+    def root(self, files: Files) -> str:
+        """The folder."""
+        return self.source.path.rstrip("/")
+
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Lists the images; where there is metadata, reads its paths. `rows` is exact.
+
+        Raises:
+            SourceError: there is no such folder, no image or no row in it, or an asked column is nowhere.
+        """
+        with planning(self.source.path):
+            root, listed = self.root(files), self._listed(files)
+            metadata = metadata_files(listed, root)
+            if metadata:
+                return plan_metadata(self.source.path, root, listed, metadata, files, columns, chunk_bytes)
+            return plan_listing(self.source.path, root, listed, files, columns, chunk_bytes)
+
+    def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
+        """Lists the images and the captions beside them; where there is metadata, which may name any, all files."""
+        listed = self._listed(files)
+        if metadata_files(listed, self.root(files)):
+            return listed
+        has_captions = any(file.path.endswith(CAPTION_ENDINGS) for file in listed)
+        stems = {_stem(file.path) for file in listed if is_image(file.path)} if has_captions else frozenset[str]()
+        return FileList(file for file in listed if is_image(file.path) or _is_caption(file.path, stems))
+
+    def _listed(self, files: Files) -> FileList:
+        """All files, with paths relative to the folder."""
+        if not files.is_folder(self.source.path):
+            raise SourceError(self._no_folder(files))
+        root = self.root(files)
+        below = files.match(f"{escape(root)}/**")
+        return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in below)
+
+    def _no_folder(self, files: Files) -> str:
+        if not files.match(escape(self.source.path)):
+            return f"{self.source.path}: no such folder"
+        if self.source.path.lower().endswith(ARCHIVES):
+            return f"{self.source.path} is an archive: unpack it, and give the folder"
+        folder = posixpath.dirname(self.source.path) or "."
+        return f"{self.source.path} is a file: give the folder that it lies in, `path: {folder}`"
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads a chunk's rows; the images themselves are not looked at.
+
+        Raises:
+            SourceError: the metadata file is damaged.
+            OSError: it cannot be read any more, or the machine, the disk or the network failed.
+        """
+        read = read_listing if isinstance(chunk.work, Listing) else read_metadata
+        return read(chunk, self.root(files), files, columns, key)
+
+    def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
+        """Gives the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
+        if isinstance(chunk.work, Listing):
+            return super().locate(chunk, position)
+        return locate_row(chunk, self.source.path.rstrip("/"), position)
+
+
+def _is_caption(path: str, stems: Set[str]) -> bool:
+    """Whether a file lies beside an image: one of these paths without their endings."""
+    return path.endswith(CAPTION_ENDINGS) and _stem(path) in stems
+
+
+def _stem(path: str) -> str:
+    return posixpath.splitext(path)[0]

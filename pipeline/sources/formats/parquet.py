@@ -1,0 +1,256 @@
+"""Parquet as a source: the rows of its row groups, of which only the asked columns are read.
+
+    source: {format: parquet, path: "data/train-*.parquet"}
+
+A chunk is a row group, or several small ones, read as record batches of as many rows as `parquet.bounds` allows. How
+values become a column's type is `pipeline.sources.typing.values`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
+from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.parquet_pages import BUFFER_BYTES, Expected, expected, rows_at_once, stated
+from recordmill.pipeline.sources.options import Parquet
+from recordmill.pipeline.sources.paths import check_names, join
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.table import TableReader, at_once
+from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
+from recordmill.pipeline.sources.typing.blocks import RawRows, make_block, row_digests
+from recordmill.pipeline.sources.typing.values import misfit, typed_values
+
+BLOCK_BYTES = 8 << 20  # 8 MiB
+ROWS_BYTES = 512 << 20  # 512 MiB: rows that are typed at once have about `BLOCK_BYTES`, or are one that is larger
+UNREAD = b"?"  # stands for an image's bytes that are not read
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """A piece of a file: the row groups `[start, end)`."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        """As a message names them."""
+        last = self.end - 1
+        return f"the row group {last}" if last == self.start else f"the row groups {self.start} to {last}"
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The footer of a file: its columns, and its row groups."""
+
+    schema: pa.Schema
+    rows: Sequence[int]
+    """The number of rows of each row group."""
+    bytes: Sequence[int]
+    """The uncompressed bytes of the asked columns of each row group."""
+
+
+class ParquetReader(TableReader[Parquet]):
+    """Reads files of Apache Parquet."""
+
+    endings: ClassVar[tuple[str, ...]] = (".parquet",)
+    compressed: ClassVar[bool] = False
+
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+        """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact.
+
+        Raises:
+            SourceError: a file is no Parquet file, or lacks a column, or holds one of a type that it cannot be read as.
+        """
+        footers = at_once(lambda file: _footer(files, join(root, file.path), columns), inputs)
+        chunks = [
+            Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.end]), part)
+            for file, footer in zip(inputs, footers, strict=True)
+            for part in _parts(footer, chunk_bytes)
+        ]
+        if not chunks:
+            raise SourceError(f"{self.source.path}: no file holds a row")
+        names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
+        return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads row groups; a row's default key is the digest of its asked columns (`typing.row_digests`).
+
+        Raises:
+            SourceError: the file is damaged: how many rows that costs is not known, so it ends the build.
+            OSError: the file cannot be opened any more.
+        """
+        base, first = self.image_base(files, chunk), 0
+        if key is None:  # an image's bytes are a part of it
+            columns = {name: replace(column, presence=False) for name, column in columns.items()}
+        for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
+            faults: Faults = {}
+            typed = {name: typed_values(name, columns[name], values[name], base, faults) for name in columns}
+            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
+            raw = RawRows(typed, np.arange(first, first + rows), keys, rows, faults)
+            yield make_block(chunk, raw, columns, key)
+            first += rows
+
+
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Makes what Arrow raises of a damaged file, and a failure to read, one clear line."""
+    try:
+        yield
+    except MemoryError:  # Arrow's is an ArrowException too
+        raise
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
+        raise SourceError(f"{what}: {reason}") from None
+
+
+def _footer(files: Files, path: str, columns: Columns) -> Footer:
+    with files.open(path) as opened, _reading(f"cannot read {path} as Parquet"), pq.ParquetFile(opened) as file:
+        schema, groups = file.schema_arrow, [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+        _check(path, schema, columns)
+        leaves = _leaves(schema, columns)
+        sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
+    return Footer(schema, [group.num_rows for group in groups], sizes)
+
+
+def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
+    check_names(path, required(columns), list(_names(schema)))
+    twice = {name for name in schema.names if len(schema.get_all_field_indices(name)) > 1}
+    for name, column in columns.items():
+        for other in twice:
+            if f"{name}.".startswith(f"{other}."):
+                raise SourceError(f"{path} has two columns {other!r}; rename one")
+        empty = lookup(schema.empty_table(), name)
+        wrong = None if empty is None else misfit(column, empty.type)
+        if wrong:
+            raise SourceError(f"{path}: column {name!r}: {wrong}")
+
+
+def _parts(footer: Footer, chunk_bytes: int) -> Iterator[RowGroups]:
+    """Row groups one after another, until there are `chunk_bytes` of them."""
+    start, size = 0, 0
+    for end, more in enumerate(footer.bytes, 1):
+        size += more
+        if size >= chunk_bytes or end == len(footer.bytes):
+            if sum(footer.rows[start:end]):
+                yield RowGroups(start, end)
+            start, size = end, 0
+
+
+def _batches(files: Files, path: str, groups: RowGroups, columns: Columns) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    """The asked columns as Arrow holds them, with the number of rows: at most about `BLOCK_BYTES`, one row at least."""
+    with (
+        files.open(path) as opened,
+        _reading(f"{path}: {groups} cannot be read"),
+        pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, page_checksum_verification=True) as file,
+    ):
+        numbers = list(range(groups.start, groups.end))
+        present = [name for name, column in columns.items() if column.presence]
+        unread = {name for name in present if _is_there(file, numbers, name, columns[name])}
+        read = [name for name in columns if name not in unread] or columns
+        leaves = _leaves(file.schema_arrow, read)
+        asked = [file.metadata.schema.column(leaf).path for leaf in leaves]
+        at_once = min(map(rows_at_once, _expected(files, path, file, numbers, leaves)))
+        missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
+        for batch in file.iter_batches(at_once, numbers, asked, use_threads=False):
+            missing -= len(batch)
+            stored = {name: lookup(batch, name) for name in read}
+            values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
+            values |= {name: pa.repeat(pa.scalar(UNREAD), len(batch)) for name in unread - stored.keys()}
+            size = sum(array.nbytes for array in values.values())
+            step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
+            for start in range(0, len(batch), step):
+                piece = {name: array.slice(start, step) for name, array in values.items()}
+                if size > ROWS_BYTES:
+                    _check_size(piece, columns)
+                yield min(step, len(batch) - start), piece
+        if missing:
+            raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
+
+
+def _expected(
+    files: Files, path: str, file: pq.ParquetFile, groups: Sequence[int], leaves: Sequence[int]
+) -> list[list[Expected]]:
+    """Returns what the asked columns of each row group will hold.
+
+    In a store the footer must do: pages' headers stand everywhere in a file, and reading them takes 2.5 to 4 times its
+    bytes.
+    """
+    if "://" in path:
+        return [[stated(file, group, leaf) for leaf in leaves] for group in groups]
+    with files.open(path) as headers:
+        return [[expected(headers, file, group, leaf) for leaf in leaves] for group in groups]
+
+
+def _check_size(piece: Mapping[str, pa.Array], columns: Columns) -> None:
+    """Refuses rows too large to be typed; images have bounds of their own (`max_bytes`, and those of a row)."""
+    size = sum(array.nbytes for name, array in piece.items() if columns[name].type is not ColumnType.IMAGE)
+    if size > ROWS_BYTES:
+        rows = len(next(iter(piece.values())))
+        raise OSError(f"{rows} of its rows hold {size:,} bytes, where {ROWS_BYTES:,} are the limit")
+
+
+def _is_there(file: pq.ParquetFile, groups: Sequence[int], name: str, column: Column) -> bool:
+    """Whether an image's column holds bytes, and the footer shows that no row lacks them, or a row may."""
+    inside = _leaves(file.schema_arrow, [f"{name}.bytes"])
+    for leaf in inside or _leaves(file.schema_arrow, [name]):
+        stored = file.metadata.schema.column(leaf)
+        statistics = [file.metadata.row_group(group).column(leaf).statistics for group in groups]
+        is_full = all(found is not None and found.has_null_count and not found.null_count for found in statistics)
+        return (
+            stored.physical_type == "BYTE_ARRAY"
+            and stored.logical_type.type == "NONE"
+            and not stored.max_repetition_level
+            and (is_full or (column.optional and not inside))
+        )
+    return False
+
+
+def _leaves(schema: pa.Schema, columns: Iterable[str]) -> list[int]:
+    """The stored columns that hold the asked ones, by their numbers: what lies in lists and structs is stored apart.
+
+    They are numbered in the order of the schema. To find those of a column as its values will be found, the schema's
+    types are replaced by bytes of which the length is the number, from 1.
+    """
+    numbers = count(1)
+    numbered = pa.schema([pa.field(field.name, _numbered(field.type, numbers)) for field in schema]).empty_table()
+    arrays = [lookup(numbered, name) for name in columns]
+    return sorted({number - 1 for array in arrays if array is not None for number in _numbers(array.type)})
+
+
+def _numbered(kind: pa.DataType, numbers: Iterator[int]) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _numbered(kind.storage_type, numbers)
+    if is_list(kind):
+        return pa.list_(_numbered(kind.value_type, numbers))
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(field.name, _numbered(field.type, numbers)) for field in kind.fields])
+    if pt.is_map(kind):
+        return pa.map_(_numbered(kind.key_type, numbers), _numbered(kind.item_type, numbers))
+    return pa.binary(next(numbers))
+
+
+def _numbers(kind: pa.DataType) -> Iterator[int]:
+    if pt.is_fixed_size_binary(kind):
+        yield kind.byte_width
+    for index in range(kind.num_fields):
+        yield from _numbers(kind.field(index).type)
+
+
+def _names(fields: Iterable[pa.Field]) -> Iterator[str]:
+    """The columns, those inside others behind them."""
+    for field in fields:
+        yield field.name
+        kind = field.type
+        while is_list(kind):
+            kind = kind.value_type
+        if pt.is_struct(kind):
+            yield from (f"{field.name}.{name}" for name in _names(kind.fields))

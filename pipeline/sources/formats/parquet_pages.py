@@ -1,0 +1,276 @@
+"""Bounds of what Arrow decodes of a Parquet file: pages that expand are refused, batches of large rows are short.
+
+Arrow decompresses a page as a whole, and copies a value of a dictionary into each row that has it: a file of some
+kilobytes may be many gigabytes then.
+
+>>> rows_at_once([expected])  # of texts that are 1 MiB long, by a dictionary  # doctest: +SKIP
+64
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+HEADER_BYTES = 1 << 10  # 1 KiB: read at first; a header without statistics has about 30 bytes
+MOST_HEADER_BYTES = 16 << 20  # 16 MiB, as Arrow reads at most
+MOST_DEPTH = 8  # of a header's structs; Parquet's own lie in three
+DICTIONARY_PAGE = 2
+KIND, DECODED, STORED = 1, 2, 3
+PARTS = {5: (1, 2), 7: (1, 2), 8: (1, 4)}
+"""The number of values and the encoding, by the field: a data page's, a dictionary's, a data page's of version 2."""
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+
+class Page(NamedTuple):
+    """A page, by its header."""
+
+    is_dictionary: bool
+    decoded: int
+    """Its bytes, decompressed."""
+    stored: int
+    """Its bytes in the file."""
+    values: int
+    """The number of its values, or of what stands for them in nested columns: nulls and empty lists count too."""
+    encoding: int
+    """One of `Encoding` in parquet.thrift."""
+
+
+def pages(file: BinaryIO, start: int, values: int) -> Iterator[Page]:
+    """Reads the headers of a column chunk's pages, as far as Arrow will read it: until it has all `values`.
+
+    Args:
+        file: can seek.
+        start: the byte of the first header.
+        values: the number of values that the footer states.
+
+    Raises:
+        OSError: a header is damaged, or the file ends before its page does.
+    """
+    end, seen = file.seek(0, io.SEEK_END), 0
+    if start < 0:
+        raise OSError("a page's header lies outside of the file")
+    while seen < values:
+        page, length = _read(file, start)
+        start += length + page.stored
+        if min(page.decoded, page.stored, page.values) < 0 or start > end:
+            raise OSError("a page's header is damaged, or the file is cut off")
+        seen += 0 if page.is_dictionary else page.values
+        yield page
+
+
+def _read(file: BinaryIO, start: int) -> tuple[Page, int]:
+    """Reads one header: what it states, and its own length in bytes."""
+    size = HEADER_BYTES
+    while True:
+        file.seek(start)
+        data = file.read(size)
+        try:
+            fields, length = _struct(data, 0, MOST_DEPTH)
+            held: dict[int, Any] = next((fields[part] for part in PARTS if part in fields), {})
+            count, encoding = next((PARTS[part] for part in PARTS if part in fields), (1, 2))
+            is_dictionary = fields[KIND] == DICTIONARY_PAGE
+            page = Page(is_dictionary, fields[DECODED], fields[STORED], held.get(count, 0), held.get(encoding, 0))
+            return page, length
+        except IndexError:
+            if len(data) < size or size >= MOST_HEADER_BYTES:
+                raise OSError("a page's header is cut off") from None
+            size *= 16
+        except (KeyError, ValueError, TypeError, AttributeError):
+            raise OSError("a page's header is damaged") from None
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
+    """Reads a struct's fields by their numbers, and where it ends; of a list only where it ends."""
+    fields, number = dict[int, Any](), 0
+    while head := data[at]:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _signed(data, at)
+        fields[number], at = _value(data, at, head & 15, depth)
+    return fields, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
+    if kind in (TRUE, FALSE):
+        return kind == TRUE, at
+    if kind in (I16, I32, I64):
+        return _signed(data, at)
+    if kind == BINARY:
+        length, at = _varint(data, at)
+        return None, _within(data, at + length)
+    if kind == STRUCT and depth:
+        return _struct(data, at, depth - 1)
+    if kind in (BYTE, DOUBLE):
+        return None, _within(data, at + (1 if kind == BYTE else 8))
+    raise ValueError(kind)  # no page's header holds a list, a set or a map
+
+
+def _within(data: bytes, at: int) -> int:
+    if at > len(data):
+        raise IndexError
+    return at
+
+
+def _signed(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError("a number is too long")
+
+
+BATCH_ROWS = 8192  # more save no time, and a text that stands in many rows is stored, and counted here, only once
+BUFFER_BYTES = 1 << 20  # 1 MiB read at a time of each column, so that a large row group is never held as a whole
+BATCH_BYTES = 64 << 20  # 64 MiB: what a batch's columns hold together, where a row is not larger
+PAGE_BYTES = 64 << 20  # 64 MiB: every page may hold so much, however well it is compressed
+VALUES = 1 << 25  # in a row group's lists: as many as a line of 64 MiB can hold in JSON
+MOST_TIMES = 32  # the bytes in the file, of a larger page
+LIST_BYTES = 256 << 20  # 256 MiB: what such lists hold, if each value is the longest
+WORD_BYTES = 1 << 10  # 1 KiB: lists of shorter texts are words, of which the longest tells little
+VALUE_BYTES = 8  # of an integer or a number
+DICTIONARY, RLE_DICTIONARY = 2, 8
+DELTAS = range(5, 8)  # Arrow reads all lengths of such a page at once
+DELTA_BYTE_ARRAY = 7  # a value is the beginning of the one before, and some bytes
+REMEDY = "if you trust it, write the file again with smaller row groups and pages"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The values and bytes of a column chunk, by the headers of its pages or by the footer."""
+
+    ends: npt.NDArray[np.int64]
+    """The number of values up to the beginning, then up to the end of each page, shape [pages + 1]."""
+    sums: npt.NDArray[np.int64]
+    """The decompressed bytes, in the same way."""
+    repeated: int
+    """The bytes of the longest value that stands once in a page and in many rows; 0 where none does."""
+    rows: int
+
+    def most(self, rows: int) -> float:
+        """Estimates the bytes of the largest batch of so many rows; more by two pages at most, of lists by an average.
+
+        What pages hold is taken as spread evenly within each.
+        """
+        values = rows * self.ends[-1] / max(1, self.rows)
+        places = np.concatenate([self.ends, self.ends - values])
+        held = np.interp(places + values, self.ends, self.sums) - np.interp(places, self.ends, self.sums)
+        return float(held.max()) + values * self.repeated
+
+
+def rows_at_once(columns: Sequence[Expected]) -> int:
+    """Returns how many rows hold about 64 MiB in these columns together: 1 to 8,192."""
+    rows = BATCH_ROWS
+    while rows > 1 and sum(column.most(rows) for column in columns) > BATCH_BYTES:
+        rows //= 2
+    return rows
+
+
+def stated(file: pq.ParquetFile, group: int, leaf: int) -> Expected:
+    """Returns what the footer says of a column chunk; only pages' headers show whether that is true."""
+    metadata = file.metadata.row_group(group)
+    chunk = metadata.column(leaf)
+    ends, sums = (np.array([0, max(0, most)]) for most in (chunk.num_values, chunk.total_uncompressed_size))
+    return Expected(ends, sums, 0, metadata.num_rows)
+
+
+def expected(opened: BinaryIO, file: pq.ParquetFile, group: int, leaf: int) -> Expected:
+    """Reads the headers of a column chunk's pages.
+
+    Args:
+        opened: the file, at any place; it is sought in.
+        file: the same, with a file object of its own.
+        group: the number of the row group.
+        leaf: the number of the stored column.
+
+    Raises:
+        OSError: a page, or the values of a row group's lists, expand beyond the bounds; or a header is damaged.
+    """
+    metadata = file.metadata.row_group(group)
+    chunk, column = metadata.column(leaf), file.metadata.schema.column(leaf)
+    start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
+    found = list(pages(opened, start, chunk.num_values))
+    for page in found:
+        _check_page(column.path, page)
+    data = [page for page in found if not page.is_dictionary]
+    if column.max_repetition_level:
+        _check_values(column.path, sum(page.values for page in data), sum(page.stored for page in found))
+    ends = np.cumsum([0, *(page.values for page in data)], dtype=np.int64)
+    sums = np.cumsum([0, *(page.decoded for page in data)], dtype=np.int64)
+    once = Expected(ends, sums, 0, metadata.num_rows)
+    first = min(rows_at_once([once]), max(1, int(metadata.num_rows * ends[:2][-1] // max(1, ends[-1]))))
+    repeated = _repeated(opened, column, group, found, first)
+    if column.max_repetition_level and repeated > WORD_BYTES:
+        _check_lists(column.path, int(ends[-1]) * repeated, sum(page.stored for page in found))
+    return replace(once, repeated=repeated)
+
+
+def _check_page(name: str, page: Page) -> None:
+    most = max(PAGE_BYTES, MOST_TIMES * page.stored)
+    if page.decoded > most:
+        sizes = f"{page.decoded:,} bytes in {page.stored:,}, where {most:,} are the limit"
+        raise OSError(f"a page of the column {name!r} holds {sizes}; {REMEDY}")
+    if page.is_dictionary and page.values > page.decoded:
+        raise OSError(f"a dictionary of the column {name!r} states {page.values:,} values in {page.decoded:,} bytes")
+    if page.encoding in DELTAS:
+        _check_values(name, page.values, page.stored)
+
+
+def _check_values(name: str, values: int, stored: int) -> None:
+    most = max(VALUES, MOST_TIMES * stored // VALUE_BYTES)
+    if values > most:
+        sizes = f"{values:,} values in {stored:,} bytes, where {most:,} are the limit"
+        raise OSError(f"the column {name!r} holds {sizes}; {REMEDY}")
+
+
+def _check_lists(name: str, size: int, stored: int) -> None:
+    most = max(LIST_BYTES, MOST_TIMES * stored)
+    if size > most:
+        sizes = f"up to {size:,} bytes in {stored:,}, where {most:,} are the limit"
+        raise OSError(f"the lists of the column {name!r} hold {sizes}; {REMEDY}")
+
+
+def _repeated(opened: BinaryIO, column: pq.ColumnSchema, group: int, found: Sequence[Page], rows: int) -> int:
+    """The bytes of the longest value that may stand once in a page and in many rows."""
+    if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        return int(column.length)
+    if column.physical_type != "BYTE_ARRAY":
+        return VALUE_BYTES
+    shared = [page.decoded for page in found if page.encoding == DELTA_BYTE_ARRAY]
+    dictionary = next((page for page in found if page.is_dictionary), None)
+    if dictionary and any(page.encoding in (DICTIONARY, RLE_DICTIONARY) for page in found if not page.is_dictionary):
+        shared.append(dictionary.decoded)
+        if dictionary.decoded * BATCH_ROWS > BATCH_BYTES:
+            shared[-1] = _longest(opened, group, column.path, dictionary, rows)
+    return max(shared, default=0)
+
+
+def _longest(opened: BinaryIO, group: int, path: str, dictionary: Page, rows: int) -> int:
+    """The bytes of a dictionary's longest value; those of all its values where the first `rows` do not show them."""
+    try:
+        opened.seek(0)
+        file = pq.ParquetFile(opened, pre_buffer=False, buffer_size=BUFFER_BYTES, read_dictionary=[path])
+        values = next(file.iter_batches(rows, [group], [path], use_threads=False)).column(0)
+        while not pt.is_dictionary(values.type):
+            values = values.field(0) if pt.is_struct(values.type) else values.values
+    except (pa.ArrowException, AttributeError, StopIteration):
+        return dictionary.decoded
+    words = values.dictionary
+    return int(pc.max(pc.binary_length(words)).as_py()) if len(words) == dictionary.values > 0 else dictionary.decoded

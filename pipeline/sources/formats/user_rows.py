@@ -1,0 +1,165 @@
+"""A user's own function as a source: it yields rows as dictionaries.
+
+    source: {format: python, rows: "reader:rows", options: {folder: scans/}}
+
+    def rows(folder):                      # reader.py, beside the spec
+        for path in sorted(Path(folder).glob("*.xml")):
+            yield {"id": path.stem, "text": read(path), "image": path.with_suffix(".png").read_bytes()}
+
+What values are taken: `typing.python_values`. The order of the rows is the function's promise: the same rows
+in the same order, whenever it is called.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from recordmill.pipeline.sources.batches import batches
+from recordmill.pipeline.sources.columns import Columns, required
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.options import UserRows
+from recordmill.pipeline.sources.paths import check_names, join, planning
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.typing.arrays import python_field, python_names
+from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block, row_digests
+from recordmill.pipeline.sources.typing.python_values import typed_objects
+from recordmill.pipeline.sources.user_code import blame, load
+
+BLOCK_ROWS = 4096
+PEEKED_ROWS = 20
+VALUE_BYTES = 16  # of a value whose length is not looked at
+
+
+class UserRowsReader(SourceReader[UserRows]):
+    """Reads rows that a function yields."""
+
+    def root(self, files: Files) -> str:
+        """Gives the folder of images and inputs."""
+        return self.source.path.rstrip("/")
+
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Asks for the parts, which are the chunks, and looks at the first rows.
+
+        Raises:
+            SourceError: no row is a dictionary, an asked column is in none of the first rows, or an input is not there.
+            UserCodeError: a function is not there, or fails.
+        """
+        rows, parts = self.source.rows, self._list_parts()
+        labels = [(f"{rows} {json.dumps(part)}" if self.source.parts else rows, part) for part in parts]
+        chunks = [Chunk(0, 0, label, 0, part) for label, part in labels]
+        first = list(islice((row for chunk in chunks for row in self._each(chunk)), PEEKED_ROWS))
+        names = dict.fromkeys(name for row in first if isinstance(row, Mapping) for name in python_names(row))
+        if not names:
+            raise SourceError(f"`{rows}` gives no row: it should yield dictionaries, such as {{'text': 'a b'}}")
+        check_names(f"`{rows}`", required(columns), names, " in its first rows")
+        with planning(self.source.path):
+            inputs = self.list_inputs(files, columns)
+        known = len(first) < PEEKED_ROWS
+        weight = sum(_bytes(python_field(row, name)) for row in first if isinstance(row, Mapping) for name in columns)
+        count = len(first) if known else self.source.count or len(first)
+        return Plan(chunks, count, weight * count // len(first), inputs, self._notes(known))
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads the rows of a part; a row's default key is the digest of its asked columns (`row_digests`).
+
+        Raises:
+            UserCodeError: the function fails.
+        """
+        base, first = (self.image_root(files), ""), 0
+        for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
+            rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
+            unparsed = [
+                as_reject(chunk, row, fault) for row, fault in enumerate(batch, first) if isinstance(fault, Fault)
+            ]
+            faults: Faults = {}
+            typed = {
+                name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
+                for number, (name, column) in enumerate(columns.items())
+            }
+            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
+            raw = RawRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
+            yield make_block(chunk, raw, columns, key)
+            first += len(batch)
+
+    def _list_parts(self) -> list[Any]:
+        name = self.source.parts
+        if name is None:
+            return [None]
+        parts = _call(name, self.source.options)
+        try:
+            json.dumps(parts)
+        except (TypeError, ValueError) as error:
+            raise SourceError(f"`{name}` should give a list of JSON values: {error}") from error
+        if not isinstance(parts, list) or not parts:
+            raise SourceError(f"`{name}` should give a list of at least one part, got {type(parts).__name__}")
+        return parts
+
+    def _each(self, chunk: Chunk) -> Iterator[Any]:
+        """Yields the rows of the function."""
+        name, part = self.source.rows, {"part": chunk.work} if self.source.parts else {}
+        rows = _call(name, {**self.source.options, **part})
+        if not isinstance(rows, Iterable):
+            raise SourceError(f"`{name}` should yield dictionaries, it gave a value of the type {type(rows).__name__}")
+        try:
+            yield from rows
+        except Exception as error:
+            raise blame(error, name, self.source.options) from None
+
+    def input_path(self, files: Files) -> Callable[[str], str]:
+        """Gives the function that makes a full path: `inputs` may name others than those below the root."""
+        root = self.root(files)
+        return lambda path: path if path.startswith("/") or "://" in path else join(root, path)
+
+    def list_inputs(self, files: Files, columns: Columns) -> list[FileInfo]:
+        """Lists the files of `inputs`. Raises: SourceError: a pattern matches none."""
+        root = self.root(files)
+        inputs: dict[str, FileInfo] = {}
+        for pattern in self.source.inputs:
+            matched = files.match(pattern if pattern.startswith("/") or "://" in pattern else join(root, pattern))
+            if not matched:
+                raise SourceError(f"`inputs`: no file matches {pattern}")
+            inputs |= {file.path: file for file in matched}
+        return [FileInfo(path.removeprefix(f"{root}/"), *file[1:]) for path, file in sorted(inputs.items())]
+
+    def _notes(self, rows_known: bool) -> list[str]:
+        rows = self.source.rows
+        unknown = f"what `{rows}` reads is not known: give `inputs`, or a build is not repeated where data changes"
+        uncounted = f"how many rows `{rows}` yields is not known: give `count`, which the number of shards follows"
+        return [*([] if self.source.inputs else [unknown]), *([] if rows_known or self.source.count else [uncounted])]
+
+
+def _values(row: Any, columns: Columns) -> list[Any] | Fault:
+    """The asked values of a row, taken at once: a function may yield the same dictionary again."""
+    if isinstance(row, Mapping):
+        return [python_field(row, name) for name in columns]
+    return Fault("malformed_row", f"the row is no dictionary, but a value of the type {type(row).__name__}")
+
+
+def _call(reference: str, options: Mapping[str, Any]) -> Any:
+    function: Callable[..., Any] = load(reference)
+    try:
+        inspect.signature(function).bind(**options)
+    except ValueError:  # a function in C has none
+        pass
+    except TypeError as error:
+        raise SourceError(
+            f"`{reference}` cannot be called with {', '.join(options) or 'no options'}: {error}"
+        ) from None
+    try:
+        return function(**options)
+    except Exception as error:
+        raise blame(error, reference, dict(options)) from None
+
+
+def _bytes(value: Any) -> int:
+    """About how much a value holds."""
+    if isinstance(value, str | bytes | bytearray):
+        return len(value)
+    if isinstance(value, list | tuple):
+        return sum(map(_bytes, value))
+    return int(getattr(value, "nbytes", VALUE_BYTES))

@@ -1,0 +1,335 @@
+"""WebDataset's tar files as a source: a row is a sample, its columns are its members, by their extensions.
+
+    source: {format: webdataset, path: "shards/train-*.tar"}
+
+A sample is explained in `webdataset.tar_samples`, its columns in `webdataset.sample_columns`. Files on a
+local disk are cut where samples begin; compressed ones, and those behind a URL, are a chunk each. An image's bytes are
+not copied out of a file that is not compressed: a reference to them is delivered.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.sources.batches import batches
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.faults import Fault, Faults, Reject
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Sample, Tar, samples
+from recordmill.pipeline.sources.images import ImageBase, inline, to_piece
+from recordmill.pipeline.sources.options import WebDataset
+from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Plan, SourceError
+from recordmill.pipeline.sources.table import ArchiveReader, at_once, has_images
+from recordmill.pipeline.sources.typing.arrays import (
+    arrow_type,
+    in_groups,
+    lists_of_one,
+    python_field,
+    python_names,
+    strings,
+)
+from recordmill.pipeline.sources.typing.blocks import RawRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
+from recordmill.pipeline.sources.typing.values import typed_values
+
+KEY = "__key__"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a sample that a column is: a member, or a field of the JSON object in it."""
+
+    extension: str
+    field: str | None = None
+
+
+def parts(name: str) -> list[Part]:
+    """Lists the parts that a column may be, the first that is there.
+
+    >>> parts("jpg;json.url")
+    [Part(extension='jpg', field=None), Part(extension='json.url', field=None), Part(extension='json', field='url')]
+    """
+    result = []
+    for alternative in name.split(";"):
+        words = alternative.strip().split(".")
+        result.append(Part(".".join(words).lower()))
+        for end in range(1, len(words)):
+            if words[end - 1].lower() == "json":
+                result.append(Part(".".join(words[:end]).lower(), ".".join(words[end:])))
+    return result
+
+
+def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
+    """Lists the extensions of which the bytes are read; those of images only where `images`."""
+    return frozenset(
+        part.extension
+        for name, column in columns.items()
+        for part in parts(name)
+        if images or part.field is not None or column.type is not ColumnType.IMAGE
+    )
+
+
+def object_in(sample: Sample, extension: str) -> dict[str, Any] | Fault:
+    """Parses the JSON object that a member holds, once."""
+    if extension not in sample.objects:
+        data = sample.members[extension].data or b""
+        sample.objects[extension] = json_object(data, f"the member .{extension}")
+    return sample.objects[extension]
+
+
+class SampleColumn:
+    """One column of some samples."""
+
+    def __init__(self, name: str, column: Column, file: str | None, base: ImageBase) -> None:
+        """Takes the column.
+
+        Args:
+            name: its name.
+            column: its type.
+            file: the tar file, relative to the source's root, where images can stay in it.
+            base: what paths of images in JSON are relative to.
+        """
+        self._name, self._column, self._parts = name, column, parts(name)
+        self._file, self._base = file, base
+
+    def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
+        """Gives the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
+        members, values = dict[int, Member](), dict[int, Any]()
+        for row, sample in enumerate(samples):
+            value = sample.key if self._name == KEY else self._value(sample)
+            if isinstance(value, Fault):
+                faults.setdefault(row, value)
+            elif isinstance(value, Member):
+                members[row] = value
+            else:
+                values[row] = value
+        of_values = partial(typed_objects, self._name, self._column, list(values.values()), self._base)
+        groups = [(list(members), partial(self._of_members, list(members.values()))), (list(values), of_values)]
+        return in_groups(len(samples), arrow_type(self._column), groups, faults)
+
+    def _value(self, sample: Sample) -> Any:
+        """The member, or the value of the field, that the column is; None where the sample has neither."""
+        for part in self._parts:
+            member = sample.members.get(part.extension)
+            if member is None:
+                continue
+            if part.field is None and self._column.type is ColumnType.IMAGE and self._file is not None:
+                return member
+            if member.data is None:
+                return Fault("too_large", f"the member .{part.extension} is longer than 64 MiB", self._name)
+            if part.field is None:
+                return member
+            value = self._field(sample, part.extension, part.field)
+            if value is not None:
+                return value
+        return None
+
+    def _field(self, sample: Sample, extension: str, name: str) -> Any:
+        row = object_in(sample, extension)
+        return replace(row, column=self._name) if isinstance(row, Fault) else python_field(row, name)
+
+    def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
+        if self._column.type is ColumnType.IMAGE:
+            references = pa.array([self._reference(member) for member in members], pa.binary())
+            return lists_of_one(references) if self._column.many else references
+        cells = [(member.data or b"").decode("utf-8", "surrogateescape") for member in members]
+        if self._column.type is not ColumnType.TEXT or self._column.many:
+            cells = [cell.rstrip("\r\n") for cell in cells]
+        return typed_values(self._name, self._column, strings(cells), self._base, faults, as_cells=True)
+
+    def _reference(self, member: Member) -> bytes | None:
+        if not member.size:
+            return None
+        return (
+            to_piece(self._file, member.offset, member.size) if self._file is not None else inline(member.data or b"")
+        )
+
+
+BLOCK_SAMPLES = 4096
+HEAD_SAMPLES = 100  # looked at when planning
+GZIP = (".gz", ".tgz")
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A piece of a file: the samples that start in the bytes `[start, end)`."""
+
+    start: int = 0
+    end: int | None = None
+    size: int | None = None
+    """The file's bytes; None where it is compressed."""
+
+
+@dataclass
+class Look:
+    """The result of a look at a file, or at its first samples."""
+
+    starts: list[int] = field(default_factory=lambda: [0])
+    """The bytes where chunks start."""
+    rows: int = 0
+    extensions: set[str] = field(default_factory=set)
+    left_out: list[str] = field(default_factory=list)
+    """The names of members that are no part of a sample."""
+    no_end: bool = False
+    """Whether the mark is missing that a tar file ends with."""
+    damage: str = ""
+    """A message about the damage of the file; empty for a good file."""
+
+
+class WebDatasetReader(ArchiveReader[WebDataset]):
+    """Reads tar files of WebDataset."""
+
+    endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
+
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+        """Cuts local files where samples begin, so that `rows` is exact; of others it is estimated by all their heads.
+
+        Raises:
+            SourceError: the first file holds no sample.
+            OSError: a file cannot be read.
+        """
+        looks = at_once(partial(_look, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
+        chunks = [
+            Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, Samples(start, end, _size(file)))
+            for file, look in zip(inputs, looks, strict=True)
+            for start, end in zip(look.starts, [*look.starts[1:], None], strict=True)
+        ]
+        extensions = sorted({extension for look in looks for extension in look.extensions})
+        if not extensions:
+            damage = next((f": {look.damage}" for look in looks if look.damage), "")
+            raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
+        names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
+        plain = sum(file.bytes for file in inputs if _size(file) is not None) if has_images(columns) else 0
+        rows = sum(look.rows for look in looks)
+        return Plan(chunks, rows, names=names, notes=_notes(inputs, looks), referred_bytes=plain)
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
+        """Reads the samples that start in the chunk's bytes; a row's default key is its sample's.
+
+        Raises:
+            OSError: the file cannot be read any more.
+        """
+        in_place = chunk.work.size is not None
+        base = self.image_base(files, chunk)
+        file = chunk.file if in_place else None
+        made = {name: SampleColumn(name, column, file, base) for name, column in columns.items()}
+        path, first = join(self.root(files), chunk.file), 0
+        read = _read(files, path, chunk.work, wanted(columns, images=not in_place))
+        for batch in batches(read, _bytes, BLOCK_SAMPLES):
+            raw = _raw_rows(chunk, first, batch, made, key is None)
+            yield make_block(chunk, raw, columns, key)
+            first += len(batch)
+
+
+def _size(file: FileInfo) -> int | None:
+    """The bytes of a tar file that is not compressed."""
+    return None if file.path.lower().endswith(GZIP) else file.bytes
+
+
+def _look(files: Files, root: str, chunk_bytes: int, file: FileInfo) -> Look:
+    """Walks through a file, or through the first samples of one that is compressed or far away."""
+    look, path, size = Look(), join(root, file.path), _size(file)
+    limit = HEAD_SAMPLES if size is None or "://" in path else None
+    with files.open(path) as opened:
+        tar = Tar(opened, size)
+        try:
+            for sample in samples(tar, (), look.left_out.append):
+                if look.rows == limit:
+                    look.rows = round(limit * file.bytes / tar.consumed)
+                    break
+                look.rows += 1
+                look.extensions |= sample.members.keys()
+                if limit is None and sample.start - look.starts[-1] >= chunk_bytes:
+                    look.starts.append(sample.start)
+            else:
+                look.no_end = not tar.has_end
+        except DamagedTarError as damage:
+            look.rows += 1
+            look.damage = str(damage)
+    if tar.has_global_headers:  # they hold for all that lies behind them
+        look.starts = [0]
+    return look
+
+
+def _read(files: Files, path: str, part: Samples, extensions: Collection[str]) -> Iterator[Sample | str]:
+    """The samples of a piece; last, what is wrong with the file, if anything is."""
+    with files.open(path) as opened:
+        if part.start:
+            opened.seek(part.start)
+        try:
+            for sample in samples(Tar(opened, part.size), extensions, lambda _: None):
+                if part.end is not None and sample.start >= part.end:
+                    return
+                yield sample
+        except DamagedTarError as damage:
+            yield f"{damage}; the sample there, and what lies behind it in the file, cannot be read"
+
+
+def _bytes(sample: Sample | str) -> int:
+    return sum(len(member.data or b"") for member in sample.members.values()) if isinstance(sample, Sample) else 0
+
+
+def _raw_rows(
+    chunk: Chunk, first: int, batch: list[Sample | str], columns: Mapping[str, SampleColumn], with_key: bool
+) -> RawRows:
+    """Makes rows of samples; `first` is the position of the first one in the chunk."""
+    good, rows, unparsed = list[Sample](), list[int](), list[Reject]()
+    for position, sample in enumerate(batch, first):
+        if isinstance(sample, str):
+            unparsed.append(as_reject(chunk, position, Fault("damaged_record", sample)))
+        elif not is_utf8(sample.key):
+            unparsed.append(as_reject(chunk, position, Fault("invalid_utf8", "the sample's name is not UTF-8")))
+        elif sample.twice:
+            fault = Fault("malformed_row", f"the sample has two members .{sample.twice}")
+            unparsed.append(as_reject(chunk, position, fault, sample.key if with_key else None))
+        else:
+            good.append(sample)
+            rows.append(position)
+    faults: Faults = {}
+    return RawRows(
+        {name: column.typed(good, faults) for name, column in columns.items()},
+        np.array(rows, np.int64),
+        pa.array([path_key(sample.key) for sample in good], pa.binary()) if with_key else None,
+        len(batch),
+        faults,
+        unparsed,
+    )
+
+
+def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) -> list[str]:
+    """The fields of the JSON objects in the first samples, such as `json.caption`."""
+    objects = {extension for extension in extensions if extension.split(".")[-1] == "json"}
+    if not objects:
+        return []
+    names = dict[str, None]()
+    read = _read(files, join(root, file.path), Samples(size=_size(file)), objects)
+    for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, Sample)):
+        for extension in sorted(objects & sample.members.keys()):
+            row = object_in(sample, extension)
+            if isinstance(row, dict):
+                names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
+    return list(names)
+
+
+def _names(columns: Columns, found: list[str]) -> list[str]:
+    """The columns that are there: those asked for that are there in any way, and all others."""
+    ways = {
+        name: {f"{part.extension}.{part.field}" if part.field else part.extension for part in parts(name)}
+        for name in columns
+    }
+    used = set().union(*ways.values())
+    there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
+    return there + [name for name in found if name not in used]
+
+
+def _notes(inputs: Sequence[FileInfo], looks: list[Look]) -> list[str]:
+    left_out = [name for look in looks for name in look.left_out]
+    no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
+    cut_off = "maybe cut off, because the mark is missing that a tar file ends with"
+    return note("members that are no part of a sample, left out", left_out) + note(cut_off, no_end)

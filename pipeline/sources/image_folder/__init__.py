@@ -1,1 +1,0 @@
-"""Folders of images, with metadata or captions beside them."""

@@ -1,0 +1,149 @@
+"""References to images: the value of an image's column on its way from a source to its shard.
+
+A file of the source, a piece of one (a member of a tar file), a piece of the build's scratch, or the bytes themselves.
+A reference is a byte string, so that rows stay small and plain: its first byte says which it is.
+
+>>> parse(to_piece("a.tar", 512, 9))
+Reference(path='a.tar', offset=512, length=9, in_scratch=False, data=None)
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.paths import Inside, inside
+
+FILE, PIECE, SCRATCH, INLINE = b"f", b"p", b"s", b"i"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An image's place, or its bytes (`data`); a whole file has no length."""
+
+    path: str = ""
+    """Relative to the folder of the source's images, or to the build's scratch folder."""
+    offset: int = 0
+    length: int | None = None
+    in_scratch: bool = False
+    data: bytes | None = None
+
+
+def to_file(path: str) -> bytes:
+    """Refers to a whole file of the source."""
+    return FILE + path.encode()
+
+
+def to_piece(path: str, offset: int, length: int) -> bytes:
+    """Refers to some bytes of a file of the source."""
+    return PIECE + b"%d:%d:" % (offset, length) + path.encode()
+
+
+def to_scratch(path: str, offset: int, length: int) -> bytes:
+    """Refers to some bytes of a file in the build's scratch folder."""
+    return SCRATCH + b"%d:%d:" % (offset, length) + path.encode()
+
+
+def inline(data: bytes) -> bytes:
+    """Makes a reference that holds the image's bytes."""
+    return INLINE + data
+
+
+def file_path(reference: bytes) -> str | None:
+    """Gives the path of a whole file of the source; None for any other reference, whose bytes are not copied."""
+    return reference[1:].decode() if reference.startswith(FILE) else None
+
+
+def parse(reference: bytes) -> Reference:
+    """Reads a reference.
+
+    Raises:
+        ValueError: the bytes are no reference.
+    """
+    kind, rest = reference[:1], reference[1:]
+    if kind == INLINE:
+        return Reference(data=rest)
+    if kind == FILE:
+        return Reference(rest.decode())
+    if kind not in (PIECE, SCRATCH):
+        raise ValueError(f"no reference to an image: it begins with {kind!r}")
+    offset, length, path = rest.split(b":", 2)
+    return Reference(path.decode(), int(offset), int(length), in_scratch=kind == SCRATCH)
+
+
+DATA_URL = "data:"
+ImageBase = tuple[str, str]
+"""The folder that paths of images are relative to: `SourceReader.image_root`, and a folder below it."""
+
+
+def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
+    """Makes references of a column of paths and `data:` URLs.
+
+    Args:
+        name: the column, for messages.
+        values: Arrow `string` of shape [rows]; its bytes may be no UTF-8.
+        base: what paths are relative to.
+        faults: where the faults are added.
+
+    Returns:
+        Arrow `binary`: null where there is nothing, or nothing good.
+    """
+    made = list[bytes | None]()
+    links = Inside(base[0])
+    for row, value in enumerate(values.cast(pa.binary()).to_pylist()):
+        result = None if value is None or not value.strip() else _reference(value, links, base[1])
+        if isinstance(result, tuple):
+            faults.setdefault(row, Fault(*result, name))
+        made.append(result if isinstance(result, bytes) else None)
+    return pa.array(made, pa.binary())
+
+
+def inlined(values: pa.Array) -> pa.Array:
+    """Makes references of a column of images' bytes, Arrow `binary` of shape [rows]; empty bytes are null."""
+    return pa.array([inline(data) if data else None for data in values.to_pylist()], pa.binary())
+
+
+def empty_images(values: pa.Array) -> pa.Array:
+    """Makes references to an empty image where a column's bytes are empty, null elsewhere.
+
+    It is refused when it is loaded, as a value that is missing: only then must an image's bytes be known.
+    """
+    return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
+
+
+Refusal = tuple[str, str]
+"""A reason of `pipeline.sources.faults`, and the message."""
+
+
+def _reference(value: bytes, links: Inside, folder: str) -> bytes | Refusal:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return "invalid_utf8", "the column's bytes are not UTF-8"
+    if text[:5].lower() == DATA_URL:
+        return _data_url(text)
+    whole = f"{links.root}/"
+    path = inside("", text.removeprefix(whole)) if text.startswith(whole) else inside(folder, text)
+    if path is None:
+        return "forbidden_path", "the path is absolute, is a URL, or leaves the source's folder"
+    path = links.spelled(path)
+    if not links.holds(path):
+        return "forbidden_path", "the path is a link that leaves the source's folder"
+    return to_file(path)
+
+
+def _data_url(text: str) -> bytes | Refusal:
+    """The bytes of a `data:` URL (RFC 2397)."""
+    head, comma, payload = text[len(DATA_URL) :].partition(",")
+    if not comma:
+        return "unreadable", "the data: URL has no comma"
+    if not head.lower().endswith(";base64"):
+        return inline(unquote_to_bytes(payload))
+    try:
+        return inline(base64.b64decode("".join(payload.split()), validate=True))
+    except (binascii.Error, ValueError):
+        return "unreadable", "the data: URL is not base64"

@@ -1,1 +1,0 @@
-"""JSON Lines files."""

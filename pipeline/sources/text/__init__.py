@@ -1,1 +1,0 @@
-"""Plain text, by lines or by files."""

@@ -1,0 +1,328 @@
+"""A user's own Python beside the spec: found, sent to workers, loaded, and blamed where it fails.
+
+A reference is `module:function`. The module lies in the spec's folder, or in an installed package. What of it, and of
+the modules that it imports, lies in the folder is sent along as source, and imported by a finder of our own: nothing
+else that lies in the folder can come into a process, and nothing is written. What lies anywhere else, such as in the
+current folder, is refused (`pipeline.sources.user_code`).
+
+>>> code = UserCode.of(["reader:rows"], "examples")        # doctest: +SKIP
+>>> code.install()                                         # doctest: +SKIP
+>>> load("reader:rows")                                    # doctest: +SKIP
+<function rows at 0x...>
+"""
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import os
+import site
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.abc import SourceLoader
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from recordmill.pipeline.errors import UserError, did_you_mean
+from recordmill.pipeline.safe_text import HIDDEN, SHORTEST
+from recordmill.pipeline.sources.options import REFERENCE
+
+
+def is_installed(name: str) -> bool:
+    """Whether the module that an import of `name` gives is of an installed package."""
+    top = name.partition(".")[0]
+    imported = _places(_imported(top))
+    return bool(imported) and imported <= _places(_installed(top))
+
+
+def where_from(name: str) -> str | None:
+    """The place that an import of `name`'s package takes it from; None where there is no such package."""
+    return min(_places(_imported(name.partition(".")[0])), default=None)
+
+
+def _imported(top: str) -> ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+
+
+def _installed(top: str) -> ModuleSpec | None:
+    """The module as it is found where Python's own finder looks in the folders of installed packages alone."""
+    folders = list(dict.fromkeys(_folders()))
+    for finder in sys.meta_path:
+        spec = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)
+        if spec is not None:
+            return spec
+    return None
+
+
+def _folders() -> Iterator[str]:
+    folders = [*site.getsitepackages(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
+    for folder in [*folders, *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]:
+        yield folder
+        for file in sorted(Path(folder).glob("*.pth")):
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+            yield from (os.path.join(folder, line) for line in lines if line and not line.startswith(("#", "import")))
+
+
+def _places(spec: ModuleSpec | None) -> set[str]:
+    """The file of a module, or the folders of a package without an `__init__.py`."""
+    if spec is None:
+        return set()
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    return set(map(os.path.realpath, places))
+
+
+OURS = ("recordmill",)
+MESSAGE = 300  # characters of what an exception says
+
+
+class UserCodeError(UserError):
+    """The user's code is not there, or failed; the message says where."""
+
+
+def load(reference: str) -> Callable[..., Any]:
+    """Gives the function of a reference; its module is imported where it is not yet.
+
+    Raises:
+        UserCodeError: it is no reference, there is no such module or function, or the module fails.
+    """
+    name, function = split_reference(reference)
+    if _Finder.code is None or not _Finder.code.has(name.partition(".")[0]):
+        _check_place(reference, name)
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            raise UserCodeError(f"`{reference}`: there is no module {error.name}") from None
+        raise blame(error, reference) from None
+    value = getattr(module, function, None)
+    if value is None:
+        near = did_you_mean(function, [other for other in vars(module) if not other.startswith("_")])
+        raise UserCodeError(f"`{reference}`: the module {name} has no function `{function}`{near}")
+    if not callable(value):
+        raise UserCodeError(f"`{reference}` is no function, but a value of the type {type(value).__name__}")
+    return value
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """The module and the function of a reference.
+
+    Raises:
+        UserCodeError: it has not that form.
+    """
+    match = REFERENCE.fullmatch(reference)
+    if match is None:
+        raise UserCodeError(f"`{reference}` is no `module:function`, such as `reader:rows` for rows() of reader.py")
+    return match[1], match[2]
+
+
+def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeError:
+    """Makes the error for an exception in the user's code: its type, its message, and the user's line.
+
+    Texts in `given`, what the code was called with, may be secret: where it says one of them, stars stand for it.
+    """
+    where = _line(error, reference)
+    says = (str(error).splitlines() or [""])[0]
+    for text in sorted(_texts(given), key=len, reverse=True):
+        says = says.replace(text, HIDDEN)
+    says = says[:MESSAGE]
+    return UserCodeError(f"`{reference}` failed{where}: {type(error).__name__}{says and ': '}{says}")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a JSON value, also as URLs and `repr` write them, but for short ones, such as `csv`."""
+    if isinstance(value, str) and len(value) >= SHORTEST:
+        yield from (value, quote(value), quote(value, safe=""), quote_plus(value), repr(value)[1:-1])
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _texts(inner)
+
+
+def _line(error: BaseException, reference: str) -> str:
+    """The last line of the user's that the error came through."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" in {os.path.basename(error.filename)}, line {error.lineno}"
+    module = sys.modules.get(reference.partition(":")[0])
+    own = {
+        getattr(module, "__file__", None),
+        *(() if _Finder.code is None else map(_Finder.code.path, _Finder.code.files)),
+    }
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
+    return f" in {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
+
+
+@dataclass(frozen=True)
+class UserCode:
+    """The modules of a spec's folder that its references need, as source."""
+
+    folder: str
+    files: Mapping[str, bytes]
+    """The source of each file, by its path in the folder (POSIX)."""
+
+    @classmethod
+    def of(cls, references: Iterable[str], folder: str) -> "UserCode":
+        """Gathers the modules of references, and those that they import, as far as they lie in a folder.
+
+        Raises:
+            UserCodeError: one is no reference, is nowhere, is no Python, or leaves the folder by a link.
+        """
+        files: dict[str, bytes] = {}
+        for reference in references:
+            name, _ = split_reference(reference)
+            if _is_taken(name) and _file(Path(folder), name):
+                raise UserCodeError(f"`{reference}`: a module of Python's or Recordmill's has this name: rename yours")
+            if not _add(Path(folder), name, files, reference) and not _check_place(reference, name):
+                near = did_you_mean(name, sorted(path.stem for path in Path(folder).glob("*.py")))
+                raise UserCodeError(
+                    f"`{reference}`: there is no {name.replace('.', '/')}.py in {folder}, and no such package{near}"
+                )
+        return cls(folder, dict(sorted(files.items())))
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the files' paths and contents, in hexadecimal; the folder does not matter."""
+        digest = hashlib.sha256()
+        for path, source in sorted(self.files.items()):
+            digest.update(b"%d:%b%d:%b" % (len(path.encode()), path.encode(), len(source), source))
+        return digest.hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Gives its part of the manifest: the digest of all, and each file's SHA-256, in hexadecimal."""
+        files = {path: hashlib.sha256(source).hexdigest() for path, source in sorted(self.files.items())}
+        return {"sha256": self.sha256, "files": files}
+
+    def install(self) -> None:
+        """Lets this process import the modules; those of other code that was installed before are forgotten."""
+        if _Finder.code is not None and _Finder.code.sha256 == self.sha256:
+            return
+        for name, module in list(sys.modules.items()):
+            if isinstance(getattr(module, "__loader__", None), _Loader) or self.find(name):
+                del sys.modules[name]
+        if _Finder not in sys.meta_path:
+            sys.meta_path.insert(0, _Finder)
+        _Finder.code = self
+
+    def find(self, name: str) -> str | None:
+        """The file of a module, as `files` has it; None where it has none."""
+        path = name.replace(".", "/")
+        return next((file for file in (f"{path}/__init__.py", f"{path}.py") if file in self.files), None)
+
+    def has(self, name: str) -> bool:
+        """Whether it has a module, or a package of modules."""
+        return self.find(name) is not None or self.has_folder(name)
+
+    def has_folder(self, name: str) -> bool:
+        """Whether a package is a folder of modules without an `__init__.py`."""
+        return any(file.startswith(name.replace(".", "/") + "/") for file in self.files)
+
+    def path(self, file: str) -> str:
+        """A file's path where it came from; it need not be there."""
+        return os.path.join(self.folder, file)
+
+
+class _Finder:
+    """Finds the modules of the code that is installed; Python asks it before all others."""
+
+    code: UserCode | None = None
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if cls.code is None:
+            return None
+        file = cls.code.find(name)
+        if file is None:
+            return ModuleSpec(name, None, is_package=True) if cls.code.has_folder(name) else None
+        is_package = file.endswith("__init__.py")
+        return importlib.util.spec_from_loader(name, _Loader(cls.code, file), is_package=is_package)
+
+
+class _Loader(SourceLoader):
+    """Gives the source of one module."""
+
+    def __init__(self, code: UserCode, file: str) -> None:
+        self._code, self._file = code, file
+
+    def get_filename(self, fullname: str) -> str:
+        return self._code.path(self._file)
+
+    def get_data(self, path: Any) -> bytes:
+        if path != self._code.path(self._file):
+            raise OSError(f"{path} is not known")  # byte code, for one
+        return self._code.files[self._file]
+
+
+def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bool:
+    """Adds a module, the packages around it and what it imports; whether it lies in the folder."""
+    file = None if _is_taken(name) else _file(folder, name)
+    if file is None:
+        return False
+    package = name.rpartition(".")[0]
+    if package:
+        _add(folder, package, files, reference)
+    if file in files or not file.endswith(".py"):
+        return True
+    path = folder / file
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise UserCodeError(f"{path} is a link that leaves the spec's folder")
+    files[file] = path.read_bytes()
+    for imported in _imports(files[file], path, name if file.endswith("__init__.py") else package):
+        if not _add(folder, imported, files, reference):
+            _check_place(reference, imported)
+    return True
+
+
+def _is_taken(name: str) -> bool:
+    """Whether Python finds it elsewhere, whatever lies in the folder."""
+    top = name.partition(".")[0]
+    return not top or top in OURS or top in sys.stdlib_module_names
+
+
+def _file(folder: Path, name: str) -> str | None:
+    """The file of a module in a folder, or the folder that a package without an `__init__.py` is."""
+    path = name.replace(".", "/")
+    for file in (f"{path}/__init__.py", f"{path}.py"):
+        if (folder / file).is_file():
+            return file
+    return path if (folder / path).is_dir() else None
+
+
+def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
+    """The modules that a source may import; of `from a import b` both `a` and `a.b`."""
+    try:
+        tree = ast.parse(source, str(path))
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UserCodeError(f"{path}{line}: {getattr(error, 'msg', error)}") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = _absolute(node, package)
+            yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    """The module of a `from` import, which may be relative to the package."""
+    if not node.level:
+        return node.module or ""
+    parts = package.split(".") if package else []
+    base = parts[: len(parts) - node.level + 1]
+    return ".".join([*base, *([node.module] if node.module else [])])
+
+
+def _check_place(reference: str, name: str) -> bool:
+    """Whether Python finds a module's package elsewhere than in the folder; refuses what is not installed."""
+    place = where_from(name)
+    if place is None or _is_taken(name) or is_installed(name):
+        return place is not None
+    raise UserCodeError(
+        f"`{reference}`: {name} would come from {place}, which is neither in the spec's folder nor of an installed "
+        "package: put it beside the spec, or install it"
+    )
