@@ -275,7 +275,7 @@ def test_boxes_are_of_an_image(name: str, message: str) -> None:
 def test_tensorflow_datasets_reads_them(tmp_path: Path) -> None:
     tfds = pytest.importorskip("tensorflow_datasets")
     kind = {"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}
-    of_file = {**kind, "featuresDict": {"features": {"x": feature().tfds(feature().describe({}))}}}
+    of_file = {**kind, "featuresDict": {"features": {"x": feature().describe({}).tfds()}}}
     (tmp_path / "features.json").write_text(json.dumps(of_file))
     theirs = tfds.features.FeaturesDict.from_config(str(tmp_path))
     records = encode([b"a", b"b"], {"x": ragged([TWO, []])})

@@ -105,7 +105,7 @@ def test_the_column_is_a_list_of_names() -> None:
     assert feature.raw_column() == Column(ColumnType.CATEGORY, many=True, optional=True, separator="|")
     assert (feature.fill, feature.analyzed, feature.read_parts()) == ([], True, ("length",))
     assert Categories(kind="categories", read="multi_hot").read_parts() == ()
-    assert feature.tfds(described())["sequence"]["feature"]["tensor"]["dtype"] == "int64"
+    assert described().tfds()["sequence"]["feature"]["tensor"]["dtype"] == "int64"
 
 
 @pytest.mark.parametrize(

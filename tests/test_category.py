@@ -103,7 +103,7 @@ def test_the_description_tells_the_ids(given: dict[str, Any], is_label: bool, ex
     feature = Category(kind="category", **given)
     description = feature.describe({"is_label": is_label, "vocabulary": "v.txt", "words": 3})
     assert description.to_json() == {"kind": "category", "stored": "int64", **expected}
-    named = feature.tfds(description)["pythonClassName"].endswith("ClassLabel")
+    named = description.tfds()["pythonClassName"].endswith("ClassLabel")
     assert named == ("vocabulary" in expected and "oov_buckets" not in expected)
     column = None if "cross" in given else Column(ColumnType.CATEGORY)
     assert feature.raw_column() == column

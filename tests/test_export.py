@@ -17,7 +17,6 @@ from PIL import Image
 from recordmill.pipeline.build.entry import build
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span
-from recordmill.pipeline.export.columns import ExportError
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.inspection.images import StoredImage
@@ -28,6 +27,7 @@ from recordmill.pipeline.rows import open_records
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.export import ExportError
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
 from recordmill.transforms.contract.ragged import Ragged
 from recordmill.transforms.contract.stored import KEY, stored_features

@@ -8,8 +8,9 @@ import pytest
 
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.inspection.rendering import LONGEST, shown, to_json
-from recordmill.pipeline.inspection.values import Box, Bucket
-from recordmill.pipeline.inspection.words import Text
+from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.transforms.contract.kinds.joined_text import Text
+from recordmill.transforms.contract.kinds.number import Bucket
 from tests import published
 
 

@@ -133,10 +133,10 @@ def test_one_side_alone_does_not_do():
 )
 def test_tfds_takes_an_image_of_any_size(keys, dimensions, form):
     feature = Image(kind="image", **keys)
-    written = feature.tfds(feature.describe({}))["image"]
+    written = feature.describe({}).tfds()["image"]
     assert written == {"shape": {"dimensions": dimensions}, "dtype": "uint8", "encodingFormat": form}
     optional = Image(kind="image", optional=True, **keys)
-    assert optional.tfds(optional.describe({}))["tensor"]["dtype"] == "string"
+    assert optional.describe({}).tfds()["tensor"]["dtype"] == "string"
 
 
 # Stored and read

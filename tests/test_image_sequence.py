@@ -153,7 +153,7 @@ def test_tensorflow_datasets_reads_them(tmp_path: Path, how: str) -> None:
     tfds = pytest.importorskip("tensorflow_datasets")
     options = feature(store=how, normalize="none")
     kind = {"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}
-    of_file = {**kind, "featuresDict": {"features": {"x": options.tfds(options.describe({}))}}}
+    of_file = {**kind, "featuresDict": {"features": {"x": options.describe({}).tfds()}}}
     (tmp_path / "features.json").write_text(json.dumps(of_file))
     theirs = tfds.features.FeaturesDict.from_config(str(tmp_path))
     _, pixels = one_by_one({"store": how, "normalize": "none"}, FILES[:2], {})

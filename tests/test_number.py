@@ -209,4 +209,4 @@ def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: d
     assert Number.model_validate(feature.model_dump(mode="json")) == feature
     spec = read_description(description).parts()
     assert tuple(spec) == ("", *feature.parts())
-    assert feature.tfds(described)["tensor"]["dtype"] == spec[""].dtype == expected["stored"]
+    assert described.tfds()["tensor"]["dtype"] == spec[""].dtype == expected["stored"]

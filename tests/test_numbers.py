@@ -96,7 +96,7 @@ def test_the_description_tells_what_is_stored() -> None:
     bucket = {"stored": "int64", "normalize": "none", "boundaries": [1.0], "buckets": 2}
     assert feature.describe({}).to_json() == {"kind": "numbers", **bucket, "length": "varying", "max_length": 9}
     assert Numbers(kind="numbers", length=2).describe({}).length == 2
-    assert feature.tfds(feature.describe({}))["sequence"]["feature"]["tensor"]["dtype"] == "int64"
+    assert feature.describe({}).tfds()["sequence"]["feature"]["tensor"]["dtype"] == "int64"
     assert feature.describe({}).parts()[""].dtype == "int64"
 
 

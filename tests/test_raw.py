@@ -63,7 +63,7 @@ def test_the_description_tells_what_is_stored(type_: str, values: Any, padding: 
     assert feature.describe({}).to_json() == {"kind": "raw", "stored": type_, **lengths}
     kind = tf.io.RaggedFeature if many else tf.io.FixedLenFeature
     assert isinstance(parse_spec({"x": feature.describe({})})["x"], kind)
-    tfds = feature.tfds(feature.describe({}))
+    tfds = feature.describe({}).tfds()
     scalar = tfds["sequence"]["feature"] if many else tfds
     assert scalar["tensor"]["dtype"] == DTYPES[type_].name
     assert feature.read_parts() == (("length",) if many else ())

@@ -9,9 +9,11 @@ import pytest
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import Box, Bucket
-from recordmill.pipeline.inspection.words import Text, text_of
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
+from recordmill.transforms.contract.kinds.base import Decoding
+from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.transforms.contract.kinds.joined_text import Text
+from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import TextDescription
 from tests import every_kind as kinds
 from tests import published
@@ -92,10 +94,9 @@ def test_words_are_joined_as_their_tokenizer_cut_them(tokenizer: str, words: lis
     )  # fmt: skip
     vocabulary = ["", "[UNK]", "[BEGIN]", "[END]", *words]
     ids = [2, *range(4, len(vocabulary)), 3, 0, 0]
-    assert text_of(description, vocabulary, ids) == Text(
-        tuple(ids[:-2]), tuple(vocabulary[id_] for id_ in ids[:-2]), text
-    )
-    assert text_of(description, None, ids).text is None
+    shown = tuple(vocabulary[id_] for id_ in ids[:-2])
+    assert description.text(ids, Decoding(vocabulary, {}, None)) == Text(tuple(ids[:-2]), shown, text)
+    assert description.text(ids, Decoding(None, {}, None)).text is None
 
 
 @pytest.fixture(scope="module")

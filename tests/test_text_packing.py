@@ -19,12 +19,12 @@ from recordmill.pipeline.build.worker import text_packing
 from recordmill.pipeline.build.worker.text_packing import PackedRecords, Row, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
-from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths, measure_lengths
-from recordmill.pipeline.spec.features.base import tfds_stored
+from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
 from recordmill.transforms.contract.kinds import read_description, read_descriptions
+from recordmill.transforms.contract.kinds.stored_types import tfds_stored
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import Stored
 from recordmill.transforms.tensorflow import text
@@ -154,7 +154,7 @@ def test_how_it_is_described() -> None:
     assert "packed" not in Text(kind="text", tokenizer="bytes").describe({}).to_json()
     assert list(description.parts()) == ["", *packed.parts()]
     assert read_description(written).parts()["lengths"] == Stored("int64", None)
-    assert tfds_stored(description.parts()["lengths"]) != packed.tfds(description)
+    assert tfds_stored(description.parts()["lengths"]) != description.tfds()
     assert packed.read_parts() == ("segments", "positions")
 
 

@@ -9,9 +9,8 @@ import tensorflow_transform as tft
 from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.spec.features.base import Feature
-from recordmill.pipeline.spec.features.raw import Own
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from recordmill.transforms.contract.stored import stored_features
 from recordmill.transforms.tensorflow.features import parse_spec
@@ -22,12 +21,12 @@ STORED: Mapping[tf.DType, Literal["bytes", "int64", "float32"]] = {
     tf.int64: "int64",
     tf.float32: "float32",
 }
-Described = dict[str, tuple[Feature, Description]]
-"""Features by name, with their descriptions."""
+Described = dict[str, Description]
+"""Descriptions by feature."""
 
 
 def describe_features(results: Results) -> Described:
-    """Gives the features that a finished job stored, with their descriptions."""
+    """Describes the features that a finished job stored."""
     spec = results.plan.spec
     described: Described = {}
     for name, feature in spec.features.items():
@@ -36,22 +35,21 @@ def describe_features(results: Results) -> Described:
         statistics |= results.statistics.get(owner, {})
         if name in results.context.models:
             statistics |= tokenizer(results.context, owner).statistics(owner)
-        described[name] = (feature, feature.describe(statistics))
+        described[name] = feature.describe(statistics)
     return with_own_features(results.export, described) if spec.preprocessing else described
 
 
 def with_own_features(export: str, built_in: Described) -> Described:
-    """Gives the features that a transform graph stores.
+    """Describes the features that a transform graph stores.
 
     Args:
         export: the folder of the graph.
         built_in: the spec's features; one stays as it is where all its parts are stored in its types.
     """
     stored = tft.TFTransformOutput(export).transformed_feature_spec()
-    kept = {name: both for name, both in built_in.items() if _is_stored(name, both[1], stored)}
-    known = stored_features({name: described for name, (_, described) in kept.items()})
-    own = {name: _own(spec) for name, spec in stored.items() if name not in known}
-    return kept | {name: (feature, feature.describe({})) for name, feature in own.items()}
+    kept = {name: each for name, each in built_in.items() if _is_stored(name, each, stored)}
+    known = stored_features(kept)
+    return kept | {name: _own(spec) for name, spec in stored.items() if name not in known}
 
 
 def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -> bool:
@@ -63,6 +61,6 @@ def _form(spec: Any) -> tuple[Any, ...]:
     return (type(spec), getattr(spec, "dtype", None), list(getattr(spec, "shape", None) or []))
 
 
-def _own(spec: Any) -> Own:
+def _own(spec: Any) -> OwnDescription:
     fixed = isinstance(spec, tf.io.FixedLenFeature)
-    return Own(stored=STORED[spec.dtype], shape=tuple(spec.shape) if fixed else None)
+    return OwnDescription(stored=STORED[spec.dtype], shape=tuple(spec.shape) if fixed else None)

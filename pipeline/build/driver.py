@@ -253,8 +253,7 @@ class _Attempt:
             )
 
     def _publish(self, results: Results, version: str, inputs: TableInMaking) -> Published:
-        features, context = describe_features(results), results.context
-        descriptions = {name: description for name, (_, description) in features.items()}
+        descriptions, context = describe_features(results), results.context
         serving = os.path.join(context.assembled, SERVING_FOLDER)
         self.listener.on_stage(Stage.SERVE)
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
@@ -262,7 +261,7 @@ class _Attempt:
         self.listener.on_publish()
         self.listener.on_stage(Stage.PUBLISH)
         manifest = assemble(
-            results, self.output, features, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
+            results, self.output, descriptions, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
         )
         live = None if manifest.trial else same_as_live(self.output, manifest)
         if live is not None:

@@ -30,7 +30,6 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.dataset.vocabulary import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sidecars import with_sidecars
-from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
@@ -45,7 +44,7 @@ SERVING_FOLDER = "serving"
 def assemble(
     results: Results,
     output: str,
-    features: Mapping[str, tuple[Feature, Description]],
+    described: dict[str, Description],
     version: str = "",
     more: Mapping[str, bytes] = MappingProxyType({}),
     on_note: Callable[[str], None] = lambda note: None,
@@ -55,7 +54,7 @@ def assemble(
     Args:
         results: the job's reports.
         output: the dataset's folder, or its URL.
-        features: the stored features, with their descriptions for the manifest.
+        described: the descriptions of the stored features.
         version: its name, where the shards lie in its folder already.
         more: further files by name.
         on_note: takes a line for the user.
@@ -64,7 +63,6 @@ def assemble(
         Its manifest, which is not written yet.
     """
     assembled = Path(results.context.assembled)
-    described = {name: description for name, (_, description) in features.items()}
     vocabularies = _vocabularies(results, described)
     version = version or publishing.version_name(results.plan.build_key)
     reports = _shard_reports(results, assembled)
@@ -81,7 +79,7 @@ def assemble(
     _write_profile(results, assembled)
     rejects = _write_rejects(results, assembled)
     write_span_files(results, assembled)
-    write_tfds_files(str(assembled), features, vocabularies)
+    write_tfds_files(str(assembled), described, vocabularies)
     manifest = _manifest(results, described, splits, rejects, version)
     for name, data in more.items():
         path_within(assembled, name).write_bytes(data)

@@ -9,22 +9,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.dataset.paths import path_within
-from recordmill.pipeline.dataset.vocabulary import UNKNOWN
-from recordmill.pipeline.spec.features.base import Feature, tfds_stored
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.transforms.contract.kinds.base import UNKNOWN, Description
 from recordmill.transforms.contract.kinds.category import CategoryDescription
-from recordmill.transforms.contract.stored import KEY, Stored, part_name
+from recordmill.transforms.contract.kinds.stored_types import Stored, tfds_stored
+from recordmill.transforms.contract.stored import KEY, part_name
 
 
-def write_tfds_files(
-    folder: str, features: Mapping[str, tuple[Feature, Description]], vocabularies: Mapping[str, list[str]]
-) -> None:
+def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
     """Writes the files."""
     into = Path(folder)
     _write_json(into / "features.json", _features(_parts(features)))
-    for feature, (options, description) in features.items():
-        if "classLabel" in options.tfds(description) and isinstance(description, CategoryDescription):
+    for feature, description in features.items():
+        if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
             names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
             path_within(into, f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
 
@@ -36,12 +33,12 @@ def _features(features: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _parts(features: Mapping[str, tuple[Feature, Description]]) -> dict[str, dict[str, Any]]:
-    """Gives all parts of all features, by their names in a record."""
+def _parts(features: Mapping[str, Description]) -> dict[str, dict[str, Any]]:
+    """Describes all parts of all features, by their names in a record."""
     parts: dict[str, dict[str, Any]] = {}
-    for name, (feature, description) in features.items():
+    for name, description in features.items():
         parts |= {part_name(name, part): tfds_stored(stored) for part, stored in description.parts().items()}
-        parts[name] = feature.tfds(description)
+        parts[name] = description.tfds()
     return parts
 
 

@@ -22,10 +22,10 @@ def export(
 ) -> None:
     """Write a version's rows in another format, with the dataset.yaml that builds them again."""
     check_extra("build", EXPORT)
-    from recordmill.pipeline.export.columns import ExportError
     from recordmill.pipeline.export.export import SPEC_FILE
     from recordmill.pipeline.export.export import export as write
     from recordmill.pipeline.reader.dataset import open_dataset
+    from recordmill.transforms.contract.kinds.export import ExportError
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")

@@ -15,67 +15,18 @@ from typing import Any
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.vocabulary import Ids
-from recordmill.pipeline.safe_text import count
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.base import Description, sides_words
+from recordmill.transforms.contract.kinds.number import Scaled
 
 SHOWN_BOUNDARIES = 3
-ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
-TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
 
 
 def stored_words(description: Description | None, json: Json) -> str:
     """Describes what is stored of a row: the type and, of a list, the number of values."""
-    stored, length, most = str(json.get("stored", "")), getattr(description, "length", None), json.get("max_length")
-    match description:
-        case Pixels():
-            stored = _image(description)
-        case BoxesDescription():
-            stored = f"float32 boxes of {description.image}"
-        case TextDescription():
-            stored = f"{TOKENS.get(description.tokenizer, description.tokenizer)} ids"
-            if description.packed:
-                return f"{stored}, packed in rows of {description.packed:,}"
-            if isinstance(description, TextsDescription):
-                stored = f"{_texts(description)}: {stored}"
-        case CategoryDescription() | CategoriesDescription():
-            cross = f" of {' × '.join(json['cross'])}" if json.get("cross") else ""
-            stored += f" ids{cross}{' (multi-hot)' if json.get('read') == 'multi_hot' else ''}"
-        case NumberDescription() | NumbersDescription() if description.buckets is not None:
-            stored += f" ids of {description.buckets:,} buckets"
-        case OwnDescription(shape=None):
-            length = "varying"
-        case _ if isinstance(json.get("shape"), list):
-            stored = f"{stored} {_sides(json['shape'])}".strip()
-    if length is None:
-        return stored
-    if isinstance(length, int):
-        return f"{stored}, {length:,} each"
-    return f"{stored}, any number" if most is None else f"{stored}, at most {most:,}"
-
-
-def _texts(description: TextsDescription) -> str:
-    if isinstance(description.texts_per_row, int):
-        return f"{description.texts_per_row:,} texts"
-    return "any number of texts" if description.max_texts is None else f"at most {description.max_texts:,} texts"
-
-
-def _sides(shape: Sequence[int | None]) -> str:
-    return "×".join(map(str, shape))
-
-
-def _image(description: Pixels) -> str:
-    encoding = ENCODINGS.get(description.encoding, description.encoding)
-    *sides, channels = description.shape
-    if None in sides:
-        return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
-    read_as = " read as" if description.encoding == "original" else ""
-    return f"{encoding}{read_as} {_sides(description.shape)}"
+    if description is not None:
+        return description.words()
+    stored, shape = str(json.get("stored", "")), json.get("shape")
+    return f"{stored} {sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
 def statistics_words(name: str, description: Description | None, statistics: Json) -> Iterator[str]:
@@ -88,7 +39,7 @@ def statistics_words(name: str, description: Description | None, statistics: Jso
         yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
     if "median" in statistics:
         yield f"median {_numbers(statistics['median'])}"
-    if isinstance(description, NumberDescription | NumbersDescription) and description.boundaries is not None:
+    if isinstance(description, Scaled) and description.boundaries is not None:
         buckets = [_numbers(boundary) for boundary in description.boundaries]
         if len(buckets) > SHOWN_BOUNDARIES + 1:
             buckets[SHOWN_BOUNDARIES:-1] = ["…"]

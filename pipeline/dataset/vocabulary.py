@@ -5,15 +5,14 @@ from typing import Any, TypeAlias
 
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.pipeline.redaction import cut
+from recordmill.transforms.contract.kinds.base import UNKNOWN, Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
 
 Ids: TypeAlias = TextDescription | CategoryDescription | CategoriesDescription
 """The features whose values are ids."""
 
-UNKNOWN = "[UNK]"
 PADDING = ""
 BEGIN, END = "[BEGIN]", "[END]"
 MOST_SPECIAL = 2 << 20  # a spec may ask for 1,048,576 ids of unknown words; a manifest may come from anywhere

@@ -17,7 +17,6 @@ from recordmill.pipeline.safe_text import printable
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.category import CategoryDescription
-from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.stored import part_name
 
 CARD = "README.md"
@@ -99,7 +98,7 @@ def _features(folder: Location, described: dict[str, Description]) -> Iterator[J
     for name, description in described.items():
         for part, stored in description.parts().items():
             dtype: Any = _DTYPES[stored.dtype]
-            if part == "" and isinstance(description, Pixels) and description.encoding != "raw":
+            if part == "" and description.is_image_file:
                 dtype = "image"
             if part == "" and isinstance(description, CategoryDescription):
                 dtype = _class_label(folder, name, description)

@@ -14,7 +14,6 @@ from typing import Any
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.stored import KEY, Stored, part_name
 
 CROISSANT = "croissant.json"
@@ -42,7 +41,6 @@ TFRECORD = "https://www.tensorflow.org/tutorials/load_data/tfrecord"
 SHARDS = "shards"
 NO_LICENSE = "unknown"
 _TYPES = {"bytes": "sc:Text", "int64": "sc:Integer", "float32": "sc:Float"}
-_ENCODED = {"auto", "jpeg", "png", "original"}
 
 
 def croissant(manifest: Manifest) -> bytes:
@@ -170,7 +168,7 @@ def _records(manifest: Manifest) -> Json:
 
 def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
     """Gives the field of a part of a record; one with several values says so."""
-    is_image = isinstance(description, Pixels) and stored.dtype == "bytes" and description.encoding in _ENCODED
+    is_image = description is not None and description.is_image_file and stored.dtype == "bytes"
     field = _field(
         f"records/{name}",
         "sc:ImageObject" if is_image else _TYPES[stored.dtype],

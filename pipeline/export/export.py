@@ -20,11 +20,12 @@ import yaml
 
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.export.columns import Columns, ExportError, columns_of
+from recordmill.pipeline.export.columns import Columns, columns_of
 from recordmill.pipeline.export.formats import FORMATS, Row, ShardWriter
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.transforms.contract.kinds.export import ExportError
 
 SPEC_FILE = "dataset.yaml"
 OPTIONS = ("shards", "together")

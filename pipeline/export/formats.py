@@ -15,10 +15,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recordmill.pipeline.dataset.paths import path_within
-from recordmill.pipeline.export.columns import Column, Columns, ExportError
+from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.export.columns import Columns
 from recordmill.pipeline.export.image_files import ImageFile
 from recordmill.pipeline.inspection.records import Record
+from recordmill.transforms.contract.kinds.export import Column, ExportError
 
 ROWS = 1_000
 """Rows of a row group of Parquet at most."""
@@ -54,17 +55,16 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         return name
 
 
-ARROW = {
-    "image": pa.binary(),
-    "images": pa.list_(pa.binary()),
-    "string": pa.string(),
-    "strings": pa.list_(pa.string()),
-    "int64": pa.int64(),
-    "int64s": pa.list_(pa.int64()),
-    "float32": pa.float32(),
-    "float32s": pa.list_(pa.float32()),
-    "boxes": pa.list_(pa.list_(pa.float32())),
-}
+ARROW = {"image": pa.binary(), "string": pa.string()}
+"""The types of cells that are no numbers, whose types have NumPy's names."""
+
+
+def _arrow(column: Column) -> pa.DataType:
+    """Returns the type of a column's cells."""
+    cell: pa.DataType = ARROW.get(column.type) or pa.from_numpy_dtype(column.type)
+    for _ in range(column.depth):
+        cell = pa.list_(cell)
+    return cell
 
 
 class ParquetWriter(ShardWriter):
@@ -74,7 +74,7 @@ class ParquetWriter(ShardWriter):
 
     def __init__(self, folder: Path, shard: str, columns: Columns) -> None:
         own = [(name, pa.string()) for name in (*columns.key, columns.split)]
-        self._schema = pa.schema([*own, *((column.name, ARROW[column.type]) for column in columns.columns)])
+        self._schema = pa.schema([*own, *((column.name, _arrow(column)) for column in columns.columns)])
         self._file = pq.ParquetWriter(path_within(folder, f"data/{shard}.parquet"), self._schema)
         self._rows, self._bytes = list[dict[str, Any]](), 0
 
@@ -130,7 +130,7 @@ class WebDatasetWriter(ShardWriter):
         """Refuses sequences of images, and images whose files in a sample would have one name."""
         owners = {"json": "the row's values"}
         for column in columns.columns:
-            if column.type == "images":
+            if column.type == "image" and column.depth:
                 raise ExportError(
                     f"'{column.feature}' has several images a row, which webdataset cannot hold: use parquet"
                 )

@@ -14,9 +14,11 @@ from typing import Any
 
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.inspection.values import Box, Bucket, Value
-from recordmill.pipeline.inspection.words import Text
-from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.inspection.values import Value
+from recordmill.pipeline.redaction import cut
+from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.transforms.contract.kinds.joined_text import Text
+from recordmill.transforms.contract.kinds.number import Bucket
 
 LONGEST = 160
 """Characters of a value that are shown; the rest is cut."""

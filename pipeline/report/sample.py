@@ -15,11 +15,10 @@ from PIL import Image, ImageStat
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import Box
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.report.thumbnails import BOXED_SIDE, SIDE, color_of, data_url, small
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
+from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.text import TextDescription

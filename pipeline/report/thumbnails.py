@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from PIL import Image, ImageDraw
 
-from recordmill.pipeline.inspection.values import Box
+from recordmill.transforms.contract.kinds.boxes import Box
 
 SIDE = 160  # pixels of a thumbnail's longer side
 BOXED_SIDE = 256  # where boxes are drawn

@@ -17,13 +17,6 @@ Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Distance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 LISTED = ("missing", "l_infinity", "jensen_shannon", "psi", "out_of_vocabulary", "pixels", "ids_moved")
 """The limits of features, in the order of the page."""
-LIMITS_BY_KIND: Mapping[str, tuple[str, ...]] = {
-    "number": ("missing", "jensen_shannon", "psi"),
-    "text": ("missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved"),
-    "category": ("missing", "l_infinity", "jensen_shannon", "out_of_vocabulary", "ids_moved"),
-    "image": ("missing", "pixels"),
-}
-SINGULAR = {"numbers": "number", "texts": "text", "categories": "category", "image_sequence": "image"}
 
 
 class FeatureGate(Options):
@@ -123,7 +116,7 @@ class Gate(Options):
                 raise WrongValueError(message, "gate", "features", name)
             if feature is None or own is False:
                 continue
-            known = LIMITS_BY_KIND.get(SINGULAR.get(feature.kind, feature.kind), ("missing",))
+            known = feature.contract.limits
             for rule in (rule for rule in LISTED if rule in own.model_fields_set and rule not in known):
                 message = f"is never of the kind {feature.kind}: its limits are {', '.join(known)}"
                 raise WrongValueError(message, "gate", "features", name, rule)

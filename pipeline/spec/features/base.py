@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.transforms.contract.kinds.base import Description, FeatureOptions, Stored
+from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 
 Contract = TypeVar("Contract")
 TFDS = "tensorflow_datasets.core.features"
@@ -82,10 +82,6 @@ class Feature(Options):
         """Describes the feature for the manifest; `statistics` is what the analysis found for it."""
         raise NotImplementedError
 
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives the feature as TensorFlow Datasets' `features.json` writes it; by default, as its stored type."""
-        return tfds_stored(description.parts()[""])
-
 
 class ListFeature(Feature):
     """Several values a row."""
@@ -137,31 +133,3 @@ def feature_named(name: str, features: Mapping[str, Feature], *path: str) -> Fea
     if name not in features:
         raise WrongValueError(f"there is no feature '{name}'{did_you_mean(name, features)}", *path)
     return features[name]
-
-
-def tfds_stored(stored: Stored) -> dict[str, Any]:
-    """Gives TensorFlow Datasets' JSON of a stored part: a scalar, a tensor, or a sequence of scalars."""
-    dtype = "string" if stored.dtype == "bytes" else stored.dtype
-    scalar = {"pythonClassName": f"{TFDS}.scalar.Scalar", "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}}
-    if stored.shape is None:
-        return tfds_sequence(scalar)
-    return tfds_tensor(dtype, stored.shape, "none") if stored.shape else scalar
-
-
-def tfds_sequence(feature: dict[str, Any]) -> dict[str, Any]:
-    """Gives TensorFlow Datasets' JSON of any number of a feature."""
-    return {
-        "pythonClassName": f"{TFDS}.sequence_feature.Sequence",
-        "sequence": {"feature": feature, "length": "-1"},
-    }
-
-
-def tfds_tensor(dtype: str, shape: tuple[int, ...], encoding: str) -> dict[str, Any]:
-    """Gives TensorFlow Datasets' JSON of a tensor; -1 for a side that varies."""
-    tensor = {"shape": tfds_shape(shape), "dtype": dtype, "encoding": encoding}
-    return {"pythonClassName": f"{TFDS}.tensor_feature.Tensor", "tensor": tensor}
-
-
-def tfds_shape(shape: tuple[int, ...]) -> dict[str, list[str]]:
-    """Gives TensorFlow Datasets' JSON of a shape."""
-    return {"dimensions": [str(side) for side in shape]}

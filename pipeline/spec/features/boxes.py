@@ -8,7 +8,7 @@ from pydantic import Field
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, feature_named, tfds_sequence, tfds_shape
+from recordmill.pipeline.spec.features.base import Feature, ListFeature, feature_named
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 
@@ -51,8 +51,3 @@ class Boxes(ListFeature):
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Names the image and the number of boxes."""
         return self._make(BoxesDescription, stored="float32", length=self.read_length)
-
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives a sequence of `BBoxFeature`."""
-        box = {"shape": tfds_shape((4,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}
-        return tfds_sequence({"pythonClassName": f"{TFDS}.bounding_boxes.BBoxFeature", "boundingBox": box})

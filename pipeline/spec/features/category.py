@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, feature_named
+from recordmill.pipeline.spec.features.base import Feature, ListFeature, feature_named
 from recordmill.pipeline.spec.features.classes import FRESH, GivenClasses, read_classes
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 from recordmill.transforms.contract.kinds.category import (
@@ -152,15 +152,6 @@ class Category(NamedClasses):
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the vocabulary and the ids."""
         return self._make(CategoryDescription, **self.ids(statistics), oov_buckets=self.oov_buckets or None)
-
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives a class label where each id has a name of its own (the unknown one's is `[UNK]`), else an int64."""
-        if not isinstance(description, CategoryDescription) or description.vocabulary is None or self.oov_buckets:
-            return super().tfds(description)
-        return {
-            "pythonClassName": f"{TFDS}.class_label_feature.ClassLabel",
-            "classLabel": {"numClasses": str(description.vocabulary_size)},
-        }
 
 
 class Categories(ListFeature, NamedClasses):

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import ColumnType
-from recordmill.pipeline.spec.features.base import TFDS, Feature, ListFeature, tfds_sequence, tfds_shape, tfds_tensor
+from recordmill.pipeline.spec.features.base import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,
@@ -211,18 +211,6 @@ class Image(Feature):
         offset, scale = OF_ANY_CHANNELS[given]
         return [offset] * self.channels, [scale] * self.channels
 
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives an `Image`, a uint8 `Tensor` where raw pixels are stored, or a string where it may be empty."""
-        if isinstance(description, ImageDescription) and description.optional:
-            return super().tfds(description)
-        sides = (-1, -1) if self.size is None or self.store == "original" else self.size
-        shape = (*sides, self.channels)
-        if self.store == "raw":
-            return tfds_tensor("uint8", shape, "bytes")
-        encoding = "jpeg" if self.store == "jpeg" else "png"
-        image = {"shape": tfds_shape(shape), "dtype": "uint8", "encodingFormat": encoding}
-        return {"pythonClassName": f"{TFDS}.image_feature.Image", "image": image}
-
 
 class ImageSequence(Image, ListFeature):
     """Any number of images a row; each has an image's options."""
@@ -250,7 +238,3 @@ class ImageSequence(Image, ListFeature):
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes every image as an image's, and how many there are."""
         return self._make(ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
-
-    def tfds(self, description: Description) -> dict[str, Any]:
-        """Gives a sequence of images, or of uint8 tensors."""
-        return tfds_sequence(super().tfds(description))

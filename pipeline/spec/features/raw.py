@@ -1,4 +1,4 @@
-"""Values that are stored as they come: columns of the source, and tensors of the user's own function."""
+"""Columns of the source that are stored as they come."""
 
 import math
 from typing import Any, Literal
@@ -6,9 +6,9 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, ListFeature
+from recordmill.pipeline.spec.features.base import ListFeature
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
+from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
 MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
@@ -50,20 +50,3 @@ class Raw(ListFeature):
         """Describes the stored type and the lists' length."""
         length = self.read_length if self.many else None
         return self._make(RawDescription, stored=self.type, length=length)
-
-
-class Own(Feature):
-    """A tensor that the user's `preprocessing` function stores: no kind of the spec, but described as one."""
-
-    kind: Literal["own"] = "own"
-    stored: Literal["bytes", "int64", "float32"]
-    shape: tuple[int, ...] | None
-    """A row's shape; None where rows have different lengths."""
-
-    def raw_column(self) -> None:
-        """Gives None: no source delivers it."""
-        return
-
-    def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes type and shape."""
-        return self._make(OwnDescription)

@@ -1,35 +1,27 @@
 """The contract of a kind of feature: its options as the graph takes them, and its description as the manifest holds it.
 
 A kind stores one value or several parts: the part "" is the feature itself, any other, such as `length`, is stored and
-read under the name `<feature>_length`. `Description.parts_of` declares them, once, for every reader and writer.
+read under the name `<feature>_length`. `Description.parts_of` declares them, once, for every reader and writer. All
+that is said of a kind to people and to other tools is said by its description: no other room has a table by kind.
 """
 
 import functools
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+
+import numpy as np
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
-from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds.export import Export
+from recordmill.transforms.contract.kinds.stored_types import Stored, tfds_stored
 
 Json = Mapping[str, Any]
 Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """The type of a part: `bytes`, `int64` or `float32`, and the shape of a row's values; None for a list."""
-
-    dtype: str
-    shape: tuple[int, ...] | None = ()
-
-    def __post_init__(self) -> None:
-        """Refuses another type. Raises: DatasetError."""
-        if self.dtype not in ("bytes", "int64", "float32"):
-            shown = cut(repr(self.dtype), 50)
-            raise DatasetError(f"a feature is stored as {shown} in dataset.json: copy the version again")
+UNKNOWN = "[UNK]"
+"""The name of an unknown word or class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +29,8 @@ class FeatureOptions:
     """The options of a feature that the graph and the workers need."""
 
     kind: ClassVar[str]
+    limits: ClassVar[tuple[str, ...]] = ("missing",)
+    """The gate's limits that a feature of the kind may have."""
     optional: bool = False
 
 
@@ -53,6 +47,16 @@ def left_out(default: Value) -> Value:
     return field(default=default, metadata={"left_out": True})
 
 
+class Decoding(NamedTuple):
+    """The facts that a feature's stored values are decoded with."""
+
+    vocabulary: Sequence[str] | None
+    """Words by id; None where there are no ids, or where they are hashes."""
+    statistics: Json
+    image: Callable[..., Any]
+    """Makes an image for people of its stored bytes, the description, and its orientation."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Description:
     """A feature as `dataset.json` describes it: all that a reader needs to know."""
@@ -61,7 +65,7 @@ class Description:
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives what is stored, by part, of a description in JSON; the first part is "", the feature itself."""
+        """Returns what is stored, by part, of a description in JSON; the first part is "", the feature itself."""
         raise NotImplementedError
 
     @classmethod
@@ -77,16 +81,46 @@ class Description:
             raise DatasetError(f"{error} in dataset.json: restore the manifest from a copy") from None
 
     def to_json(self) -> dict[str, Any]:
-        """Gives the description as the manifest holds it."""
+        """Returns the description as the manifest holds it."""
         return {"kind": self.kind, **_written(self)}
 
     def parts(self) -> dict[str, Stored]:
-        """Gives what is stored, by part."""
+        """Returns what is stored, by part."""
         return self._parts
 
     @functools.cached_property
     def _parts(self) -> dict[str, Stored]:
         return self.parts_of(self.to_json())
+
+    @property
+    def is_image_file(self) -> bool:
+        """Whether the feature itself is stored as files of images."""
+        return False
+
+    def words(self) -> str:
+        """Describes what is stored of a row: the type and, of a list, the number of values."""
+        raise NotImplementedError
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+        """Decodes a row's values of the parts for people; None where the row lacks the feature."""
+        raise NotImplementedError
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds the feature's columns to an export, and the features of the spec that store them again.
+
+        Args:
+            into: the export.
+            name: the feature's name.
+            options: the feature's options in the spec that differ from their defaults.
+
+        Raises:
+            ExportError: the values cannot be exported.
+        """
+        raise NotImplementedError
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes the feature as TensorFlow Datasets' `features.json` does; by default, as its stored type."""
+        return tfds_stored(self.parts()[""])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +134,29 @@ class ListDescription(Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the list."""
+        """Returns the list."""
         return {"": Stored(description["stored"], None)}
+
+    def with_length(self, words: str) -> str:
+        """Adds the number of a row's values to words."""
+        return counted_words(words, self.length, self.max_length)
+
+
+def counted_words(words: str, length: int | str, most: int | None) -> str:
+    """Adds to words how many values a row has: `length`, or at most `most` where it varies."""
+    if isinstance(length, int):
+        return f"{words}, {length:,} each"
+    return f"{words}, any number" if most is None else f"{words}, at most {most:,}"
+
+
+def sides_words(shape: Sequence[int | None]) -> str:
+    """Describes a shape: `2×3`."""
+    return "×".join(map(str, shape))
+
+
+def short(number: float) -> float:
+    """Returns the number of the fewest digits that is the same float32: 0.1 instead of 0.10000000149011612."""
+    return float(str(np.float32(number)))
 
 
 def _written(value: Any) -> dict[str, Any]:

@@ -1,9 +1,26 @@
 """Boxes of things in an image."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from recordmill.transforms.contract.kinds.base import ListDescription, ListOptions
+import numpy as np
+
+from recordmill.transforms.contract.kinds.base import Decoding, ListDescription, ListOptions, short
+from recordmill.transforms.contract.kinds.export import Column, Export
+from recordmill.transforms.contract.kinds.stored_types import TFDS, tfds_sequence, tfds_shape
+
+NUMBERS = 4
+"""The numbers of a box."""
+
+
+class Box(NamedTuple):
+    """A box, in shares of the image's height and width, 0..1."""
+
+    y_min: float
+    x_min: float
+    y_max: float
+    x_max: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,3 +46,22 @@ class BoxesDescription(ListDescription, _OfImage):
     """Any number of boxes a row: `y_min, x_min, y_max, x_max`, 0..1."""
 
     kind: ClassVar[str] = "boxes"
+
+    def words(self) -> str:
+        """Names the image, and the number of boxes."""
+        return self.with_length(f"float32 boxes of {self.image}")
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Box]:
+        """Returns the boxes."""
+        return [Box(*map(short, box)) for box in np.reshape(parts[""], (-1, NUMBERS)).tolist()]
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds lists of four numbers, which are relative to the upright image."""
+        again = {option: value for option, value in options.items() if option != "oriented"}
+        column = Column(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
+        into.add(name, {**again, "order": "tensorflow", "unit": "relative"}, column)
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes a sequence of `BBoxFeature`."""
+        box = {"shape": tfds_shape((NUMBERS,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}
+        return tfds_sequence({"pythonClassName": f"{TFDS}.bounding_boxes.BBoxFeature", "boundingBox": box})

@@ -1,24 +1,32 @@
 """Names as ids, one or several a row."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
+    UNKNOWN,
+    Decoding,
     Description,
     FeatureOptions,
     Json,
     ListDescription,
     ListOptions,
-    Stored,
     left_out,
 )
+from recordmill.transforms.contract.kinds.export import Column, Export
+from recordmill.transforms.contract.kinds.stored_types import TFDS, Stored
+
+MOST_IN_SPEC = 40
+"""Classes that an export's spec itself names; more are a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NameOptions(FeatureOptions):
     """The rules by which names become ids."""
 
+    limits: ClassVar[tuple[str, ...]] = ("missing", "l_infinity", "jensen_shannon", "out_of_vocabulary", "ids_moved")
     classes: tuple[str, ...] | None = None
     """The names in the order of their ids; None: those of the data."""
     kept: tuple[str, ...] = ()
@@ -72,11 +80,35 @@ class _Ids:
     oov_buckets: Count | None = left_out(None)
 
     def to_json(self) -> dict[str, Any]:
-        """Gives the description as the manifest holds it; hashed ids know no unknown one."""
+        """Returns the description as the manifest holds it; hashed ids know no unknown one."""
         written = super().to_json()  # type: ignore[misc]
         if self.hash_buckets is not None:
             del written["unknown_id"]
         return written
+
+    def name_of(self, names: Sequence[str] | None, id_: int) -> str | int | None:
+        """Returns the name of an id; of a hash the id itself; None for a missing name."""
+        if names is None:
+            return id_ or None  # 0 is that of a missing name; hashes begin at 1
+        if id_ >= (self.first_id or 0):
+            return names[id_] if id_ < len(names) else UNKNOWN
+        is_missing = self.unknown_id is not None and id_ < self.unknown_id
+        return None if is_missing else UNKNOWN
+
+    def export_hashes(self, into: Export, column: Column) -> None:
+        """Adds a column of hashes."""
+        into.add_raw(column.name, column)
+        into.note(column.name, "its ids are hashes, whose names are not stored; they go back as kind raw")
+
+    def with_classes(self, into: Export, name: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Returns the options with the names in the order of their ids."""
+        if (self.oov_buckets or 0) > 1:
+            into.note(name, f"an unknown name goes back as {UNKNOWN}, with one of its unknown ids")
+        names = into.vocabulary(name)[self.first_id or 0 :]
+        many = len(names) > MOST_IN_SPEC
+        given = {"classes_file": into.add_words(name, names)} if many else {"classes": names}
+        replaced = ("classes", "classes_file", "order", "max_classes", "minimum_count")
+        return {option: value for option, value in options.items() if option not in replaced} | given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +120,35 @@ class CategoryDescription(_Ids, Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the id."""
+        """Returns the id."""
         return {"": Stored(description["stored"])}
+
+    def words(self) -> str:
+        """Names the crossed features."""
+        return f"{self.stored} ids" + (f" of {' × '.join(self.cross)}" if self.cross else "")
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> str | int | None:
+        """Returns the name, or of a hash the id."""
+        return self.name_of(decoding.vocabulary, int(parts[""]))
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds the names; unknown and missing ones, where they have one id, as missing."""
+        if self.hash_buckets is not None:
+            self.export_hashes(into, Column(name, "int64", name, lambda id_: id_ or 0))
+            return
+        again = self.with_classes(into, name, options)
+        if name == into.label or self.oov_buckets:
+            into.add(name, again, Column(name, "string", name))
+        else:
+            column = Column(name, "string", name, lambda value: None if value == UNKNOWN else value)
+            into.add(name, again | {"optional": True}, column)
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes a class label where each id has a name of its own (the unknown one's is `[UNK]`), else an int64."""
+        if self.vocabulary is None or self.oov_buckets:
+            return super().tfds()
+        size = {"numClasses": str(self.vocabulary_size)}
+        return {"pythonClassName": f"{TFDS}.class_label_feature.ClassLabel", "classLabel": size}
 
 
 PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]
@@ -108,3 +167,18 @@ class CategoriesDescription(_Ids, _IdLists):
 
     kind: ClassVar[str] = "categories"
     padding_id: PaddingId
+
+    def words(self) -> str:
+        """Describes the ids and their number."""
+        return self.with_length(f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}")
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[str | int | None]:
+        """Returns the names, or of hashes the ids."""
+        return [self.name_of(decoding.vocabulary, id_) for id_ in parts[""].tolist()]
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds lists of names."""
+        if self.hash_buckets is not None:
+            self.export_hashes(into, Column(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1))
+        else:
+            into.add(name, self.with_classes(into, name, options), Column(name, "string", name, depth=1))

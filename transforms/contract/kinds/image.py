@@ -1,19 +1,26 @@
 """Images, one or several a row."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
-from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.terminal_text import count
 from recordmill.transforms.contract.kinds.base import (
+    Decoding,
     Description,
     FeatureOptions,
     Json,
     ListDescription,
-    Stored,
     left_out,
+    sides_words,
 )
+from recordmill.transforms.contract.kinds.export import Column, Export
+from recordmill.transforms.contract.kinds.stored_types import TFDS, Stored, tfds_sequence, tfds_shape, tfds_tensor
+
+ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
 
 MAX_SIDE = 16_384
 """The longest side of a scaled image, in pixels; a longer strip, by `shorter_side`, is scaled to this instead."""
@@ -44,6 +51,7 @@ class ImageOptions(PixelOptions, FeatureOptions):
     """The options of images."""
 
     kind: ClassVar[str] = "image"
+    limits: ClassVar[tuple[str, ...]] = ("missing", "pixels")
     store: str = "auto"
     quality: int = 95
     chroma: str = "4:2:0"
@@ -109,6 +117,30 @@ class Pixels:
         return MOST_PIXELS if None in (height, width) else max(LEAST_PIXELS, (height or 0) * (width or 0))
 
     @property
+    def is_image_file(self) -> bool:
+        """Whether files of images are stored, and no pixels."""
+        return self.encoding != "raw"
+
+    def words(self) -> str:
+        """Describes the encoding and the size."""
+        encoding = ENCODINGS.get(self.encoding, self.encoding)
+        *sides, channels = self.shape
+        if None in sides:
+            return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
+        return f"{encoding}{' read as' if self.encoding == 'original' else ''} {sides_words(self.shape)}"
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes an `Image`, or a uint8 `Tensor` where raw pixels are stored."""
+        height, width, channels = self.shape
+        varies = height is None or width is None or self.encoding == "original"
+        shape = (-1, -1, channels) if varies else (height or 0, width or 0, channels)
+        if self.encoding == "raw":
+            return tfds_tensor("uint8", shape, "bytes")
+        encoding = "jpeg" if self.encoding == "jpeg" else "png"
+        image = {"shape": tfds_shape(shape), "dtype": "uint8", "encodingFormat": encoding}
+        return {"pythonClassName": f"{TFDS}.image_feature.Image", "image": image}
+
+    @property
     def pixel_options(self) -> PixelOptions:
         """The way from an original to its pixels. Raises: DatasetError where the manifest has none."""
         if self.options is None:
@@ -125,11 +157,25 @@ class ImageDescription(Pixels, Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the bytes, an original's EXIF orientation (1..8), and 1 for a row without an image."""
+        """Returns the bytes, an original's EXIF orientation (1..8), and 1 for a row without an image."""
         parts = {"": Stored("bytes")}
         if description["encoding"] == "original":
             parts["orientation"] = Stored("int64")
         return parts | {"missing": Stored("int64")} if description.get("optional") else parts
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+        """Returns the image."""
+        if parts.get("missing"):
+            return None
+        return decoding.image(bytes(parts[""]), self, int(parts.get("orientation", 1)))
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds files of images."""
+        into.add(name, options, Column(name, "image", name))
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes an image; bytes where it may be empty."""
+        return Description.tfds(self) if self.optional else super().tfds()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +184,24 @@ class ImageSequenceDescription(ListDescription, Pixels):
 
     kind: ClassVar[str] = "image_sequence"
     optional: ClassVar[bool] = False
+
+    @property
+    def is_image_file(self) -> bool:
+        """Whether files of images are stored, and no pixels."""
+        return self.encoding != "raw"
+
+    def words(self) -> str:
+        """Describes the encoding, the size and the number of images."""
+        return self.with_length(Pixels.words(self))
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Any]:
+        """Returns the images."""
+        return [decoding.image(bytes(data), self) for data in parts[""]]
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds lists of files of images."""
+        into.add(name, options, Column(name, "image", name, depth=1))
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes a sequence of images, or of uint8 tensors."""
+        return tfds_sequence(Pixels.tfds(self))

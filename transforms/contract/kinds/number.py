@@ -1,18 +1,46 @@
 """Numbers, one or a list a row."""
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
+    Decoding,
     Description,
     FeatureOptions,
     Json,
     ListDescription,
     ListOptions,
-    Stored,
     left_out,
+    short,
 )
+from recordmill.transforms.contract.kinds.export import Column, Export
+from recordmill.transforms.contract.kinds.raw import RawDescription, plain_column
+from recordmill.transforms.contract.kinds.stored_types import Stored
+
+SCALED_BY: Mapping[str, Sequence[str]] = {
+    "none": (),
+    "z_score": ("mean", "variance"),
+    "min_max": ("minimum", "maximum"),
+}
+"""The statistics that each way to normalize uses."""
+UNTRANSFORMED: Mapping[str, Callable[[float], float]] = {"none": float, "log": math.exp, "log1p": math.expm1}
+LEARNED_ELSEWHERE = "its statistics are those of other rows than the version's"
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A number that is stored as the id of its bucket: at least `low`, and less than `high`."""
+
+    id: int
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """Shows the id and the range."""
+        return f"{self.id} [{self.low:g}, {self.high:g})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +48,7 @@ class NumberOptions(FeatureOptions):
     """The options of one number a row."""
 
     kind: ClassVar[str] = "number"
+    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi")
     clip: tuple[float | None, float | None] | None = None
     transform: str = "none"
     normalize: str = "z_score"
@@ -49,7 +78,9 @@ class NumbersOptions(ListOptions, NumberOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Scaled:
+class Scaled:
+    """The steps that stored numbers went through."""
+
     stored: str
     normalize: str
     clip: tuple[float | None, ...] | None = left_out(None)
@@ -57,9 +88,52 @@ class _Scaled:
     boundaries: tuple[float, ...] | None = left_out(None)
     buckets: Count | None = left_out(None)
 
+    def scaled_words(self) -> str:
+        """Describes the stored type."""
+        return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
+
+    def in_its_unit(self, statistics: Json, stored: float) -> float | Bucket:
+        """Undoes normalization and transform, as exactly as float32 allows; leaves it where statistics are lost."""
+        if self.buckets is not None:
+            edges = [-math.inf, *(self.boundaries or ()), math.inf]
+            return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
+        if not all(name in statistics for name in SCALED_BY[self.normalize]):
+            return short(stored)
+        if self.normalize == "z_score":
+            stored = stored * (math.sqrt(statistics["variance"]) or 1.0) + statistics["mean"]
+        elif self.normalize == "min_max":
+            low, high = statistics["minimum"], statistics["maximum"]
+            stored = stored * ((high - low) or 1.0) + low
+        return short(UNTRANSFORMED[self.transform](stored))
+
+    def export_buckets(self, into: Export, column: Column) -> None:
+        """Adds a column of buckets' ids."""
+        into.add_raw(column.name, column)
+        into.note(column.name, "the number of its bucket is stored, not its own; it goes back as kind raw")
+
+    def export_values(self, into: Export, column: Column, options: dict[str, Any]) -> None:
+        """Adds a column of numbers in their own unit."""
+        if steps := [step for step in (self.transform, self.normalize) if step != "none"]:
+            into.note(column.name, f"{' and '.join(steps)} undone, to the last digits of a float32")
+        into.add(column.name, options, column)
+
+
+def export_as_stored(into: Export, name: str, parts: Mapping[str, Stored], why: str) -> None:
+    """Adds what the records hold: each part, a number or a list, as a feature of kind raw."""
+    for part, stored in parts.items():
+        own, many = f"{name}_{part}" if part else name, stored.shape is None
+        raw = RawDescription(stored=stored.dtype, length="varying" if many else None)
+        into.read_as_stored(own, raw.to_json())
+        into.add_raw(own, plain_column(own, stored.dtype, many=many))
+    into.note(name, f"{why}, so it is exported as it is stored, and goes back as kind raw")
+
+
+def _bucket_id(bucket: Bucket | None) -> int:
+    return 0 if bucket is None else bucket.id
+
 
 @dataclass(frozen=True, kw_only=True)
-class NumberDescription(_Scaled, Description):
+class NumberDescription(Scaled, Description):
     """One number, or the id of its bucket."""
 
     kind: ClassVar[str] = "number"
@@ -68,13 +142,56 @@ class NumberDescription(_Scaled, Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the number, and 1 for a row that lacks it."""
+        """Returns the number, and 1 for a row that lacks it."""
         value = {"": Stored(description["stored"])}
         return value | {"missing": Stored("int64")} if description.get("indicator") else value
 
+    def words(self) -> str:
+        """Describes the stored type."""
+        return self.scaled_words()
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> float | Bucket | None:
+        """Returns the number in its own unit, or its bucket."""
+        return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds the numbers in their own unit, or as they are stored where a build would not store them again."""
+        if self.buckets is not None:
+            self.export_buckets(into, Column(name, "int64", name, _bucket_id))
+            if self.indicator:
+                into.note(name, "which rows lacked the number is not exported")
+            return
+        is_hidden = self.impute is not None and not self.indicator
+        is_scaled = self.normalize != "none"
+        is_learned = is_scaled or (self.impute in ("mean", "median") and not is_hidden)
+        if is_learned and into.is_learned_elsewhere:
+            export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)
+        elif is_scaled and is_hidden:
+            export_as_stored(into, name, self.parts(), "a record does not say that its number was missing")
+        else:
+            self.export_values(into, Column(name, "float32", name), options)
+
 
 @dataclass(frozen=True, kw_only=True)
-class NumbersDescription(ListDescription, _Scaled):
+class NumbersDescription(ListDescription, Scaled):
     """A list of numbers, or of the ids of their buckets."""
 
     kind: ClassVar[str] = "numbers"
+
+    def words(self) -> str:
+        """Describes the stored type and the number of values."""
+        return self.with_length(self.scaled_words())
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[float | Bucket]:
+        """Returns the numbers in their own unit, or their buckets."""
+        return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds lists of numbers in their own unit, or as they are stored where a build would not store them again."""
+        if self.buckets is not None:
+            ids = Column(name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1)
+            self.export_buckets(into, ids)
+        elif self.normalize != "none" and into.is_learned_elsewhere:
+            export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)
+        else:
+            self.export_values(into, Column(name, "float32", name, depth=1), options)

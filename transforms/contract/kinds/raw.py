@@ -1,10 +1,25 @@
 """Values that are stored as they come: columns of the source, and tensors of the user's own function."""
 
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from recordmill.pipeline.json_values import Count
-from recordmill.transforms.contract.kinds.base import Description, Json, ListOptions, Stored, left_out
+from recordmill.transforms.contract.kinds.base import (
+    Decoding,
+    Description,
+    Json,
+    ListOptions,
+    counted_words,
+    left_out,
+    short,
+    sides_words,
+)
+from recordmill.transforms.contract.kinds.export import Column, Export, ExportError, as_it_is
+from recordmill.transforms.contract.kinds.stored_types import Stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,11 +43,26 @@ class RawDescription(Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the value, or the list."""
+        """Returns the value, or the list."""
         return {"": Stored(description["stored"], None if "length" in description else ())}
 
+    def words(self) -> str:
+        """Describes the type and the number of values."""
+        return self.stored if self.length is None else counted_words(self.stored, self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+        """Returns the value, or the list."""
+        return _value(parts[""])
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds the values as they are."""
+        many = self.length is not None
+        is_float = self.stored == "float32" and not many  # NaN stands for a missing one
+        column = plain_column(name, self.stored, many=many)
+        into.add(name, options | ({"optional": True} if is_float else {}), column)
+
     def to_json(self) -> dict[str, Any]:
-        """Gives the description as the manifest holds it."""
+        """Returns the description as the manifest holds it."""
         written = super().to_json()
         if self.length is None:
             del written["max_length"]
@@ -50,6 +80,67 @@ class OwnDescription(Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the tensor."""
+        """Returns the tensor."""
         shape = description["shape"]
         return {"": Stored(description["stored"], None if shape is None else tuple(shape))}
+
+    def words(self) -> str:
+        """Describes the type and the shape."""
+        if self.shape is None:
+            return counted_words(self.stored, "varying", None)
+        return f"{self.stored} {sides_words(self.shape)}".strip()
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+        """Returns the tensor as a value, a list, or lists in lists."""
+        return _value(parts[""])
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds one list of all the tensor's values."""
+        if self.shape is not None and len(self.shape) > 1:
+            into.note(name, f"a tensor of shape {list(self.shape)} is exported as one list")
+        into.add_raw(name, plain_column(name, self.stored, many=self.shape != ()))
+        into.note(name, "your own function made it; it goes back as kind raw")
+
+
+def _value(stored: Any) -> Any:
+    """Returns a value, or a list, as it is stored: numbers, or bytes."""
+    if isinstance(stored, bytes | memoryview):
+        return bytes(stored)
+    if isinstance(stored, list):
+        return [bytes(each) for each in stored]
+    return _nested(stored.tolist()) if stored.dtype == np.float32 else stored.tolist()
+
+
+def _nested(numbers: Any) -> Any:
+    """Shortens the numbers of lists in lists."""
+    return [_nested(each) for each in numbers] if isinstance(numbers, list) else short(numbers)
+
+
+def plain_column(name: str, stored: str, *, many: bool) -> Column:
+    """Returns the column of what a record holds, bytes as text; of lists in lists one list."""
+    makes: Mapping[str, Callable[[Any], Any]] = {"bytes": _utf8, "float32": _or_missing, "int64": as_it_is}
+    kind = {"bytes": "string"}.get(stored, stored)
+    if not many:
+        return Column(name, kind, name, makes[stored])
+    each: Callable[[Any], Any] = _utf8 if stored == "bytes" else as_it_is
+    return Column(name, kind, name, lambda values: [each(value) for value in _flat(values)], depth=1)
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    """Flattens lists in lists."""
+    for value in values:
+        if isinstance(value, list):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _or_missing(number: float) -> float | None:
+    return None if math.isnan(number) else number
+
+
+def _utf8(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ExportError(f"it holds bytes that are no UTF-8 ({value[:16]!r}), which no source reads back") from None

@@ -4,17 +4,37 @@
 SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from recordmill.pipeline.json_values import Count
-from recordmill.transforms.contract.kinds.base import Description, FeatureOptions, Json, Stored, left_out
+from recordmill.transforms.contract.kinds.base import (
+    UNKNOWN,
+    Decoding,
+    Description,
+    FeatureOptions,
+    Json,
+    counted_words,
+    left_out,
+)
+from recordmill.transforms.contract.kinds.export import Column, Export, ExportError
+from recordmill.transforms.contract.kinds.joined_text import JOINED, Text
+from recordmill.transforms.contract.kinds.stored_types import Stored
 
 WORD_TOKENIZERS = ("words", "whitespace", "characters")
 """The tokenizers whose tokens are strings, which are looked up in a vocabulary or hashed."""
 MODEL_TOKENIZERS = ("wordpiece", "sentencepiece")
 """The tokenizers that are a model, trained or given, whose pieces have their ids."""
 BYTES = 256
+EXACT_TOKENIZERS = ("words", "whitespace")
+"""The tokenizers whose words a cut at white space gives again."""
+KEPT_IN_EXPORTS = ("kind", "begin", "end", "max_length", "max_texts", "texts_per_row", "optional")
+TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
+PACKED = np.dtype("<i4")
+"""The ids of packed rows."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,7 @@ class TextOptions(FeatureOptions):
     """The options of texts."""
 
     kind: ClassVar[str] = "text"
+    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved")
     normalize: str = "none"
     case: str = "lower"
     tokenizer: str = "words"
@@ -108,7 +129,7 @@ class TextsOptions(TextOptions):
 
 
 def vocabulary_owner(name: str, options: FeatureOptions) -> str:
-    """Gives the feature whose vocabulary, or tokenizer, a feature uses: its own, or the one that it shares."""
+    """Returns the feature whose vocabulary, or tokenizer, a feature uses: its own, or the one that it shares."""
     return (isinstance(options, TextOptions) and options.shared_with) or name
 
 
@@ -138,11 +159,79 @@ class TextDescription(Description):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the ids, and their number before the cut; of packed rows int32 bytes, and each document's length."""
+        """Returns the ids, and their number before the cut; of packed rows int32 bytes, and each document's length."""
         if "packed" in description:  # bytes, little-endian: to read them takes a twentieth of an int64 list's time
             return {"": Stored("bytes"), "lengths": Stored("int64", None)}
         ids = {"": Stored("int64", None)}
         return ids | {"length": Stored("int64")} if description.get("keep_length") else ids
+
+    def ids_words(self) -> str:
+        """Describes what the ids stand for."""
+        return f"{TOKENS.get(self.tokenizer, self.tokenizer)} ids"
+
+    def words(self) -> str:
+        """Describes the tokens and their number."""
+        if self.packed:
+            return f"{self.ids_words()}, packed in rows of {self.packed:,}"
+        return counted_words(self.ids_words(), self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
+        """Returns the text; of a packed row its documents."""
+        if self.packed is not None:
+            return self.texts(np.frombuffer(parts[""], PACKED), parts["lengths"], decoding)
+        return self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
+
+    def text(self, ids: list[int], decoding: Decoding, length: int | None = None) -> Text:
+        """Returns the text of ids as they are stored; `length` is their number before the cut."""
+        kept = tuple(id_ for id_ in ids if id_ != self.padding_id)
+        vocabulary = decoding.vocabulary
+        if vocabulary is None:
+            return Text(kept, None, None, length)
+        words = tuple(vocabulary[id_] if 0 <= id_ < len(vocabulary) else UNKNOWN for id_ in kept)
+        inner = [word for id_, word in zip(kept, words, strict=True) if id_ not in (self.begin_id, self.end_id)]
+        return Text(kept, words, JOINED.get(self.tokenizer, " ".join)(inner), length)
+
+    def texts(self, ids: Any, lengths: Any, decoding: Decoding) -> list[Text]:
+        """Cuts the ids of several texts, one after another."""
+        each = np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else []
+        return [self.text(of_text.tolist(), decoding) for of_text in each]
+
+    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
+        """Adds the text, and where it does not give the same ids again, these."""
+        if self.packed is not None:
+            raise ExportError(
+                f"'{name}' is packed: a record holds several rows, whose keys are not stored. Build it without `pack`"
+            )
+        texts = self.text_column(name)
+        if self.goes_back(options):
+            path = into.add_words(name, into.vocabulary(name)[self.first_id :])
+            kept = {key: options[key] for key in KEPT_IN_EXPORTS if key in options}
+            into.add(name, {**kept, "tokenizer": "whitespace", "case": "keep", "vocabulary": path}, texts)
+            return
+        if self.hash_buckets is None:
+            into.add_column(texts)
+        self.export_ids(into, name)
+        why = "its ids are hashes" if self.hash_buckets is not None else "its text does not give the same ids"
+        lost = "; the number of its tokens before the cut is not exported" if self.keep_length else ""
+        into.note(name, f"{why}, which are the column {name}_ids and go back as kind raw{lost}")
+
+    def goes_back(self, options: dict[str, Any]) -> bool:
+        """Whether the words of a text, with spaces between, give its ids again."""
+        return (
+            self.tokenizer in EXACT_TOKENIZERS
+            and self.hash_buckets is None
+            and self.oov_buckets == 1
+            and not self.keep_length
+            and "ngrams" not in options
+        )
+
+    def text_column(self, name: str) -> Column:
+        """Returns the column of the texts."""
+        return Column(name, "string", name, lambda text: text.text)
+
+    def export_ids(self, into: Export, name: str) -> None:
+        """Adds the ids as lists."""
+        into.add_raw(name, Column(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,10 +245,33 @@ class TextsDescription(TextDescription):
 
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
-        """Gives the ids of all texts, one after another, and the number of each text's."""
+        """Returns the ids of all texts, one after another, and the number of each text's."""
         return {"": Stored("int64", None), "lengths": Stored("int64", None)}
 
     @property
     def empty_text(self) -> list[int]:
         """The ids of an empty text, which stands for a row that has none: begin and end, if there are such."""
         return [id_ for id_ in (self.begin_id, self.end_id) if id_ is not None]
+
+    def words(self) -> str:
+        """Describes the number of texts, their tokens and their number."""
+        if isinstance(self.texts_per_row, int):
+            texts = f"{self.texts_per_row:,} texts"
+        else:
+            texts = "any number of texts" if self.max_texts is None else f"at most {self.max_texts:,} texts"
+        return counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Text]:
+        """Returns the texts."""
+        return self.texts(parts[""], parts["lengths"], decoding)
+
+    def text_column(self, name: str) -> Column:
+        """Returns the column of lists of texts."""
+        return Column(name, "string", name, lambda value: [text.text for text in value], depth=1)
+
+    def export_ids(self, into: Export, name: str) -> None:
+        """Adds the ids of a row's texts, one after another, and how many each text has."""
+        ids = Column(f"{name}_ids", "int64", name, lambda texts: [id_ for text in texts for id_ in text.ids], depth=1)
+        lengths = Column(f"{name}_lengths", "int64", name, lambda texts: [len(text.ids) for text in texts], depth=1)
+        into.add_raw(name, ids)
+        into.add_raw(lengths.name, lengths)

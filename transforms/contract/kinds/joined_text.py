@@ -7,9 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from recordmill.pipeline.dataset.vocabulary import UNKNOWN
-from recordmill.transforms.contract.kinds.text import TextDescription
-
 SPACE = "▁"  # U+2581, as SentencePiece and our characters write a space
 CONTINUED = "##"
 """The beginning of a WordPiece that goes on with a word."""
@@ -32,26 +29,6 @@ class Text:
     def __str__(self) -> str:
         """Returns the text; of hashes the ids."""
         return " ".join(map(str, self.ids)) if self.text is None else self.text
-
-
-def text_of(
-    description: TextDescription, vocabulary: Sequence[str] | None, ids: Sequence[int], length: int | None = None
-) -> Text:
-    """Returns the text of ids.
-
-    Args:
-        description: the feature's.
-        vocabulary: its words by id; None where ids are hashes.
-        ids: as stored.
-        length: the part `length`, if the feature stores it.
-    """
-    kept = tuple(id_ for id_ in ids if id_ != description.padding_id)
-    if vocabulary is None:
-        return Text(kept, None, None, length)
-    words = tuple(vocabulary[id_] if 0 <= id_ < len(vocabulary) else UNKNOWN for id_ in kept)
-    around = (description.begin_id, description.end_id)
-    inner = [word for id_, word in zip(kept, words, strict=True) if id_ not in around]
-    return Text(kept, words, JOINED.get(description.tokenizer, " ".join)(inner), length)
 
 
 def _wordpieces(pieces: Sequence[str]) -> str:
