@@ -27,7 +27,7 @@ from recordmill.pipeline.rows import open_records
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.export import ExportError
+from recordmill.transforms.contract.kinds.base import ExportError
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
 from recordmill.transforms.contract.ragged import Ragged
 from recordmill.transforms.contract.stored import KEY, stored_features

@@ -29,8 +29,8 @@ from recordmill.pipeline.rows import MOST_LINE_BYTES, read_reject_lines
 from recordmill.pipeline.versions import forgotten, history, leases
 from recordmill.pipeline.versions.stores.open_store import open_store
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import Stored
 from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.stored_types import Stored
 from recordmill.transforms.numpy.image_decode import DecodeError, decode
 from tests import published
 

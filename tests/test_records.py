@@ -12,9 +12,8 @@ from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.joined_text import Text
 from recordmill.transforms.contract.kinds.number import Bucket
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription
 from tests import every_kind as kinds
 from tests import published
 
@@ -95,7 +94,7 @@ def test_words_are_joined_as_their_tokenizer_cut_them(tokenizer: str, words: lis
     vocabulary = ["", "[UNK]", "[BEGIN]", "[END]", *words]
     ids = [2, *range(4, len(vocabulary)), 3, 0, 0]
     shown = tuple(vocabulary[id_] for id_ in ids[:-2])
-    assert description.text(ids, Decoding(vocabulary, {}, None)) == Text(tuple(ids[:-2]), shown, text)
+    assert description.text(ids, Decoding(vocabulary, {}, None)) == DecodedText(tuple(ids[:-2]), shown, text)
     assert description.text(ids, Decoding(None, {}, None)).text is None
 
 

@@ -24,7 +24,7 @@ from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError
 from recordmill.transforms.contract.kinds import read_description, read_descriptions
-from recordmill.transforms.contract.kinds.stored_types import tfds_stored
+from recordmill.transforms.contract.kinds.base import tfds_stored
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.stored import Stored
 from recordmill.transforms.tensorflow import text

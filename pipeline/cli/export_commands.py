@@ -25,7 +25,7 @@ def export(
     from recordmill.pipeline.export.export import SPEC_FILE
     from recordmill.pipeline.export.export import export as write
     from recordmill.pipeline.reader.dataset import open_dataset
-    from recordmill.transforms.contract.kinds.export import ExportError
+    from recordmill.transforms.contract.kinds.base import ExportError
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")

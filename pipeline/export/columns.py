@@ -14,8 +14,7 @@ from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.registry import AnyFeature
 from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description, Json
-from recordmill.transforms.contract.kinds.export import Column, ExportError, Options
+from recordmill.transforms.contract.kinds.base import Description, ExportColumn, ExportError, Json
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.stored import KEY
@@ -28,8 +27,8 @@ class Columns:
     dataset: Dataset
     is_by_span: bool = False
     """Whether a row's span is part of its key: two spans may hold one key."""
-    columns: list[Column] = field(default_factory=list)
-    features: dict[str, Options] = field(default_factory=dict)
+    columns: list[ExportColumn] = field(default_factory=list)
+    features: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The features of the spec that reads the export, by name."""
     files: dict[str, Sequence[str]] = field(default_factory=dict)
     """The lines of the files that the features name, by path."""
@@ -70,17 +69,17 @@ class Columns:
             name += "_"
         return name
 
-    def add(self, name: str, options: Options, *columns: Column) -> None:
+    def add(self, name: str, options: dict[str, Any], *columns: ExportColumn) -> None:
         """Adds a feature with its columns."""
         for column in columns:
             self.add_column(column)
         self.features[name] = options
 
-    def add_column(self, column: Column) -> None:
+    def add_column(self, column: ExportColumn) -> None:
         """Adds a column; its images become files."""
         self.columns.append(replace(column, cell=_image_files) if column.type == "image" else column)
 
-    def add_raw(self, name: str, column: Column) -> None:
+    def add_raw(self, name: str, column: ExportColumn) -> None:
         """Adds a feature of kind raw, which stores what its column holds."""
         many = {"many": True} if column.depth else {}
         stored = {"string": "bytes"}.get(column.type, column.type)
@@ -128,7 +127,7 @@ def columns_of(dataset: Dataset) -> Columns:
     return result
 
 
-def _check_names(columns: Sequence[Column]) -> None:
+def _check_names(columns: Sequence[ExportColumn]) -> None:
     """Refuses two features' columns of one name."""
     owners: dict[str, str] = {}
     for column in columns:
@@ -140,7 +139,7 @@ def _check_names(columns: Sequence[Column]) -> None:
             )
 
 
-def _options(dataset: Dataset, name: str, description: Description) -> Options:
+def _options(dataset: Dataset, name: str, description: Description) -> dict[str, Any]:
     """Returns the options of the spec that differ from their defaults, without those on the source's column."""
     if isinstance(description, OwnDescription):
         return {}

@@ -25,7 +25,7 @@ from recordmill.pipeline.export.formats import FORMATS, Row, ShardWriter
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.kinds.export import ExportError
+from recordmill.transforms.contract.kinds.base import ExportError
 
 SPEC_FILE = "dataset.yaml"
 OPTIONS = ("shards", "together")

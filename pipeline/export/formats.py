@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.safe_paths import path_within
 from recordmill.pipeline.export.columns import Columns
 from recordmill.pipeline.export.image_files import ImageFile
 from recordmill.pipeline.inspection.records import Record
-from recordmill.transforms.contract.kinds.export import Column, ExportError
+from recordmill.transforms.contract.kinds.base import ExportColumn, ExportError
 
 ROWS = 1_000
 """Rows of a row group of Parquet at most."""
@@ -50,7 +50,7 @@ class ShardWriter(AbstractContextManager["ShardWriter"]):
         """Raises: ExportError: the format cannot hold one of the columns."""
 
     @staticmethod
-    def name_in_spec(name: str, column: Column | None = None) -> str:
+    def name_in_spec(name: str, column: ExportColumn | None = None) -> str:
         """Returns the name by which the spec reads a feature's column; without one the key's or the split's."""
         return name
 
@@ -59,7 +59,7 @@ ARROW = {"image": pa.binary(), "string": pa.string()}
 """The types of cells that are no numbers, whose types have NumPy's names."""
 
 
-def _arrow(column: Column) -> pa.DataType:
+def _arrow(column: ExportColumn) -> pa.DataType:
     """Returns the type of a column's cells."""
     cell: pa.DataType = ARROW.get(column.type) or pa.from_numpy_dtype(column.type)
     for _ in range(column.depth):
@@ -141,7 +141,7 @@ class WebDatasetWriter(ShardWriter):
                 )
 
     @staticmethod
-    def name_in_spec(name: str, column: Column | None = None) -> str:
+    def name_in_spec(name: str, column: ExportColumn | None = None) -> str:
         """Returns the extensions of an image's members in a sample; for other columns the field of its JSON."""
         if column is None or column.type != "image":
             return f"json.{name}"

@@ -17,8 +17,8 @@ from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import Value
 from recordmill.pipeline.redaction import cut
 from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.joined_text import Text
 from recordmill.transforms.contract.kinds.number import Bucket
+from recordmill.transforms.contract.kinds.text import DecodedText
 
 LONGEST = 160
 """Characters of a value that are shown; the rest is cut."""
@@ -58,7 +58,7 @@ def shown(value: Value) -> str:
 
 def _list(values: list[Value]) -> str:
     flat = values[:MOST]
-    separator = " | " if any(isinstance(value, Text) for value in flat) else ", "
+    separator = " | " if any(isinstance(value, DecodedText) for value in flat) else ", "
     rest = f", … ({len(values):,} values)" if len(values) > MOST else ""
     return _cut(separator.join(map(shown, flat)), len(rest)) + rest if values else "none"
 
@@ -99,7 +99,7 @@ def to_json(value: Value) -> Any:
             return _number(value)
         case bytes():
             return _text_of(value)
-        case Text():
+        case DecodedText():
             return list(value.ids) if value.text is None else value.text
         case StoredImage():
             return {"format": value.format, "width": value.width, "height": value.height, "bytes": len(value.data)}

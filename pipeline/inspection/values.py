@@ -1,7 +1,7 @@
 """The values of records as plain Python: names instead of ids, texts, numbers in their own units.
 
 >>> Decoder(dataset).decode(columns, 0)  # doctest: +SKIP
-{'image': StoredImage(PNG, 32x32, 2,311 bytes), 'label': 'cat', 'price': 12.5, 'caption': Text(…)}
+{'image': StoredImage(PNG, 32x32, 2,311 bytes), 'label': 'cat', 'price': 12.5, 'caption': DecodedText(…)}
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from recordmill.transforms.contract.ragged import Column, Ragged
 from recordmill.transforms.contract.stored import part_name
 
 Value: TypeAlias = Any
-"""`str` of a category (`int` where ids are hashes), `float`, `Bucket`, `Text`, `StoredImage`, `Box`, `bytes`, `int`, a
+"""`str` of a category (`int` where ids are hashes), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, `bytes`, `int`, a
 list of these, or None where the row lacks the value."""
 
 

@@ -9,7 +9,7 @@
 from collections.abc import Mapping
 
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.stored_types import Stored as Stored
+from recordmill.transforms.contract.kinds.base import Stored as Stored
 
 KEY = "key"
 """The Example's feature that holds the row's key; no feature of the spec has this name."""

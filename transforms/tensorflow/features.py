@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from recordmill.transforms.contract.finish_options import SERVED, FinishOptions
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
-from recordmill.transforms.contract.kinds.stored_types import Stored as Layout
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.stored import KEY, part_name, stored_features
 from recordmill.transforms.tensorflow import text, texts

@@ -9,14 +9,119 @@ import functools
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import Count, read_as
-from recordmill.transforms.contract.kinds.export import Export
-from recordmill.transforms.contract.kinds.stored_types import Stored, tfds_stored
+from recordmill.pipeline.redaction import cut
+
+TFDS = "tensorflow_datasets.core.features"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The type of a part: `bytes`, `int64` or `float32`, and the shape of a row's values; None for a list."""
+
+    dtype: str
+    shape: tuple[int, ...] | None = ()
+
+    def __post_init__(self) -> None:
+        """Refuses another type. Raises: DatasetError."""
+        if self.dtype not in ("bytes", "int64", "float32"):
+            shown = cut(repr(self.dtype), 50)
+            raise DatasetError(f"a feature is stored as {shown} in dataset.json: copy the version again")
+
+
+def tfds_stored(stored: Stored) -> dict[str, Any]:
+    """Describes a stored part: a scalar, a tensor, or a sequence of scalars."""
+    dtype = "string" if stored.dtype == "bytes" else stored.dtype
+    scalar = {"pythonClassName": f"{TFDS}.scalar.Scalar", "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}}
+    if stored.shape is None:
+        return tfds_sequence(scalar)
+    return tfds_tensor(dtype, stored.shape, "none") if stored.shape else scalar
+
+
+def tfds_sequence(feature: dict[str, Any]) -> dict[str, Any]:
+    """Describes any number of a feature."""
+    return {
+        "pythonClassName": f"{TFDS}.sequence_feature.Sequence",
+        "sequence": {"feature": feature, "length": "-1"},
+    }
+
+
+def tfds_tensor(dtype: str, shape: Sequence[int], encoding: str) -> dict[str, Any]:
+    """Describes a tensor; -1 is a side that varies."""
+    tensor = {"shape": tfds_shape(shape), "dtype": dtype, "encoding": encoding}
+    return {"pythonClassName": f"{TFDS}.tensor_feature.Tensor", "tensor": tensor}
+
+
+def tfds_shape(shape: Sequence[int]) -> dict[str, list[str]]:
+    """Describes a shape."""
+    return {"dimensions": [str(side) for side in shape]}
+
+
+Options = dict[str, Any]
+"""A feature of the spec that reads the export."""
+
+
+class ExportError(UserError):
+    """A version cannot be exported so; the message says which of its features, and what can be done."""
+
+
+def as_it_is(value: Any) -> Any:
+    """Returns the value: the cell of a column that holds decoded values themselves."""
+    return value
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of an export."""
+
+    name: str
+    type: str
+    """`image`, `string`, or the NumPy name of numbers; of the innermost values where `depth` is above 0."""
+    feature: str
+    """The feature whose value it holds."""
+    cell: Callable[[Any], Any] = as_it_is
+    """Makes the cell of a feature's decoded value; None where a row lacks it."""
+    depth: int = 0
+    """0 for a value a row, 1 for a list, 2 for lists in a list."""
+
+
+class Export(Protocol):
+    """The columns of a version as its features add them."""
+
+    @property
+    def label(self) -> str | None:
+        """The feature that is the label."""
+
+    @property
+    def is_learned_elsewhere(self) -> bool:
+        """Whether the statistics are not of the version's own rows, so that a build of these would learn others."""
+
+    def vocabulary(self, feature: str) -> list[str]:
+        """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
+
+    def add(self, name: str, options: Options, *columns: Column) -> None:
+        """Adds a feature of the spec with its columns."""
+
+    def add_raw(self, name: str, column: Column) -> None:
+        """Adds a feature of kind raw, which stores what its column holds."""
+
+    def add_column(self, column: Column) -> None:
+        """Adds a column that no feature reads."""
+
+    def add_words(self, feature: str, words: Sequence[str]) -> str:
+        """Adds a file of words, one a line; returns its path."""
+
+    def read_as_stored(self, name: str, description: dict[str, Any]) -> None:
+        """Reads a part of a record by a description of kind raw, in place of its feature's."""
+
+    def note(self, name: str, sentence: str) -> None:
+        """Adds a sentence on values that do not go back as they came."""
+
 
 Json = Mapping[str, Any]
 Value = TypeVar("Value")

@@ -6,9 +6,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from recordmill.transforms.contract.kinds.base import Decoding, ListDescription, ListOptions, short
-from recordmill.transforms.contract.kinds.export import Column, Export
-from recordmill.transforms.contract.kinds.stored_types import TFDS, tfds_sequence, tfds_shape
+from recordmill.transforms.contract.kinds.base import (
+    TFDS,
+    Decoding,
+    Export,
+    ExportColumn,
+    ListDescription,
+    ListOptions,
+    short,
+    tfds_sequence,
+    tfds_shape,
+)
 
 NUMBERS = 4
 """The numbers of a box."""
@@ -58,7 +66,7 @@ class BoxesDescription(ListDescription, _OfImage):
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds lists of four numbers, which are relative to the upright image."""
         again = {option: value for option, value in options.items() if option != "oriented"}
-        column = Column(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
+        column = ExportColumn(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
         into.add(name, {**again, "order": "tensorflow", "unit": "relative"}, column)
 
     def tfds(self) -> dict[str, Any]:

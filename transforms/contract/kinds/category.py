@@ -6,17 +6,19 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
+    TFDS,
     UNKNOWN,
     Decoding,
     Description,
+    Export,
+    ExportColumn,
     FeatureOptions,
     Json,
     ListDescription,
     ListOptions,
+    Stored,
     left_out,
 )
-from recordmill.transforms.contract.kinds.export import Column, Export
-from recordmill.transforms.contract.kinds.stored_types import TFDS, Stored
 
 MOST_IN_SPEC = 40
 """Classes that an export's spec itself names; more are a file."""
@@ -134,13 +136,13 @@ class CategoryDescription(_Ids, Description):
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds the names; unknown and missing ones, where they have one id, as missing."""
         if self.hash_buckets is not None:
-            self.export_hashes(into, Column(name, "int64", name, lambda id_: id_ or 0))
+            self.export_hashes(into, ExportColumn(name, "int64", name, lambda id_: id_ or 0))
             return
         again = self.with_classes(into, name, options)
         if name == into.label or self.oov_buckets:
-            into.add(name, again, Column(name, "string", name))
+            into.add(name, again, ExportColumn(name, "string", name))
         else:
-            column = Column(name, "string", name, lambda value: None if value == UNKNOWN else value)
+            column = ExportColumn(name, "string", name, lambda value: None if value == UNKNOWN else value)
             into.add(name, again | {"optional": True}, column)
 
     def tfds(self) -> dict[str, Any]:
@@ -179,6 +181,6 @@ class CategoriesDescription(_Ids, _IdLists):
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds lists of names."""
         if self.hash_buckets is not None:
-            self.export_hashes(into, Column(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1))
+            self.export_hashes(into, ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1))
         else:
-            into.add(name, self.with_classes(into, name, options), Column(name, "string", name, depth=1))
+            into.add(name, self.with_classes(into, name, options), ExportColumn(name, "string", name, depth=1))

@@ -9,16 +9,21 @@ from recordmill.pipeline.json_values import Count
 from recordmill.pipeline.redaction import cut
 from recordmill.pipeline.terminal_text import count
 from recordmill.transforms.contract.kinds.base import (
+    TFDS,
     Decoding,
     Description,
+    Export,
+    ExportColumn,
     FeatureOptions,
     Json,
     ListDescription,
+    Stored,
     left_out,
     sides_words,
+    tfds_sequence,
+    tfds_shape,
+    tfds_tensor,
 )
-from recordmill.transforms.contract.kinds.export import Column, Export
-from recordmill.transforms.contract.kinds.stored_types import TFDS, Stored, tfds_sequence, tfds_shape, tfds_tensor
 
 ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
 
@@ -171,7 +176,7 @@ class ImageDescription(Pixels, Description):
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds files of images."""
-        into.add(name, options, Column(name, "image", name))
+        into.add(name, options, ExportColumn(name, "image", name))
 
     def tfds(self) -> dict[str, Any]:
         """Describes an image; bytes where it may be empty."""
@@ -200,7 +205,7 @@ class ImageSequenceDescription(ListDescription, Pixels):
 
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds lists of files of images."""
-        into.add(name, options, Column(name, "image", name, depth=1))
+        into.add(name, options, ExportColumn(name, "image", name, depth=1))
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of images, or of uint8 tensors."""

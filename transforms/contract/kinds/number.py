@@ -9,16 +9,17 @@ from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
     Decoding,
     Description,
+    Export,
+    ExportColumn,
     FeatureOptions,
     Json,
     ListDescription,
     ListOptions,
+    Stored,
     left_out,
     short,
 )
-from recordmill.transforms.contract.kinds.export import Column, Export
 from recordmill.transforms.contract.kinds.raw import RawDescription, plain_column
-from recordmill.transforms.contract.kinds.stored_types import Stored
 
 SCALED_BY: Mapping[str, Sequence[str]] = {
     "none": (),
@@ -111,7 +112,7 @@ class Scaled:
         into.add_raw(column.name, column)
         into.note(column.name, "the number of its bucket is stored, not its own; it goes back as kind raw")
 
-    def export_values(self, into: Export, column: Column, options: dict[str, Any]) -> None:
+    def export_values(self, into: Export, column: ExportColumn, options: dict[str, Any]) -> None:
         """Adds a column of numbers in their own unit."""
         if steps := [step for step in (self.transform, self.normalize) if step != "none"]:
             into.note(column.name, f"{' and '.join(steps)} undone, to the last digits of a float32")
@@ -157,7 +158,7 @@ class NumberDescription(Scaled, Description):
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds the numbers in their own unit, or as they are stored where a build would not store them again."""
         if self.buckets is not None:
-            self.export_buckets(into, Column(name, "int64", name, _bucket_id))
+            self.export_buckets(into, ExportColumn(name, "int64", name, _bucket_id))
             if self.indicator:
                 into.note(name, "which rows lacked the number is not exported")
             return
@@ -169,7 +170,7 @@ class NumberDescription(Scaled, Description):
         elif is_scaled and is_hidden:
             export_as_stored(into, name, self.parts(), "a record does not say that its number was missing")
         else:
-            self.export_values(into, Column(name, "float32", name), options)
+            self.export_values(into, ExportColumn(name, "float32", name), options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,9 +190,9 @@ class NumbersDescription(ListDescription, Scaled):
     def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
         """Adds lists of numbers in their own unit, or as they are stored where a build would not store them again."""
         if self.buckets is not None:
-            ids = Column(name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1)
+            ids = ExportColumn(name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1)
             self.export_buckets(into, ids)
         elif self.normalize != "none" and into.is_learned_elsewhere:
             export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)
         else:
-            self.export_values(into, Column(name, "float32", name, depth=1), options)
+            self.export_values(into, ExportColumn(name, "float32", name, depth=1), options)

@@ -11,15 +11,18 @@ from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds.base import (
     Decoding,
     Description,
+    Export,
+    ExportColumn,
+    ExportError,
     Json,
     ListOptions,
+    Stored,
+    as_it_is,
     counted_words,
     left_out,
     short,
     sides_words,
 )
-from recordmill.transforms.contract.kinds.export import Column, Export, ExportError, as_it_is
-from recordmill.transforms.contract.kinds.stored_types import Stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,14 +119,14 @@ def _nested(numbers: Any) -> Any:
     return [_nested(each) for each in numbers] if isinstance(numbers, list) else short(numbers)
 
 
-def plain_column(name: str, stored: str, *, many: bool) -> Column:
+def plain_column(name: str, stored: str, *, many: bool) -> ExportColumn:
     """Returns the column of what a record holds, bytes as text; of lists in lists one list."""
     makes: Mapping[str, Callable[[Any], Any]] = {"bytes": _utf8, "float32": _or_missing, "int64": as_it_is}
     kind = {"bytes": "string"}.get(stored, stored)
     if not many:
-        return Column(name, kind, name, makes[stored])
+        return ExportColumn(name, kind, name, makes[stored])
     each: Callable[[Any], Any] = _utf8 if stored == "bytes" else as_it_is
-    return Column(name, kind, name, lambda values: [each(value) for value in _flat(values)], depth=1)
+    return ExportColumn(name, kind, name, lambda values: [each(value) for value in _flat(values)], depth=1)
 
 
 def _flat(values: Any) -> Iterator[Any]:

@@ -1,10 +1,11 @@
-"""Texts as ids, one or several a row.
+"""Texts as ids, one or several a row, and ids back to the text, as far as the tokenizer can be undone.
 
 >>> TextOptions(end=True).special
 SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,14 +16,15 @@ from recordmill.transforms.contract.kinds.base import (
     UNKNOWN,
     Decoding,
     Description,
+    Export,
+    ExportColumn,
+    ExportError,
     FeatureOptions,
     Json,
+    Stored,
     counted_words,
     left_out,
 )
-from recordmill.transforms.contract.kinds.export import Column, Export, ExportError
-from recordmill.transforms.contract.kinds.joined_text import JOINED, Text
-from recordmill.transforms.contract.kinds.stored_types import Stored
 
 WORD_TOKENIZERS = ("words", "whitespace", "characters")
 """The tokenizers whose tokens are strings, which are looked up in a vocabulary or hashed."""
@@ -181,17 +183,17 @@ class TextDescription(Description):
             return self.texts(np.frombuffer(parts[""], PACKED), parts["lengths"], decoding)
         return self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
 
-    def text(self, ids: list[int], decoding: Decoding, length: int | None = None) -> Text:
+    def text(self, ids: list[int], decoding: Decoding, length: int | None = None) -> DecodedText:
         """Returns the text of ids as they are stored; `length` is their number before the cut."""
         kept = tuple(id_ for id_ in ids if id_ != self.padding_id)
         vocabulary = decoding.vocabulary
         if vocabulary is None:
-            return Text(kept, None, None, length)
+            return DecodedText(kept, None, None, length)
         words = tuple(vocabulary[id_] if 0 <= id_ < len(vocabulary) else UNKNOWN for id_ in kept)
         inner = [word for id_, word in zip(kept, words, strict=True) if id_ not in (self.begin_id, self.end_id)]
-        return Text(kept, words, JOINED.get(self.tokenizer, " ".join)(inner), length)
+        return DecodedText(kept, words, JOINED.get(self.tokenizer, " ".join)(inner), length)
 
-    def texts(self, ids: Any, lengths: Any, decoding: Decoding) -> list[Text]:
+    def texts(self, ids: Any, lengths: Any, decoding: Decoding) -> list[DecodedText]:
         """Cuts the ids of several texts, one after another."""
         each = np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else []
         return [self.text(of_text.tolist(), decoding) for of_text in each]
@@ -225,13 +227,13 @@ class TextDescription(Description):
             and "ngrams" not in options
         )
 
-    def text_column(self, name: str) -> Column:
+    def text_column(self, name: str) -> ExportColumn:
         """Returns the column of the texts."""
-        return Column(name, "string", name, lambda text: text.text)
+        return ExportColumn(name, "string", name, lambda text: text.text)
 
     def export_ids(self, into: Export, name: str) -> None:
         """Adds the ids as lists."""
-        into.add_raw(name, Column(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
+        into.add_raw(name, ExportColumn(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,17 +263,76 @@ class TextsDescription(TextDescription):
             texts = "any number of texts" if self.max_texts is None else f"at most {self.max_texts:,} texts"
         return counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Text]:
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[DecodedText]:
         """Returns the texts."""
         return self.texts(parts[""], parts["lengths"], decoding)
 
-    def text_column(self, name: str) -> Column:
+    def text_column(self, name: str) -> ExportColumn:
         """Returns the column of lists of texts."""
-        return Column(name, "string", name, lambda value: [text.text for text in value], depth=1)
+        return ExportColumn(name, "string", name, lambda value: [text.text for text in value], depth=1)
 
     def export_ids(self, into: Export, name: str) -> None:
         """Adds the ids of a row's texts, one after another, and how many each text has."""
-        ids = Column(f"{name}_ids", "int64", name, lambda texts: [id_ for text in texts for id_ in text.ids], depth=1)
-        lengths = Column(f"{name}_lengths", "int64", name, lambda texts: [len(text.ids) for text in texts], depth=1)
+        ids = ExportColumn(
+            f"{name}_ids", "int64", name, lambda texts: [id_ for text in texts for id_ in text.ids], depth=1
+        )
+        lengths = ExportColumn(
+            f"{name}_lengths", "int64", name, lambda texts: [len(text.ids) for text in texts], depth=1
+        )
         into.add_raw(name, ids)
         into.add_raw(lengths.name, lengths)
+
+
+@dataclass(frozen=True)
+class DecodedText:
+    """A text of a record, as the model reads it: cleaned, cut at `max_length`, with unknown words."""
+
+    ids: tuple[int, ...]
+    """As they are stored, with begin and end, without padding."""
+    words: tuple[str, ...] | None
+    """The word, piece or character of each id; None where ids are hashes."""
+    text: str | None
+    """The words joined as their tokenizer cut them, without begin and end; None where ids are hashes."""
+    length: int | None = None
+    """The number of ids before the cut at `max_length`, where the feature keeps it."""
+
+    def __str__(self) -> str:
+        """Returns the text; of hashes the ids."""
+        return " ".join(map(str, self.ids)) if self.text is None else self.text
+
+
+SPACE = "▁"  # U+2581, as SentencePiece and our characters write a space
+CONTINUED = "##"
+"""The beginning of a WordPiece that goes on with a word."""
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+def _wordpieces(pieces: Sequence[str]) -> str:
+    return " ".join(pieces).replace(f" {CONTINUED}", "")
+
+
+def _spaced(pieces: Sequence[str]) -> str:
+    """Joins characters, or SentencePieces, some of which may be bytes."""
+    text = "".join(pieces)
+    if BYTE.search(text):
+        text = re.sub(f"(?:{BYTE.pattern})+", lambda match: _bytes(BYTE.findall(match[0])), text)
+    return text.replace(SPACE, " ").strip(" ")
+
+
+def _bytes(digits: Sequence[str]) -> str:
+    return bytes.fromhex("".join(digits)).decode("utf-8", "replace")
+
+
+def _of_bytes(names: Sequence[str]) -> str:
+    return _bytes([name[3:5] for name in names])
+
+
+JOINED: Mapping[str, Callable[[Sequence[str]], str]] = {
+    "words": " ".join,
+    "whitespace": " ".join,
+    "characters": _spaced,
+    "bytes": _of_bytes,
+    "wordpiece": _wordpieces,
+    "sentencepiece": _spaced,
+}
+"""The function that joins a tokenizer's words to a text."""
