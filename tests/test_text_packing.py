@@ -19,7 +19,7 @@ from recordmill.pipeline.build.worker import text_packing
 from recordmill.pipeline.build.worker.text_packing import PackedRecords, Row, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
-from recordmill.pipeline.dataset.text_lengths import add_up, describe, measure
+from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths, measure_lengths
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.yaml_document import SpecError

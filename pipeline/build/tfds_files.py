@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.dataset.paths import path_within
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.stored import KEY, part_name

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.text import TextDescription

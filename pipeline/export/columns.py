@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.build.frozen import ANALYSIS
-from recordmill.pipeline.dataset.names import safe_name
+from recordmill.pipeline.dataset.paths import safe_name
 from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.spec.features.base import Feature

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recordmill.pipeline.dataset.safe_paths import path_within
+from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.export.columns import Columns
 from recordmill.pipeline.export.image_files import ImageFile
 from recordmill.pipeline.inspection.records import Record

@@ -15,7 +15,7 @@ from typing import Any
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import Value
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import DecodedText

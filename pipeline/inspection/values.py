@@ -16,8 +16,8 @@ from recordmill.transforms.contract.ragged import Column, Ragged
 from recordmill.transforms.contract.stored import part_name
 
 Value: TypeAlias = Any
-"""`str` of a category (`int` where ids are hashes), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, `bytes`, `int`, a
-list of these, or None where the row lacks the value."""
+"""`str` of a category (`int` where ids are hashes), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`,
+`bytes`, `int`, a list of these, or None where the row lacks the value."""
 
 
 class Decoder:

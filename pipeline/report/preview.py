@@ -18,7 +18,6 @@ from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.inspection.images import StoredImage
 from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.reader.batches.rows import AUGMENT
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
@@ -26,7 +25,7 @@ from recordmill.pipeline.report.raw_files import raw_image
 from recordmill.pipeline.report.rejects import read_rejects
 from recordmill.pipeline.report.sample import MOST_IN_ROW, View, images_of, in_words
 from recordmill.pipeline.report.thumbnails import with_boxes
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.safe_text import printable
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import apply, check, lanes, parameters

@@ -15,7 +15,7 @@ import numpy as np
 
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import Count, read_as
-from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.safe_text import cut
 
 TFDS = "tensorflow_datasets.core.features"
 
@@ -62,10 +62,6 @@ def tfds_shape(shape: Sequence[int]) -> dict[str, list[str]]:
     return {"dimensions": [str(side) for side in shape]}
 
 
-Options = dict[str, Any]
-"""A feature of the spec that reads the export."""
-
-
 class ExportError(UserError):
     """A version cannot be exported so; the message says which of its features, and what can be done."""
 
@@ -76,7 +72,7 @@ def as_it_is(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Column:
+class ExportColumn:
     """A column of an export."""
 
     name: str
@@ -104,13 +100,13 @@ class Export(Protocol):
     def vocabulary(self, feature: str) -> list[str]:
         """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
 
-    def add(self, name: str, options: Options, *columns: Column) -> None:
+    def add(self, name: str, options: dict[str, Any], *columns: ExportColumn) -> None:
         """Adds a feature of the spec with its columns."""
 
-    def add_raw(self, name: str, column: Column) -> None:
+    def add_raw(self, name: str, column: ExportColumn) -> None:
         """Adds a feature of kind raw, which stores what its column holds."""
 
-    def add_column(self, column: Column) -> None:
+    def add_column(self, column: ExportColumn) -> None:
         """Adds a column that no feature reads."""
 
     def add_words(self, feature: str, words: Sequence[str]) -> str:

@@ -97,7 +97,7 @@ class _Ids:
         is_missing = self.unknown_id is not None and id_ < self.unknown_id
         return None if is_missing else UNKNOWN
 
-    def export_hashes(self, into: Export, column: Column) -> None:
+    def export_hashes(self, into: Export, column: ExportColumn) -> None:
         """Adds a column of hashes."""
         into.add_raw(column.name, column)
         into.note(column.name, "its ids are hashes, whose names are not stored; they go back as kind raw")

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
-from recordmill.pipeline.redaction import cut
-from recordmill.pipeline.terminal_text import count
+from recordmill.pipeline.safe_text import count, cut
 from recordmill.transforms.contract.kinds.base import (
     TFDS,
     Decoding,

@@ -107,7 +107,7 @@ class Scaled:
             stored = stored * ((high - low) or 1.0) + low
         return short(UNTRANSFORMED[self.transform](stored))
 
-    def export_buckets(self, into: Export, column: Column) -> None:
+    def export_buckets(self, into: Export, column: ExportColumn) -> None:
         """Adds a column of buckets' ids."""
         into.add_raw(column.name, column)
         into.note(column.name, "the number of its bucket is stored, not its own; it goes back as kind raw")

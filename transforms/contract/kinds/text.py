@@ -183,7 +183,7 @@ class TextDescription(Description):
             return self.texts(np.frombuffer(parts[""], PACKED), parts["lengths"], decoding)
         return self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
 
-    def text(self, ids: list[int], decoding: Decoding, length: int | None = None) -> DecodedText:
+    def text(self, ids: list[int], decoding: Decoding, length: int | None = None) -> "DecodedText":
         """Returns the text of ids as they are stored; `length` is their number before the cut."""
         kept = tuple(id_ for id_ in ids if id_ != self.padding_id)
         vocabulary = decoding.vocabulary
@@ -193,7 +193,7 @@ class TextDescription(Description):
         inner = [word for id_, word in zip(kept, words, strict=True) if id_ not in (self.begin_id, self.end_id)]
         return DecodedText(kept, words, JOINED.get(self.tokenizer, " ".join)(inner), length)
 
-    def texts(self, ids: Any, lengths: Any, decoding: Decoding) -> list[DecodedText]:
+    def texts(self, ids: Any, lengths: Any, decoding: Decoding) -> list["DecodedText"]:
         """Cuts the ids of several texts, one after another."""
         each = np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else []
         return [self.text(of_text.tolist(), decoding) for of_text in each]
@@ -263,7 +263,7 @@ class TextsDescription(TextDescription):
             texts = "any number of texts" if self.max_texts is None else f"at most {self.max_texts:,} texts"
         return counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
 
-    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[DecodedText]:
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list["DecodedText"]:
         """Returns the texts."""
         return self.texts(parts[""], parts["lengths"], decoding)
 
