@@ -12,7 +12,7 @@ from recordmill.pipeline.compare.distances import (
     jensen_shannon,
     l_infinity,
     population_stability_index,
-    standardized_shift,
+    standardized_shifts,
 )
 from recordmill.pipeline.dataset.histogram import Histogram
 
@@ -57,8 +57,8 @@ def test_population_stability_index_is_that_of_its_definition() -> None:
 
 
 def test_shift_is_in_standard_deviations_before() -> None:
-    assert standardized_shift([10.0, 100.0], [4.0, 25.0], [11.0, 97.0]) == 0.6
-    assert standardized_shift([3.0], [0.0], [5.0]) == 2.0
+    assert standardized_shifts([10.0, 100.0], [4.0, 25.0], [11.0, 97.0]) == [0.5, -0.6]
+    assert standardized_shifts([3.0], [0.0], [5.0]) == [2.0]
 
 
 @given(COUNTS)

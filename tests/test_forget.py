@@ -11,7 +11,7 @@ import pytest
 from recordmill import build, open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.cli.extras import MissingExtraError
-from recordmill.pipeline.compare.figures import Check
+from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, read_manifest
 from recordmill.pipeline.dataset.placement import digest, hash_keys
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -101,7 +101,7 @@ def test_what_the_gate_knows_stays_without_its_breaches(local: str) -> None:
     assert forget(local, GONE[:1]).manifest.gate == {}
     gate = {"live": NAMES[0], "figures": {"psi": {"age (train)": 9.0}}, "not_compared": []}
     gate["usual"] = {"rows": {"a": 3}, "figures": {}}
-    breach = Check("psi", "age (train)", 9.0, 0.25).to_json()
+    breach = Figure("psi", "age (train)", 9.0, limit=0.25).to_json()
     path = Path(local, "versions", str(publishing.live_version(local)), "dataset.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "gate": {**gate, "breaches": [breach]}}))
     assert forget(local, GONE[1:]).manifest.gate == {**gate, "breaches": []}

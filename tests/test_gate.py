@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recordmill.pipeline.compare.figures import Check, Verdict
-from recordmill.pipeline.compare.gate import judge
-from recordmill.pipeline.compare.versions import GatedVersion, SpanProfile
+from recordmill.pipeline.compare.figures import Figure
+from recordmill.pipeline.compare.gate import Verdict, judge
+from recordmill.pipeline.compare.versions import ComparedVersion, SpanProfile
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Span, Split
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, to_text
@@ -58,7 +58,7 @@ PROFILE = {
 
 
 @pytest.fixture
-def live(tmp_path: Path) -> GatedVersion:
+def live(tmp_path: Path) -> ComparedVersion:
     (tmp_path / "label.txt").write_text("cat\ndog\n")
     (tmp_path / "text.txt").write_text("a\nb\n")
     manifest = Manifest(
@@ -76,35 +76,35 @@ def live(tmp_path: Path) -> GatedVersion:
             "splits": {"train": 1},
         },
     )
-    return GatedVersion(manifest, tmp_path, {"train": PROFILE})
+    return ComparedVersion(manifest, tmp_path, {"train": PROFILE})
 
 
-def breaches(live: GatedVersion, after: GatedVersion, gate: Gate = Gate()) -> list[str]:  # noqa: B008 - frozen
-    return [f"{check.rule}: {check.name}" for check in judge(live, after, gate).breaches]
+def breaches(live: ComparedVersion, after: ComparedVersion, gate: Gate = Gate()) -> list[str]:  # noqa: B008 - frozen
+    return [f"{figure.rule}: {figure.name}" for figure in judge(live, after, gate).breaches]
 
 
-def described(version: GatedVersion, **changes: Any) -> GatedVersion:
+def described(version: ComparedVersion, **changes: Any) -> ComparedVersion:
     return replace(version, manifest=replace(version.manifest, **changes))
 
 
-def profiled(version: GatedVersion, **features: FeatureProfile) -> GatedVersion:
+def profiled(version: ComparedVersion, **features: FeatureProfile) -> ComparedVersion:
     return replace(version, profiles={"train": PROFILE | features})
 
 
-def test_an_equal_version_moves_nothing(live: GatedVersion) -> None:
+def test_an_equal_version_moves_nothing(live: ComparedVersion) -> None:
     verdict = judge(live, live, Gate())
     assert verdict.not_compared == ()
-    assert {check.figure for check in verdict.checks} == {0.0}
-    rules = {check.rule for check in verdict.checks}
+    assert {figure.value for figure in verdict.figures} == {0.0}
+    rules = {figure.rule for figure in verdict.figures}
     assert rules == set(Gate.model_fields) - {"min_rows", "min_values", "rows_short", "features"}
 
 
-def rows(live: GatedVersion, **records: int) -> GatedVersion:
+def rows(live: ComparedVersion, **records: int) -> ComparedVersion:
     counts = {"train": 800, "test": 200, "rare": 5} | records
     return described(live, splits={name: split(count) for name, count in counts.items()})
 
 
-def test_rows_lost(live: GatedVersion) -> None:
+def test_rows_lost(live: ComparedVersion) -> None:
     assert breaches(live, rows(live, train=720, test=180)) == []
     assert breaches(live, rows(live, train=719)) == ["rows_lost: train"]
     assert breaches(live, rows(live, train=600, test=150)) == ["rows_lost: all", "rows_lost: train", "rows_lost: test"]
@@ -112,13 +112,13 @@ def test_rows_lost(live: GatedVersion) -> None:
     assert breaches(live, rows(live, rare=0)) == ["rows_lost: rare"]
 
 
-def test_rows_gained(live: GatedVersion) -> None:
+def test_rows_gained(live: ComparedVersion) -> None:
     twice = rows(live, train=1601)
     assert breaches(live, twice) == []
     assert breaches(live, twice, Gate(rows_gained=1)) == ["rows_gained: train"]
 
 
-def test_rejects_duplicates_and_leakage(live: GatedVersion) -> None:
+def test_rejects_duplicates_and_leakage(live: ComparedVersion) -> None:
     bad = described(live, rows={"read": 1010, "rejected": 17})
     assert breaches(live, bad) == ["rejects: all"]
     within = {"keys_across": 0, "exact": {"within": {"train": 70}, "across": {"train": {"test": 2}}}}
@@ -127,7 +127,7 @@ def test_rejects_duplicates_and_leakage(live: GatedVersion) -> None:
     assert breaches(live, described(live, duplicates=across)) == ["leakage: all"]
 
 
-def test_schema(live: GatedVersion) -> None:
+def test_schema(live: ComparedVersion) -> None:
     features = FEATURES | {"age": FEATURES["age"] | {"stored": "int64"}}
     del features["image"]
     changed = described(live, features=features)
@@ -140,7 +140,7 @@ def test_schema(live: GatedVersion) -> None:
     assert breaches(live, asked, Gate(schema_changes="any")) == ["schema_changes: age", "schema_changes: image"]
 
 
-def test_ids_moved(live: GatedVersion, tmp_path: Path) -> None:
+def test_ids_moved(live: ComparedVersion, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "label.txt").write_text("dog\ncat\n")
@@ -163,7 +163,7 @@ CASES: Mapping[str, tuple[str, FeatureProfile]] = {
 
 
 @pytest.mark.parametrize("expected", CASES)
-def test_values(live: GatedVersion, expected: str) -> None:
+def test_values(live: ComparedVersion, expected: str) -> None:
     name, profile = CASES[expected]
     after = profiled(live, **{name: profile})
     rule = expected.partition(":")[0]
@@ -175,20 +175,20 @@ def test_values(live: GatedVersion, expected: str) -> None:
     assert breaches(live, after, Gate(min_rows=9000, min_values=9000)) == []
 
 
-def with_spans(version: GatedVersion, profiles: Mapping[str, Profiles], rows: int = 800) -> GatedVersion:
+def with_spans(version: ComparedVersion, profiles: Mapping[str, Profiles], rows: int = 800) -> ComparedVersion:
     """Gives a version with new spans beside those that it has."""
     new = {name: Span("", {"written": rows}, 1, 1, "") for name in profiles}
     spans = {name: SpanProfile(profile) for name, profile in profiles.items()}
     return replace(described(version, spans={**version.manifest.spans, **new}), spans=spans)
 
 
-def follow(live: GatedVersion, after: GatedVersion) -> GatedVersion:
+def follow(live: ComparedVersion, after: ComparedVersion) -> ComparedVersion:
     """Makes a judged version the live one."""
     gate = judge(live, after, Gate()).to_json()
     return replace(described(after, gate=gate), spans={})
 
 
-def test_a_new_span_is_compared_with_all_rows(live: GatedVersion) -> None:
+def test_a_new_span_is_compared_with_all_rows(live: ComparedVersion) -> None:
     bad = replace(PROFILE["label"], ids={0: 500, 1: 300})
     after = with_spans(live, {"a": {"train": PROFILE | {"label": bad}}, "b": {"train": PROFILE}})
     assert breaches(live, after) == ["l_infinity: label (train, a)"]
@@ -202,7 +202,7 @@ def weekday(number: int) -> Profiles:
     return {"train": PROFILE | {"label": replace(PROFILE["label"], ids={number % 2: 800})}}
 
 
-def test_what_differs_from_day_to_day_by_its_nature_is_no_breach(live: GatedVersion) -> None:
+def test_what_differs_from_day_to_day_by_its_nature_is_no_breach(live: ComparedVersion) -> None:
     held = []
     for day in range(8):
         after = with_spans(live, {f"2026-11-{day:02}": weekday(day)})
@@ -216,22 +216,22 @@ def test_what_differs_from_day_to_day_by_its_nature_is_no_breach(live: GatedVers
     assert set(live.manifest.gate["usual"]["figures"]) == {"l_infinity"}
 
 
-def test_the_last_spans_of_the_live_version_are_usual_from_the_first_night_on(live: GatedVersion) -> None:
+def test_the_last_spans_of_the_live_version_are_usual_from_the_first_night_on(live: ComparedVersion) -> None:
     days = {f"2026-11-{day:02}": weekday(day) for day in range(6)}
     known = with_spans(live, days)
     assert breaches(known, with_spans(replace(known, spans={}), {"2026-11-06": weekday(0)})) == []
     assert breaches(replace(known, spans={}), with_spans(replace(known, spans={}), {"2026-11-06": weekday(0)})) != []
 
 
-def test_a_new_span_with_few_rows(live: GatedVersion) -> None:
+def test_a_new_span_with_few_rows(live: ComparedVersion) -> None:
     days = [f"2026-11-{day:02}" for day in range(6)]
     known = replace(with_spans(live, dict.fromkeys(days[:4], {})), spans={})
     half = with_spans(known, {"2026-11-09": {}}, rows=400)
     assert breaches(known, half) == []  # four spans say little
     known = replace(with_spans(live, dict.fromkeys(days, {})), spans={})
     half = with_spans(known, {"2026-11-09": {}}, rows=400)
-    (check,) = judge(known, half, Gate()).breaches
-    assert str(check) == (
+    (breach,) = judge(known, half, Gate()).breaches
+    assert str(breach) == (
         "rows_short of rows (2026-11-09) is 0.5, more than 0.4: 400 rows, where 6 spans like it have 800 (median)"
     )
     assert breaches(known, half, Gate(rows_short=None)) == []
@@ -250,7 +250,7 @@ def test_a_new_span_with_few_rows(live: GatedVersion) -> None:
     assert breaches(sunday, with_spans(sunday, {"2026-11-15": {}}, rows=200)) == ["rows_short: rows (2026-11-15)"]
 
 
-def test_after_a_span_that_was_nearly_empty_another_one_is_still_too_short(live: GatedVersion) -> None:
+def test_after_a_span_that_was_nearly_empty_another_one_is_still_too_short(live: ComparedVersion) -> None:
     days = dict.fromkeys([f"2026-11-{day:02}" for day in range(1, 7)], {})
     known = replace(with_spans(replace(with_spans(live, days), spans={}), {"2026-11-07": {}}, rows=80), spans={})
     assert breaches(known, with_spans(known, {"2026-11-08": {}}, rows=80)) == []
@@ -273,16 +273,16 @@ def test_after_a_span_that_was_nearly_empty_another_one_is_still_too_short(live:
     ],
 )
 def test_a_figure_beyond_what_is_usual(rule: str, usual: float, figure: float, is_breach: bool) -> None:
-    assert Check(rule, "age", figure, 0.05, usual=usual).is_breach == is_breach
+    assert Figure(rule, "age", figure, limit=0.05, usual=usual).is_breach == is_breach
 
 
-def test_jensen_shannon_is_limited_where_it_is_asked_for(live: GatedVersion) -> None:
+def test_jensen_shannon_is_limited_where_it_is_asked_for(live: ComparedVersion) -> None:
     rare_gone = profiled(live, label=replace(PROFILE["label"], ids={0: 440, 1: 360}))
     assert breaches(live, rare_gone) == []
     assert breaches(live, rare_gone, Gate(jensen_shannon=0.001)) == ["jensen_shannon: label (train)"]
 
 
-def test_names_are_compared_by_name(live: GatedVersion, tmp_path: Path) -> None:
+def test_names_are_compared_by_name(live: ComparedVersion, tmp_path: Path) -> None:
     """Ids that moved with their counts are another distribution of ids, and the same of names."""
     skewed = profiled(live, label=replace(PROFILE["label"], ids={0: 600, 1: 200}))
     other = tmp_path / "other"
@@ -293,7 +293,7 @@ def test_names_are_compared_by_name(live: GatedVersion, tmp_path: Path) -> None:
     assert breaches(skewed, swapped, Gate(ids_moved=None)) == []
 
 
-def test_pixels(live: GatedVersion) -> None:
+def test_pixels(live: ComparedVersion) -> None:
     brighter = described(live, statistics={"image": PIXELS | {"mean": [10.0, 20.0, 31.0]}})
     assert breaches(live, brighter) == ["pixels: image"]
     flatter = described(live, statistics={"image": PIXELS | {"variance": [4.0, 1.0, 4.0]}})
@@ -307,11 +307,7 @@ def test_pixels(live: GatedVersion) -> None:
     assert breaches(live, dark) == ["pixels: image (a)"]
 
 
-def test_what_is_not_compared_is_said(live: GatedVersion) -> None:
-    old = replace(live, profiles=None)
-    assert judge(old, live, Gate()).not_compared == (
-        "values of features: the live version has no profile, as an earlier Recordmill built it",
-    )
+def test_what_is_not_compared_is_said(live: ComparedVersion) -> None:
     spec = {**live.manifest.spec, "splits": {"train": 2}}
     spec["features"] = {**spec["features"], "age": {"kind": "numbers"}}
     verdict = judge(live, profiled(described(live, spec=spec), age=CASES["psi: age (train)"][1]), Gate())
@@ -323,31 +319,31 @@ def test_what_is_not_compared_is_said(live: GatedVersion) -> None:
     (live.folder / "label.txt").write_text("cat\n")  # type: ignore[operator]
     again = replace(live)  # which has read nothing yet
     (breach,) = judge(again, again, Gate()).breaches
-    assert (breach.rule, breach.figure) == ("not_compared", 1)
+    assert (breach.rule, breach.value) == ("not_compared", 1)
     assert breach.detail.startswith("label: v1 is damaged: ")
     assert "label.txt and its special ids are 1 words, expected 2" in breach.detail
 
 
-def test_a_damaged_profile_holds_the_version_back(live: GatedVersion, tmp_path: Path) -> None:
+def test_a_damaged_profile_holds_the_version_back(live: ComparedVersion, tmp_path: Path) -> None:
     (tmp_path / "profile").mkdir()
     (tmp_path / "profile/features.json").write_text(to_text({"train": PROFILE}))
     digest = hashlib.sha256((tmp_path / "profile/features.json").read_bytes()).hexdigest()
     listed = replace(live.manifest, files={"profile/features.json": {"bytes": 1, "sha256": digest}})
-    assert judge(GatedVersion.read(tmp_path, listed), live, Gate()).breaches == ()
+    assert judge(ComparedVersion.read(tmp_path, listed), live, Gate()).breaches == ()
     new = replace(listed, version="v2")
     for damage in ("{", "{}", None):  # broken; another file; no file
         (tmp_path / "profile/features.json").unlink()
         if damage is not None:
             (tmp_path / "profile/features.json").write_text(damage)
-        verdict = judge(GatedVersion.read(tmp_path, listed), rows(live, train=400), Gate())
-        assert [check.rule for check in verdict.breaches] == ["rows_lost", "rows_lost", "not_compared"]
+        verdict = judge(ComparedVersion.read(tmp_path, listed), rows(live, train=400), Gate())
+        assert [breach.rule for breach in verdict.breaches] == ["rows_lost", "rows_lost", "not_compared"]
         assert "v1 is damaged: " in str(verdict.breaches[-1])
         assert "features.json" in str(verdict.breaches[-1])
-        (breach,) = judge(live, GatedVersion.read(tmp_path, new), Gate()).breaches
+        (breach,) = judge(live, ComparedVersion.read(tmp_path, new), Gate()).breaches
         assert breach.detail.startswith(f"v2 is damaged: {tmp_path}/profile/features.json ")
 
 
-def test_a_damaged_vocabulary_is_said_to_be_of_its_version(live: GatedVersion, tmp_path: Path) -> None:
+def test_a_damaged_vocabulary_is_said_to_be_of_its_version(live: ComparedVersion, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "text.txt").write_text("a\nb\n")
@@ -356,7 +352,7 @@ def test_a_damaged_vocabulary_is_said_to_be_of_its_version(live: GatedVersion, t
     assert breach.detail.startswith(f"label: v2 is damaged: {other}")
 
 
-def test_figures_that_are_not_known_are_not_kept(live: GatedVersion) -> None:
+def test_figures_that_are_not_known_are_not_kept(live: ComparedVersion) -> None:
     days = {f"2026-11-{day:02}": weekday(day) for day in range(6)}
     known = with_spans(live, days)
     unread = replace(known, spans={})
@@ -368,13 +364,13 @@ def test_figures_that_are_not_known_are_not_kept(live: GatedVersion) -> None:
     assert judge(damaged, unread, Gate()).usual == {}
 
 
-def test_the_manifest_holds_every_figure_and_each_breach(live: GatedVersion) -> None:
+def test_the_manifest_holds_every_figure_and_each_breach(live: ComparedVersion) -> None:
     held = judge(live, rows(live, train=400), Gate()).to_json()
     assert held["live"] == "v1"
     assert held["figures"]["rows_lost"] == {"all": pytest.approx(400 / 1005), "train": 0.5, "test": 0.0}
     assert held["figures"]["psi"]["age (train)"] == 0.0
-    assert [Check.from_json(each).subject for each in held["breaches"]] == ["all", "train"]
-    assert str(Check.from_json(held["breaches"][1])) == "rows_lost of train is 0.5, more than 0.1: 800 → 400 rows"
+    assert [Figure.from_json(each).subject for each in held["breaches"]] == ["all", "train"]
+    assert str(Figure.from_json(held["breaches"][1])) == "rows_lost of train is 0.5, more than 0.1: 800 → 400 rows"
     assert Verdict("v1").to_json() == {"live": "v1", "figures": {}, "breaches": [], "not_compared": []}
 
 
@@ -408,9 +404,9 @@ def test_a_wrong_gate_is_one_clear_line(gate: str, message: str) -> None:
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_vocabularies_that_stayed_as_they_were_are_not_read(live: GatedVersion) -> None:
+def test_vocabularies_that_stayed_as_they_were_are_not_read(live: ComparedVersion) -> None:
     files = {"label.txt": {"sha256": "aa"}, "text.txt": {"sha256": "bb"}}
-    listed = replace(described(live, files=files), profiles=None)
+    listed = replace(described(live, files=files), profiles={})
     (live.folder / "text.txt").unlink()  # type: ignore[operator]
     (live.folder / "label.txt").unlink()  # type: ignore[operator]
     figures = judge(listed, listed, Gate()).to_json()["figures"]["ids_moved"]

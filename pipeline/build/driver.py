@@ -23,7 +23,6 @@ from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.probe import probe_workers
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
-from recordmill.pipeline.build.class_ids import gone, id_changes
 from recordmill.pipeline.build.context.file_digests import FileDigests
 from recordmill.pipeline.build.context.graph_inputs import input_specs
 from recordmill.pipeline.build.context.progress import Progress
@@ -57,8 +56,9 @@ from recordmill.pipeline.build.same_version import same_as_live
 from recordmill.pipeline.build.spans.reports import read_spans
 from recordmill.pipeline.build.up_to_date import remember
 from recordmill.pipeline.build.worker.user_code import install_user_code
-from recordmill.pipeline.compare.drift import drift_lines
+from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, judge_of
+from recordmill.pipeline.compare.ids import id_changes, names_gone
 from recordmill.pipeline.dataset.manifest import Candidate, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
@@ -302,7 +302,7 @@ class _Attempt:
         """Notes which ids are new, which have moved, and which no longer stand for anything."""
         labels = sum(results.sums.labels.values(), Counter[int]())
         kept = self.plan.kept if self.plan.frozen is None else {}  # a frozen analysis says nothing of these rows
-        notes = list(gone(kept, self.plan.spec.label, results.statistics, labels))
+        notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # a damaged version is no reason to build none
             notes += drift_lines(results.drift)
             if live := publishing.live_manifest(self.output):

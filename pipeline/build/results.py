@@ -22,7 +22,7 @@ from recordmill.pipeline.build.reject_limits import RejectLimits, by_frequency
 from recordmill.pipeline.build.reject_places import RejectPlaces
 from recordmill.pipeline.build.shard_sums import ShardSums
 from recordmill.pipeline.build.spans.reports import KeptSpan, add_up_duplicates, shards_by_group
-from recordmill.pipeline.compare.drift import profile_drift
+from recordmill.pipeline.compare.distributions import profile_drift
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_lengths
 from recordmill.pipeline.errors import UserError

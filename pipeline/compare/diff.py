@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from recordmill.pipeline.compare.classes import first_few
+from recordmill.pipeline.compare.ids import first_few
 from recordmill.pipeline.compare.manifests import Change, Changes, NameChanges, changes, name_changes, split_changes
 from recordmill.pipeline.compare.rows import RowChanges, compare_rows
 from recordmill.pipeline.dataset.manifest import Manifest

@@ -23,14 +23,14 @@ Name = TypeVar("Name")
 
 
 def l_infinity(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[float, Name]:
-    """Gives the largest difference between the shares of one name, 0 to 1, and that name.
+    """Returns the largest difference between the shares of one name, 0 to 1, and that name.
 
     `LInftyDistance` of TensorFlow Data Validation: each side is divided by its own total (`anomalies/metrics.cc`,
     `MaxNormalizedDifference` with `kSeparateTotal`). Of several names that differ as much, it is the last one.
 
     Args:
         before: how often each name occurs, at least once in all.
-        after: the same; a name that is not there occurs 0 times.
+        after: the same; a name that is missing occurs 0 times.
     """
     names, *counts = aligned(before, after)
     old, new = map(_shares, counts)
@@ -40,13 +40,13 @@ def l_infinity(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[f
 
 
 def aligned(before: Mapping[Name, int], after: Mapping[Name, int]) -> tuple[list[Name], list[int], list[int]]:
-    """Gives all names, and how often each occurs on either side, in one order."""
+    """Returns all names, and how often each occurs on either side, in one order."""
     names = [*dict.fromkeys([*before, *after])]
     return names, [before.get(name, 0) for name in names], [after.get(name, 0) for name in names]
 
 
 def jensen_shannon(before: Counts, after: Counts) -> float:
-    """Gives the Jensen–Shannon divergence to the base 2: 0 for equal distributions, 1 for ones without overlap.
+    """Returns the Jensen–Shannon divergence to the base 2: 0 for equal distributions, 1 for ones without overlap.
 
     Lin, Divergence measures based on the Shannon entropy (1991): `(D(P‖M) + D(Q‖M)) / 2` with `M = (P + Q) / 2` and the
     Kullback–Leibler divergence `D`; `JensenShannonDivergence` of TensorFlow Data Validation (`anomalies/metrics.cc`)
@@ -67,7 +67,7 @@ def _kullback_leibler(of: Shares, other: Shares) -> float:
 
 
 def population_stability_index(before: Counts, after: Counts) -> float:
-    """Gives the population stability index: the sum of `(q - p) ln(q / p)` over bins of the shares p and q.
+    """Returns the population stability index: the sum of `(q - p) ln(q / p)` over bins of the shares p and q.
 
     Siddiqi, Credit Risk Scorecards (2006): below 0.1 little has moved, above 0.25 much. It is the symmetric
     Kullback–Leibler divergence (Jeffreys) in nats. A share below 0.0001 counts as 0.0001, so that an empty bin gives a
@@ -81,8 +81,8 @@ def population_stability_index(before: Counts, after: Counts) -> float:
     return float(((new - old) * np.log(new / old)).sum())
 
 
-def standardized_shift(before: Sequence[float], variances: Sequence[float], after: Sequence[float]) -> float:
-    """Gives the largest shift of a mean, in standard deviations of the values before (Glass's Δ, 1976).
+def standardized_shifts(before: Sequence[float], variances: Sequence[float], after: Sequence[float]) -> list[float]:
+    """Returns the shift of each mean, in standard deviations of the values before (Glass's Δ, 1976).
 
     Args:
         before: a mean for each channel.
@@ -90,7 +90,7 @@ def standardized_shift(before: Sequence[float], variances: Sequence[float], afte
         after: the means of the same channels.
     """
     deviations = [math.sqrt(variance) or 1.0 for variance in variances]
-    return max(abs(new - old) / scale for old, scale, new in zip(before, deviations, after, strict=True))
+    return [(new - old) / scale for old, scale, new in zip(before, deviations, after, strict=True)]
 
 
 def _shares(counts: Counts) -> Shares:

@@ -1,10 +1,14 @@
-"""Rules on the values of features: missing, unknown, and how they are distributed, by split."""
+"""Compares the values of features: missing, unknown, how they are distributed; and the drift under a frozen analysis.
+
+Drift is the distance of a build's rows from those that its frozen graph was learned from. Shifts are in standard
+deviations of the values that the graph was made of, so that any two features compare.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recordmill.pipeline.compare.distances import (
     aligned,
@@ -12,117 +16,173 @@ from recordmill.pipeline.compare.distances import (
     jensen_shannon,
     l_infinity,
     population_stability_index,
-    standardized_shift,
+    standardized_shifts,
 )
-from recordmill.pipeline.compare.figures import Check, rise
-from recordmill.pipeline.compare.versions import GatedVersion
-from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.profile import FeatureProfile
+from recordmill.pipeline.compare.figures import Figure, rise
+from recordmill.pipeline.compare.versions import ComparedVersion
+from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
 
-if TYPE_CHECKING:
-    from recordmill.pipeline.spec.gate import Gate
+SHOWN = 5
+"""The features whose drift is shown while a build runs: those that moved the most."""
+Drift = dict[str, Any]
+"""The drift of a feature by figure, as `dataset.json` holds it."""
 
 
-def distribution_checks(
-    name: str, split: str, before: GatedVersion, after: GatedVersion, gate: "Gate"
-) -> Iterator[Check]:
+def value_figures(name: str, split: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
     """Compares a feature's values in a split, those of all rows and those of each new span.
-
-    Shares of fewer rows than `min_rows`, and distributions of fewer values than `min_values`, are not compared.
 
     Raises:
         DatasetError: a vocabulary is broken.
     """
-    old = (before.profiles or {}).get(split, {}).get(name)
-    parts = {"": after.profiles or {}} | {name: span.profiles for name, span in after.spans.items()}
+    old = before.profiles.get(split, {}).get(name)
+    parts = {"": after.profiles} | {name: span.profiles for name, span in after.spans.items()}
     for span, profiles in parts.items():
         new = profiles.get(split, {}).get(name)
         if old is not None and new is not None:
-            for check in _values(f"{name} ({split})", name, (before, old), (after, new), gate):
-                yield replace(check, span=span)
+            subject = f"{name} ({split})"
+            yield from rise(
+                "missing", subject, (old.missing, new.missing), (old.rows, new.rows), feature=name, span=span
+            )
+            ids = (old.unknown, new.unknown), (old.tokens, new.tokens)
+            yield from rise("out_of_vocabulary", subject, *ids, feature=name, span=span)
+            words = (before.words(name), after.words(name)) if old.ids and new.ids else (None, None)
+            for figure in _distances(old, new, words):
+                yield replace(figure, subject=subject, feature=name, span=span)
 
 
-def _values(
-    subject: str,
-    name: str,
-    live: tuple[GatedVersion, FeatureProfile],
-    candidate: tuple[GatedVersion, FeatureProfile],
-    gate: "Gate",
-) -> Iterator[Check]:
-    """Compares the values of a feature in some rows, each side with the version that its ids are of."""
-    (before, old), (after, new) = live, candidate
-    missing, unknown = (old.missing, new.missing), (old.unknown, new.unknown)
-    yield from rise("missing", subject, missing, (old.rows, new.rows), gate.limit("missing", name), gate.min_rows)
-    limit = gate.limit("out_of_vocabulary", name)
-    yield from rise("out_of_vocabulary", subject, unknown, (old.tokens, new.tokens), limit, gate.min_rows)
-    if old.histogram is not None and new.histogram is not None:
-        yield from _histograms(subject, name, old.histogram, new.histogram, gate)
-    if old.ids and new.ids and min(old.tokens, new.tokens) >= gate.min_values:
-        names = [_by_name(profile, side.words(name)) for profile, side in ((old, before), (new, after))]
-        yield from _names(subject, name, names[0], names[1], gate)
+Words = list[str] | None
 
 
-def _histograms(subject: str, name: str, before: Histogram, after: Histogram, gate: "Gate") -> Iterator[Check]:
-    """Compares numbers, or lengths of texts, in tenths of the live version's values."""
-    if min(before.counts.sum(), after.counts.sum()) < gate.min_values:
-        return
-    bins = binned(before, after)
-    detail = f"median {before.median():.6g} → {after.median():.6g}"
-    yield Check("psi", subject, population_stability_index(*bins), gate.limit("psi", name), detail)
-    yield Check("jensen_shannon", subject, jensen_shannon(*bins), gate.limit("jensen_shannon", name), detail)
+def _distances(before: FeatureProfile, after: FeatureProfile, words: tuple[Words, Words]) -> Iterator[Figure]:
+    """Compares two distributions: of numbers or of texts' lengths in tenths of those before; of names, by name.
+
+    Args:
+        before: the counts of some rows.
+        after: those of others.
+        words: the names by id on either side, since an id may have stood for another name; None compares ids.
+    """
+    if before.histogram and after.histogram:
+        counted = min(int(before.histogram.counts.sum()), int(after.histogram.counts.sum()))
+        if counted:
+            bins = binned(before.histogram, after.histogram)
+            detail = f"median {before.histogram.median():.6g} → {after.histogram.median():.6g}"
+            yield Figure("psi", "", population_stability_index(*bins), detail, counted)
+            yield Figure("jensen_shannon", "", jensen_shannon(*bins), detail, counted)
+    if before.ids and after.ids:
+        old, new = (_by_name(each.ids or {}, names) for each, names in zip((before, after), words, strict=True))
+        distance, moved = l_infinity(old, new)
+        shares = [counts.get(moved, 0) / sum(counts.values()) for counts in (old, new)]
+        detail, counted = f"'{moved}' {shares[0]:.2%} → {shares[1]:.2%}", min(before.tokens, after.tokens)
+        yield Figure("l_infinity", "", distance, detail, counted)
+        _, *counts = aligned(old, new)
+        yield Figure("jensen_shannon", "", jensen_shannon(*counts), detail, counted)
 
 
-def _names(
-    subject: str, name: str, before: Mapping[str, int], after: Mapping[str, int], gate: "Gate"
-) -> Iterator[Check]:
-    """Compares how often each name of a category occurs."""
-    distance, moved = l_infinity(before, after)
-    shares = [counts.get(moved, 0) / sum(counts.values()) for counts in (before, after)]
-    detail = f"'{moved}' {shares[0]:.2%} → {shares[1]:.2%}"
-    yield Check("l_infinity", subject, distance, gate.limit("l_infinity", name), detail)
-    _, *counts = aligned(before, after)
-    yield Check("jensen_shannon", subject, jensen_shannon(*counts), gate.limit("jensen_shannon", name), detail)
-
-
-def _by_name(profile: FeatureProfile, words: list[str] | None) -> Counter[str]:
-    """Counts names, since an id may stand for another name in another version; hashed ids are their own names."""
+def _by_name(ids: Mapping[int, int], words: Words) -> Counter[str]:
+    """Counts names; hashed ids are their own names."""
     counts: Counter[str] = Counter()
-    for id_, count in (profile.ids or {}).items():
+    for id_, count in ids.items():
         counts[words[id_] if words is not None and 0 <= id_ < len(words) else str(id_)] += count
     return counts
 
 
-def pixel_checks(name: str, before: GatedVersion, after: GatedVersion, gate: "Gate") -> Iterator[Check]:
+def pixel_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> Iterator[Figure]:
     """Compares the pixels of an image feature, by channel, of the sample that statistics are taken from.
 
-    Those of each new span are compared with the live version's statistics.
-    With a frozen analysis the statistics are those of its own rows: the new rows' shift against these counts then.
+    Those of each new span are compared with the earlier version's statistics. With a frozen analysis the statistics
+    are those of its own rows: then the new rows' drift is the figure.
     """
     learned = before.manifest.statistics.get(name, {})
     for span, profile in after.spans.items():
-        for check in _pixels(name, learned, profile.pixels.get(name, {}), gate):
-            yield replace(check, span=span)
+        yield from _pixels(name, learned, profile.pixels.get(name, {}), span)
     drift = after.manifest.drift.get("features", {}).get(name, {})
-    if drift.get("images", 0) >= gate.min_rows:
-        shift, detail = max(map(abs, drift["mean_shift"])), f"{drift['images']:,} images against the frozen analysis"
-        yield Check("pixels", name, shift, gate.limit("pixels", name), detail)
+    if images := drift.get("images", 0):
+        shift, detail = max(map(abs, drift["mean_shift"])), f"{images:,} images against the frozen analysis"
+        yield Figure("pixels", name, shift, detail, images, name)
     else:
-        yield from _pixels(name, learned, after.manifest.statistics.get(name, {}), gate)
+        yield from _pixels(name, learned, after.manifest.statistics.get(name, {}))
 
 
-def _pixels(name: str, old: Mapping[str, Any], new: Mapping[str, Any], gate: "Gate") -> Iterator[Check]:
-    """Compares means and deviations of two samples of images, where both are large enough."""
-    if min(old.get("images", 0), new.get("images", 0)) < gate.min_rows or len(old["mean"]) != len(new["mean"]):
-        return
-    means = standardized_shift(old["mean"], old["variance"], new["mean"])
-    spreads = standardized_shift(_deviations(old), old["variance"], _deviations(new))
-    detail = f"mean {_numbers(old['mean'])} → {_numbers(new['mean'])}"
-    yield Check("pixels", name, max(means, spreads), gate.limit("pixels", name), detail)
+def _pixels(name: str, old: Mapping[str, Any], new: Mapping[str, Any], span: str = "") -> Iterator[Figure]:
+    """Compares means and deviations of two samples of images."""
+    counted = min(old.get("images", 0), new.get("images", 0))
+    if counted and len(old["mean"]) == len(new["mean"]):
+        means = standardized_shifts(old["mean"], old["variance"], new["mean"])
+        spreads = standardized_shifts(_deviations(old), old["variance"], _deviations(new))
+        detail = f"mean {_numbers(old['mean'])} → {_numbers(new['mean'])}"
+        yield Figure("pixels", name, max(map(abs, [*means, *spreads])), detail, counted, name, span)
 
 
 def _deviations(statistics: Mapping[str, Any]) -> list[float]:
     return [math.sqrt(variance) for variance in statistics["variance"]]
 
 
-def _numbers(values: list[float]) -> str:
+def _numbers(values: Sequence[float]) -> str:
     return " ".join(f"{value:.4g}" for value in values)
+
+
+def profile_drift(learned: Profile, new: Profile) -> dict[str, Drift]:
+    """Compares the profiles of the train splits; returns figures by feature, none where either has no rows."""
+    drift = {name: _drift(learned[name], new[name]) for name in new if name in learned}
+    return {name: figures for name, figures in drift.items() if figures}
+
+
+def _drift(before: FeatureProfile, after: FeatureProfile) -> Drift:
+    drift: Drift = {}
+    if before.tokens and after.tokens:
+        drift["unknown_share"] = after.unknown / after.tokens
+        drift["unknown_share_before"] = before.unknown / before.tokens
+    return drift | {figure.rule: figure.value for figure in _distances(before, after, (None, None))}
+
+
+def statistics_drift(learned: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
+    """Compares the statistics of a number or an image with those that the graph was made of."""
+    if new.get("images") and learned.get("images"):
+        return {"images": new["images"], **_moments(learned, new)}
+    drift: Drift = {}
+    if new.get("count") and learned.get("count"):
+        moments = _moments(*({name: [each[name]] for name in ("mean", "variance")} for each in (learned, new)))
+        drift = {"count": new["count"], **{name: shift for name, (shift,) in moments.items()}}
+        extent = learned.get("maximum", 0.0) - learned.get("minimum", 0.0)
+        if extent > 0:
+            for name in ("minimum", "maximum"):
+                drift[f"scaled_{name}"] = (new[name] - learned["minimum"]) / extent
+    if "median" in new and "median" in learned:
+        [drift["median_shift"]] = standardized_shifts([learned["median"]], [learned["variance"]], [new["median"]])
+    return drift
+
+
+def _moments(learned: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:
+    """Compares means and variances, by channel."""
+    variances = zip(learned["variance"], new["variance"], strict=True)
+    return {
+        "mean_shift": standardized_shifts(learned["mean"], learned["variance"], new["mean"]),
+        "variance_ratio": [after / before if before > 0 else None for before, after in variances],
+    }
+
+
+def drift_lines(drift: Mapping[str, Any]) -> Iterator[str]:
+    """Returns a line for each of the features that moved the most, as `dataset.json` holds their figures."""
+    lines = {name: _drift_line(figures) for name, figures in drift.get("features", {}).items()}
+    moved = sorted(((weight, name, text) for name, (weight, text) in lines.items() if text), reverse=True)
+    for _, name, text in moved[:SHOWN]:
+        yield f"{name}: {text}, since {drift['against']}"
+    if len(moved) > SHOWN:
+        yield f"{len(moved) - SHOWN} more features moved less: `drift` in dataset.json has them all"
+
+
+def _drift_line(figures: Mapping[str, Any]) -> tuple[float, str]:
+    """Returns the largest of a feature's figures, and the text of those that moved, empty where none did."""
+    parts, weights = [], [0.0]
+    if figures.get("unknown_share", 0) != figures.get("unknown_share_before", 0):
+        parts.append(f"{figures['unknown_share']:.2%} without an id (before {figures['unknown_share_before']:.2%})")
+        weights.append(abs(figures["unknown_share"] - figures["unknown_share_before"]))
+    shifts = figures.get("mean_shift", [])
+    shift = max(shifts if isinstance(shifts, list) else [shifts], key=abs, default=0.0)
+    if shift:
+        parts.append(f"mean {shift:+.2f} standard deviations")
+        weights.append(abs(shift))
+    if distance := figures.get("jensen_shannon", 0.0):
+        parts.append(f"Jensen–Shannon {distance:.3f}")
+        weights.append(distance)
+    return max(weights), ", ".join(parts)

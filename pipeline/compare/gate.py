@@ -1,21 +1,19 @@
-"""Compares a version with the live one, rule by rule, as `gate` in the spec limits it.
+"""The gate: checks before a version goes live. It limits figures of the comparison with the live version.
 
->>> verdict = judge(GatedVersion.read(live_folder, live), GatedVersion.read(folder, manifest), spec.gate)
+>>> verdict = judge(ComparedVersion.read(live_folder, live), ComparedVersion.read(folder, manifest), spec.gate)
 ... # doctest: +SKIP
->>> [str(check) for check in verdict.breaches]  # doctest: +SKIP
+>>> [str(figure) for figure in verdict.breaches]  # doctest: +SKIP
 ['rows_lost of train is 0.4, more than 0.1: 1,000 → 600 rows']
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from recordmill.pipeline.compare.counts import count_checks, spans_are_regrouped, splits_are_edited
-from recordmill.pipeline.compare.distributions import distribution_checks, pixel_checks
-from recordmill.pipeline.compare.figures import Check, Verdict, read_breaches
-from recordmill.pipeline.compare.schema import id_checks, schema_checks
+from recordmill.pipeline.compare.comparison import Compared, compare
+from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.compare.usual import DAYS, Usual
-from recordmill.pipeline.compare.versions import GatedVersion, is_edited, with_last_spans, with_new_spans
+from recordmill.pipeline.compare.versions import ComparedVersion, is_edited, with_last_spans, with_new_spans
 from recordmill.pipeline.dataset.manifest import Location, Manifest, read_manifest, version_folder
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.candidates import Judge, Judgement, publishes_all
@@ -25,81 +23,55 @@ if TYPE_CHECKING:
     from recordmill.pipeline.spec.gate import Gate
     from recordmill.pipeline.spec.model import Spec
 
-
-def judge(before: GatedVersion, after: GatedVersion, gate: "Gate") -> Verdict:
-    """Compares a version with the live one.
-
-    Args:
-        before: the live version.
-        after: the one that is to follow it.
-        gate: the limits.
-    """
-    usual, rows = (
-        _usual(before, gate),
-        {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans},
-    )
-    checks = [*count_checks(before.manifest, after.manifest, gate), *schema_checks(before, after, gate)]
-    checks += [check for span, count in rows.items() for check in usual.row_checks(span, count, gate)]
-    not_compared, damaged = list(_unprofiled(before, after)), list(_faults(before, after))
-    edited = [name for name in before.manifest.features if is_edited(before.options(name), after.options(name))]
-    if edited:
-        not_compared.append(f"{', '.join(edited)}: the spec's options were edited")
-    for name in (name for name in before.manifest.features if name in after.manifest.features and name not in edited):
-        try:
-            checks += _feature(name, before, after, gate)
-        except DatasetError as error:
-            damaged.append(f"{name}: {error}")
-    if damaged:  # what is not judged must not go live by itself
-        detail = f"{'; '.join(damaged)}; see `recordmill verify`"
-        checks.append(Check("not_compared", "features", len(damaged), 0.0, detail))
-    checks = list(map(usual.applied, checks))
-    kept = usual.after([check for check in checks if check.span], rows).to_json() if after.manifest.spans else {}
-    return Verdict(before.manifest.version, tuple(checks), tuple(not_compared), kept)
+DISTRIBUTIONS = ("psi", "jensen_shannon", "l_infinity")
+"""The rules of which `min_values` are needed; of the others it is `min_rows`."""
+KEEPING_IDS = ("category", "categories")
+"""The kinds whose names keep their ids from version to version."""
 
 
-def _usual(before: GatedVersion, gate: "Gate") -> Usual:
-    """Gives the figures that new spans usually have; where none are known, those of the live version's last spans."""
-    known = Usual.of(before.manifest)
-    checks, is_whole = list[Check](), known.is_whole or bool(before.spans and before.profiles)
-    for name in before.manifest.features if before.spans else ():
-        try:
-            checks += [check for check in _feature(name, before, before, gate) if check.span]
-        except DatasetError:  # the comparison itself says so
-            is_whole = False
-    return replace(known, is_whole=is_whole).after(checks, {})
+@dataclass(frozen=True)
+class Verdict:
+    """All figures of one comparison, with their limits."""
+
+    live: str
+    """The version that was live."""
+    figures: tuple[Figure, ...] = ()
+    not_compared: tuple[str, ...] = ()
+    """A line for each part that could not be compared, with the reason."""
+    usual: Mapping[str, Any] = field(default_factory=dict)
+    """The entry `gate.usual`, by which later versions know the spans that were compared."""
+
+    @property
+    def breaches(self) -> tuple[Figure, ...]:
+        """The figures above their limits."""
+        return tuple(figure for figure in self.figures if figure.is_breach)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what the manifest holds as `gate`: every figure by rule and subject, and the breaches."""
+        figures: dict[str, dict[str, float]] = {}
+        for figure in self.figures:
+            figures.setdefault(figure.rule, {})[figure.name] = figure.value
+        json = {
+            "live": self.live,
+            "figures": figures,
+            "breaches": [figure.to_json() for figure in self.breaches],
+            "not_compared": list(self.not_compared),
+        }
+        return json | ({"usual": dict(self.usual)} if self.usual else {})
 
 
-def _faults(before: GatedVersion, after: GatedVersion) -> Iterator[str]:
-    """Says which version's files of counts are damaged."""
-    for version in (before, after):
-        if version.fault:
-            yield f"{version.manifest.version} is damaged: {version.fault}"
+def read_breaches(gate: Mapping[str, Any]) -> Iterator[Figure]:
+    """Reads the breaches of a manifest's `gate`. Raises: DatasetError: they are something else."""
+    return map(Figure.from_json, gate.get("breaches", ()))
 
 
-def _unprofiled(before: GatedVersion, after: GatedVersion) -> Iterator[str]:
-    """Says why values, splits or duplicates are not compared."""
-    if before.fault or after.fault:
-        return
-    if before.profiles is None or after.profiles is None:
-        yield "values of features: the live version has no profile, as an earlier Recordmill built it"
-    elif splits_are_edited(before.manifest, after.manifest):
-        yield "splits: the spec's `splits` or `split_by` were edited"
-    if spans_are_regrouped(before.manifest, after.manifest):
-        yield "duplicates and leakage: they are counted within spans, some of which `--compact` put together"
-
-
-def _feature(name: str, before: GatedVersion, after: GatedVersion, gate: "Gate") -> Iterator[Check]:
-    if gate.features.get(name) is False:
-        return
-    yield from id_checks(name, before, after, gate)
-    yield from pixel_checks(name, before, after, gate)
-    if not splits_are_edited(before.manifest, after.manifest):
-        for split in before.manifest.splits:
-            yield from distribution_checks(name, split, before, after, gate)
+def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the breaches of a manifest's `gate`, a line each."""
+    return tuple(map(str, read_breaches(gate)))
 
 
 def judge_of(spec: "Spec", output: str, folder: Location, manifest: Manifest) -> Judge:
-    """Gives the judge of a version, which lies in a folder of its own or is still assembled there.
+    """Returns the judge of a version, which has a folder of its own or is still assembled there.
 
     A live version without a readable manifest cannot be compared with, and is no reason to publish none: the figures
     say so. Where a file of either version is damaged, they are compared as far as it goes, and this one is held back.
@@ -111,18 +83,72 @@ def judge_of(spec: "Spec", output: str, folder: Location, manifest: Manifest) ->
     def judged(live: str) -> Judgement:
         try:
             live_folder = version_folder(open_location(output), live)
-            before = GatedVersion.read(live_folder, read_manifest(live_folder))
+            before = ComparedVersion.read(live_folder, read_manifest(live_folder))
         except DatasetError as error:
-            return Judgement({"live": live, "figures": {}, "breaches": [], "not_compared": [str(error)]}, ())
+            return Judgement(Verdict(live, not_compared=(str(error),)).to_json(), ())
         if not Usual.of(before.manifest).is_whole:
             before = with_last_spans(before, DAYS)
-        after = with_new_spans(GatedVersion.read(folder, manifest), before.manifest)
+        after = with_new_spans(ComparedVersion.read(folder, manifest), before.manifest)
         verdict = judge(before, after, gate)
         return Judgement(verdict.to_json(), tuple(map(str, verdict.breaches)))
 
     return judged
 
 
-def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Gives the breaches of a manifest's `gate`, a line each."""
-    return tuple(map(str, read_breaches(gate)))
+def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verdict:
+    """Compares a version with the live one, rule by rule.
+
+    Args:
+        before: the live version.
+        after: the one that is to follow it.
+        gate: the limits.
+    """
+    usual, compared = _usual(before, gate), compare(before, after)
+    rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
+    of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
+    limited = _limited([*compared.figures, *of_spans], before, after, gate)
+    figures = [usual.applied(figure) for figure in limited]
+    if damaged := _damaged(compared, gate):  # what is not judged must not go live by itself
+        detail = f"{'; '.join(damaged)}; see `recordmill verify`"
+        figures.append(Figure("not_compared", "features", len(damaged), detail, limit=0.0))
+    kept = usual.after([figure for figure in figures if figure.span], rows).to_json() if after.manifest.spans else {}
+    return Verdict(before.manifest.version, tuple(figures), tuple(compared.not_compared), kept)
+
+
+def _usual(before: ComparedVersion, gate: "Gate") -> Usual:
+    """Returns the figures that new spans usually have; where none are known, those of the live version's last spans."""
+    known = Usual.of(before.manifest)
+    if not before.spans:
+        return known.after([], {})
+    compared = compare(before, before)
+    known = replace(known, is_whole=bool(before.profiles) and not _damaged(compared, gate))
+    return known.after([each for each in _limited(compared.figures, before, before, gate) if each.span], {})
+
+
+def _damaged(compared: Compared, gate: "Gate") -> list[str]:
+    return [line for feature, line in compared.damaged if gate.features.get(feature) is not False]
+
+
+def _limited(
+    figures: Iterable[Figure], before: ComparedVersion, after: ComparedVersion, gate: "Gate"
+) -> Iterator[Figure]:
+    """Returns the figures that are judged, with their limits: those of few rows or values differ by chance alone."""
+    for figure in figures:
+        if figure.rule == "schema_changes":
+            yield replace(figure, limit=_schema_limit(figure.feature, before, after, gate))
+        elif figure.counted >= (gate.min_values if figure.rule in DISTRIBUTIONS else gate.min_rows):
+            if gate.features.get(figure.feature) is not False:
+                is_limited = figure.rule != "ids_moved" or _limits_ids(figure.feature, after, gate)
+                yield replace(figure, limit=gate.limit(figure.rule, figure.feature) if is_limited else None)
+
+
+def _schema_limit(feature: str, before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> float | None:
+    """Returns no limit for a change that a person asked for by the feature's options."""
+    is_asked = is_edited(before.options(feature), after.options(feature)) and gate.schema_changes != "any"
+    return None if gate.schema_changes is None or is_asked or gate.features.get(feature) is False else 0.0
+
+
+def _limits_ids(feature: str, after: ComparedVersion, gate: "Gate") -> bool:
+    """Whether ids of a feature must stay: where they are kept from version to version, or the spec limits them."""
+    kind, options = after.manifest.features[feature]["kind"], after.options(feature)
+    return (kind in KEEPING_IDS and options.get("classes") != "fresh") or gate.is_own("ids_moved", feature)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recordmill.pipeline.compare.classes import compare_ids
+from recordmill.pipeline.compare.ids import compare_ids
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.reader.dataset import Dataset

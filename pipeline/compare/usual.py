@@ -16,20 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from recordmill.pipeline.compare.figures import SLACK, Check
+from recordmill.pipeline.compare.figures import SLACK, Figure
 from recordmill.pipeline.dataset.manifest import Manifest
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.spec.gate import Gate
-
 
 LEAST = 5  # earlier spans; fewer say little
 LEAST_ALIKE = 4  # of a weekday, or of an hour
 DAYS = 35  # five weeks
 HOURS = 192  # eight days
-Figures = Mapping[str, Mapping[str, Mapping[str, float]]]
+Past = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Usual:
 
     rows: Mapping[str, int] = field(default_factory=dict)
     """The rows that each wrote, by its name."""
-    figures: Figures = field(default_factory=dict)
+    figures: Past = field(default_factory=dict)
     """By rule, subject and span; a figure that is left out is far below its limit."""
     is_whole: bool = True
     """False where the figures of some earlier spans are not known: then no version keeps them, and the next one looks
@@ -67,15 +63,15 @@ class Usual:
         """Names the other spans that are named alike, but for their digits."""
         return [name for name in self.rows if name != span and _shape(name) == _shape(span)]
 
-    def applied(self, check: Check) -> Check:
-        """Gives a check of a new span with the largest figure of earlier ones, where there are enough."""
-        spans = self.earlier(check.span) if check.span and check.usual is None else []
+    def applied(self, figure: Figure) -> Figure:
+        """Returns a figure of a new span with the largest one of earlier spans, where there are enough."""
+        spans = self.earlier(figure.span) if figure.span and figure.usual is None else []
         if len(spans) < LEAST:
-            return check
-        figures = self.figures.get(check.rule, {}).get(check.subject, {})
-        return replace(check, usual=max(figures.get(span, 0.0) for span in spans))
+            return figure
+        figures = self.figures.get(figure.rule, {}).get(figure.subject, {})
+        return replace(figure, usual=max(figures.get(span, 0.0) for span in spans))
 
-    def row_checks(self, span: str, rows: int, gate: "Gate") -> Iterator[Check]:
+    def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
         """Compares the rows of a new span with the median of earlier ones, where there are enough of both.
 
         They are those of its weekday, or of its hour, as soon as there are enough of these.
@@ -83,24 +79,25 @@ class Usual:
         earlier = self.earlier(span)
         alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]
         counts = [self.rows[name] for name in (alike if len(alike) >= LEAST_ALIKE else earlier)]
-        if len(earlier) >= LEAST and (middle := median(counts)) >= gate.min_rows:
+        if len(earlier) >= LEAST and (middle := median(counts)):
             shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
             detail = f"{rows:,} rows, where {len(counts)} spans like it have {middle:,.0f} (median)"
-            yield Check("rows_short", "rows", shortfalls[0], gate.rows_short, detail, span, max(shortfalls[1:]))
+            usual = max(shortfalls[1:])
+            yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, usual=usual)
 
-    def after(self, checks: Iterable[Check], rows: Mapping[str, int]) -> "Usual":
-        """Gives what the next version keeps: these, the new spans' rows and their figures; the oldest go by name."""
+    def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
+        """Returns what the next version keeps: these, the new spans' rows and their figures; the oldest go by name."""
         all_rows = dict(sorted({**self.rows, **rows}.items()))
         last = _last(all_rows)
         figures = {rule: {name: dict(spans) for name, spans in each.items()} for rule, each in self.figures.items()}
-        for check in checks:
-            if check.limit is not None and check.figure * SLACK > check.limit:
-                figures.setdefault(check.rule, {}).setdefault(check.subject, {})[check.span] = check.figure
+        for figure in new:
+            if figure.limit is not None and figure.value * SLACK > figure.limit:
+                figures.setdefault(figure.rule, {}).setdefault(figure.subject, {})[figure.span] = figure.value
         rows = {name: count for name, count in all_rows.items() if name in last}
         return Usual(rows, _only(figures, last), self.is_whole)
 
     def to_json(self) -> dict[str, Any]:
-        """Gives them as JSON; empty where they are not whole."""
+        """Returns them as JSON; empty where they are not whole."""
         return {"rows": dict(self.rows), "figures": self.figures} if self.is_whole else {}
 
 
@@ -109,7 +106,7 @@ def _shape(span: str) -> str:
 
 
 def _rhythm(span: str) -> str:
-    """Gives the weekday of a day, the hour of an hour, nothing for another name."""
+    """Returns the weekday of a day, the hour of an hour, nothing for another name."""
     day, _, hour = span.partition("T")
     with suppress(ValueError):
         return hour or str(date.fromisoformat(day).weekday())
@@ -117,14 +114,14 @@ def _rhythm(span: str) -> str:
 
 
 def _last(spans: Iterable[str]) -> set[str]:
-    """Gives the last spans of those that are named alike."""
+    """Returns the last spans of those that are named alike."""
     alike = defaultdict[str, list[str]](list)
     for name in spans:
         alike[_shape(name)].append(name)
     return {name for shape, names in alike.items() for name in names[-(HOURS if shape.endswith("T00") else DAYS) :]}
 
 
-def _only(figures: Figures, spans: set[str]) -> Figures:
+def _only(figures: Past, spans: set[str]) -> Past:
     return {
         rule: {
             subject: kept

@@ -1,11 +1,12 @@
-"""The two versions that the gate compares, each as its manifest, its profile, and its folder of vocabularies."""
+"""The two versions that are compared, each as its manifest, its profiles, and its folder of vocabularies."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from recordmill.pipeline.compare.ids import ids_of
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
@@ -22,7 +23,7 @@ SUMS = ("images", "pixels", "total", "squares")
 
 
 SPECIAL = ("vocabulary_size", "first_id", "unknown_id", "oov_buckets", "begin_id", "end_id", "padding_id", "shown")
-"""The parts of a description that decide the entries of a vocabulary beside its file."""
+"""The parts of a description that decide the entries of a vocabulary, besides its file."""
 
 
 class SpanProfile(NamedTuple):
@@ -35,28 +36,29 @@ class SpanProfile(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GatedVersion:
-    """A version as the gate sees it."""
+class ComparedVersion:
+    """A version as it is compared with another one."""
 
     manifest: Manifest
     folder: Location
     """Its folder; of a version that is not published yet the one where it is assembled."""
-    profiles: Profiles | None
-    """None where an earlier Recordmill built it."""
+    profiles: Profiles = field(default_factory=dict)
+    """The profile of each split; empty where `fault` says why."""
     fault: str = ""
-    """The reason why there are no profiles, or none of some `spans`, where a file is damaged."""
-    spans: Mapping[str, "SpanProfile"] = field(default_factory=dict)
+    """The reason why there are no profiles, or none of some `spans`: a damaged file."""
+    spans: Mapping[str, SpanProfile] = field(default_factory=dict)
     """Its spans that are compared on their own: those that the other version lacks or has with other rows; of the live
     version the last ones, where no earlier comparison says what is usual."""
     _words: dict[str, list[str]] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def read(cls, folder: Location, manifest: Manifest) -> "GatedVersion":
-        """Reads a version; one whose file of profiles is damaged has a fault."""
+    def read(cls, folder: Location, manifest: Manifest) -> "ComparedVersion":
+        """Reads a version; one whose file of profiles is damaged or missing has a fault."""
         try:
-            return cls(manifest, folder, read_profiles(folder, manifest.files.get(PROFILE, {}).get("sha256")))
+            profiles = read_profiles(folder, manifest.files.get(PROFILE, {}).get("sha256"))
         except DatasetError as error:
-            return cls(manifest, folder, None, str(error))
+            return cls(manifest, folder, fault=str(error))
+        return cls(manifest, folder, profiles or {}, "" if profiles else f"{folder / PROFILE} is missing")
 
     def words(self, feature: str) -> list[str] | None:
         """Reads a feature's names or words by id; None where it has no vocabulary. Raises: DatasetError."""
@@ -64,20 +66,30 @@ class GatedVersion:
         if "vocabulary" not in described:
             return None
         if feature not in self._words:
-            try:
+            with self._naming_damage():
                 self._words[feature] = read_vocabulary(self.folder, read_description(described), feature)
-            except DatasetError as error:
-                raise DatasetError(f"{self.manifest.version} is damaged: {error}") from None
         return self._words[feature]
 
+    def ids(self, feature: str) -> dict[str, int]:
+        """Reads the ids of a feature's words, as `ids_of`. Raises: DatasetError."""
+        with self._naming_damage():
+            return ids_of(self.folder, read_description(self.manifest.features[feature]), feature)
+
+    @contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        try:
+            yield
+        except DatasetError as error:
+            raise DatasetError(f"{self.manifest.version} is damaged: {error}") from None
+
     def words_digest(self, feature: str) -> tuple[Any, ...] | None:
-        """Gives what two equal lists of `words` have in common; None where the manifest does not say it."""
+        """Returns a value that is equal for equal lists of `words`; None where the manifest has no digest of them."""
         described = self.manifest.features[feature]
         digest = self.manifest.files.get(described.get("vocabulary", ""), {}).get("sha256")
         return None if digest is None else (digest, *(described.get(name) for name in SPECIAL))
 
     def options(self, feature: str) -> Mapping[str, Any]:
-        """Gives the spec's options of a feature; none for one that a function of the user's stores."""
+        """Returns the spec's options of a feature; none for one that a function of the user's stores."""
         options: Mapping[str, Any] = self.manifest.spec.get("features", {}).get(feature, {})
         return options
 
@@ -89,7 +101,7 @@ def is_edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return any(before[name] != after[name] for name in before if name in after)
 
 
-def with_last_spans(version: GatedVersion, most: int) -> GatedVersion:
+def with_last_spans(version: ComparedVersion, most: int) -> ComparedVersion:
     """Adds a live version's last spans, at most `most`; none where one is damaged, so that limits alone decide."""
     names = [name for name, span in version.manifest.spans.items() if not span.members][-most:]
     with suppress(DatasetError):
@@ -97,7 +109,7 @@ def with_last_spans(version: GatedVersion, most: int) -> GatedVersion:
     return version
 
 
-def with_new_spans(version: GatedVersion, live: Manifest) -> GatedVersion:
+def with_new_spans(version: ComparedVersion, live: Manifest) -> ComparedVersion:
     """Adds the spans whose rows the live version lacks; those that are damaged have no values, and make a fault."""
     spans, faults = dict[str, SpanProfile](), [version.fault] if version.fault else []
     for name in _new_spans(live, version.manifest):
@@ -127,7 +139,7 @@ def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
 
 
 def _pixels(folder: Location, manifest: Manifest, sums: str) -> dict[str, dict[str, Any]]:
-    """Gives `mean` and `variance` by channel, and the number of `images`, of the images whose pixels were added up."""
+    """Returns `mean` and `variance` by channel, and the number of `images`, of images whose pixels were summed."""
     totals = dict[str, dict[int, list[int]]]()
     for path in (path for path in manifest.files if path.startswith(sums)):
         for row in read_table(folder, path, read_inner(folder, path, MOST_BYTES)).to_pylist():

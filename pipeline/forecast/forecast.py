@@ -21,7 +21,7 @@ from recordmill.pipeline.build.journal.journal import DRY_RUN
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.preparation import Published, prepare
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.compare.classes import compare_ids, first_few
+from recordmill.pipeline.compare.ids import compare_ids, first_few
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest, version_folder
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample

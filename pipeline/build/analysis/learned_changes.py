@@ -7,7 +7,7 @@ from typing import Any
 from recordmill.pipeline.build.analysis.frozen_graph import model_file
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.frozen import LiveAnalysis
-from recordmill.pipeline.compare.classes import compare_ids
+from recordmill.pipeline.compare.ids import compare_ids
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.tensorflow.number import used_statistics

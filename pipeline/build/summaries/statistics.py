@@ -1,5 +1,6 @@
 """The statistics that a build learns from its rows, as one look's summaries and as its result."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,16 +8,18 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.row_schema import RowDecisions
 from recordmill.pipeline.build.frozen import LiveAnalysis
 from recordmill.pipeline.build.summaries.base import Summary
-from recordmill.pipeline.build.summaries.drift import Drift, drift_of
 from recordmill.pipeline.build.summaries.look import KeptSums, Look, Sums
 from recordmill.pipeline.build.summaries.moments import Moments
 from recordmill.pipeline.build.summaries.pixels import Pixels
 from recordmill.pipeline.build.summaries.quantiles import Quantiles
 from recordmill.pipeline.build.summaries.rows import RowsSeen
 from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
+from recordmill.pipeline.compare.distributions import Drift, statistics_drift
 from recordmill.pipeline.versions.stores.open_store import open_store
 
 NAME = "statistics"
+MEASURED = (Moments, Quantiles, Pixels)
+"""The summaries of numbers and images, whose results are statistics by feature."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Learned:
     """The words with an id, in the order of the ids, by the feature that the vocabulary is named after."""
     models: dict[str, bytes]
     """The tokenizers that were trained, by the feature that each is named after."""
-    drift: Drift = field(default_factory=dict)
+    drift: dict[str, Drift] = field(default_factory=dict)
     """The distance of the rows from those that a frozen analysis was learned from, by feature."""
 
 
@@ -45,8 +48,10 @@ def statistics_look(planned: PlannedBuild, decisions: RowDecisions, live: LiveAn
 
 def kept(look: Look, done: Sums, frozen: LiveAnalysis, models: dict[str, bytes]) -> Learned:
     """Returns what an earlier version learned, with the rows that a finished look saw and their drift."""
-    rows = look.result(RowsSeen.name, done)
-    return Learned(rows, frozen.statistics, {}, models, drift_of(look, done, frozen))
+    new = _by_feature({kind.name: look.result(kind.name, done, {}) for kind in MEASURED})
+    drift = {name: statistics_drift(frozen.statistics.get(name, {}), found) for name, found in new.items()}
+    drift = {name: figures for name, figures in drift.items() if figures}
+    return Learned(look.result(RowsSeen.name, done), frozen.statistics, {}, models, drift)
 
 
 def learned(look: Look, done: Sums) -> Learned:
@@ -54,8 +59,16 @@ def learned(look: Look, done: Sums) -> Learned:
     planned, results = look.planned, look.results(done)
     vocabularies = results.get(Vocabularies.name) or Vocabularies(planned).result([])  # those that are given
     statistics = {name: vocabulary.statistics for name, vocabulary in vocabularies.items()}
-    for name in (Moments.name, Quantiles.name, Pixels.name):
-        for feature, found in results.get(name, {}).items():
-            statistics.setdefault(feature, {}).update(found)
+    for name, found in _by_feature(results).items():
+        statistics.setdefault(name, {}).update(found)
     words = {name: vocabulary.words for name, vocabulary in vocabularies.items()}
     return Learned(results.get(RowsSeen.name), statistics, words, results.get(TokenizerWords.name, {}))
+
+
+def _by_feature(results: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Joins the measured statistics of each feature."""
+    statistics: dict[str, dict[str, Any]] = {}
+    for kind in MEASURED:
+        for name, found in results.get(kind.name, {}).items():
+            statistics.setdefault(name, {}).update(found)
+    return statistics
