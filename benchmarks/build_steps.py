@@ -26,8 +26,8 @@ os.environ |= TENSORFLOW
 
 import tensorflow as tf
 
-from recordmill.pipeline.build.images.encode_jpeg import as_jpeg
 from recordmill.pipeline.build.images.read import give_back_large_blocks
+from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.worker.examples import encode
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.spec.model import load_spec

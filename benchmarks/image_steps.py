@@ -16,7 +16,7 @@ from photos import photo
 from PIL import Image
 
 from recordmill import augment
-from recordmill.pipeline.build.images.encode_jpeg import interval
+from recordmill.pipeline.build.images.transcode import interval
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.buffers import BatchMemory, pixels_read_soon

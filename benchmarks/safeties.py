@@ -42,9 +42,8 @@ from recordmill.pipeline.spec.model import load_spec
 BUILD, DATASET = "recordmill.pipeline.build", "recordmill.pipeline.dataset"
 SAFETIES = {
     "header check": f"{BUILD}.images.read.check_header",
-    "size check of an image": f"{BUILD}.images.read._check_bytes",
+    "size check of an image": f"{BUILD}.images.image_files._check_bytes",
     "CRC-32C of records": f"{DATASET}.tfrecord.masked_crc",
-    "SHA-256 of images' files": f"{BUILD}.worker.load_images.file_digests",
     "digests of contents": f"{BUILD}.worker.build_shard.digest_rows",
     "digest of a batch's inputs": f"{BUILD}.worker.batch.Batch.digest",
     "fsync": "os.fsync",

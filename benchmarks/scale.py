@@ -26,8 +26,8 @@ from recordmill.pipeline.build.context.chunk_pages import ChunkPages
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.plan import make_plan
-from recordmill.pipeline.build.shard_sums import ShardSums
-from recordmill.pipeline.build.summaries.base import add_up
+from recordmill.pipeline.build.summaries.summary import add_up
+from recordmill.pipeline.build.worker.shard_report import ShardSums
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split
 from recordmill.pipeline.dataset.placement import Layout, hash_keys

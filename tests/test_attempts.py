@@ -12,7 +12,7 @@ from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import JobFailedError, RunnerError

@@ -10,7 +10,7 @@ import pytest
 
 from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.attempts import begin
-from recordmill.pipeline.build.context.steps import chunk_step, shard_step
+from recordmill.pipeline.build.context.reports import chunk_step, shard_step
 from recordmill.pipeline.build.context.workspace import read_report, write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions import leases

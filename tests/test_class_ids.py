@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.analysis.vocabularies import class_names
 from recordmill.pipeline.build.class_ids import continues
 from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.build.run_options import Listener
+from recordmill.pipeline.build.summaries.words import class_names
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.stores.base import OutputError

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.duplicates.clusters import Clusters, Components, Numbers, find_equal
-from recordmill.pipeline.build.duplicates.near import COLOUR_DISTANCE, find_links, join_links, tasks
+from recordmill.pipeline.build.duplicates.find import (
+    COLOUR_DISTANCE,
+    Clusters,
+    Components,
+    find_equal,
+    find_links,
+    join_links,
+    tasks,
+)
+from recordmill.pipeline.build.duplicates.fingerprints import Numbers
 
 SMALL = st.integers(0, 3)
 BITS = st.lists(st.integers(0, 63), max_size=10)

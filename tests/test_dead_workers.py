@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recordmill.pipeline.build.context.failures import DeadWorkerError
+from recordmill.pipeline.build.context.reports import DeadWorkerError
 from recordmill.pipeline.build.watchdog import Watch
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.history import read_history

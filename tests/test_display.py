@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.context.progress import Progress
+from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.cli.display import Display, State, print_published

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.duplicates import near, strata, units
-from recordmill.pipeline.build.duplicates.counts import Counts, add_up, count
+from recordmill.pipeline.build.duplicates import decisions, find, strata
+from recordmill.pipeline.build.duplicates.counts import Counts, add_up, count, count_moved, outline
 from recordmill.pipeline.build.duplicates.decisions import dropped
 from recordmill.pipeline.build.duplicates.find import follow_firsts, members
 from recordmill.pipeline.build.duplicates.fingerprints import (
@@ -105,12 +105,12 @@ def clusters(rows: Sequence[Row], shuffle: Shuffle, distance: int | None) -> lis
     if distance is None:
         return shuffle(settled, members) if settled else []
     classes = shuffle(settled, partial(members, alone=True)) if settled else []
-    looks = [near.looks_of(table) for table in classes]
-    tasks = near.tasks(distance, sum(table.num_rows for table in looks), part_rows=3)
-    links = [near.find_links(looks, distance, task) for task in tasks]
-    joined = near.join_links(pa.concat_tables(links)) if links else None
-    rejoined = [near.rejoin(table, joined, buckets) for table in classes]
-    return shuffle(rejoined, near.whole) if rejoined else []
+    looks = [find.looks_of(table) for table in classes]
+    tasks = find.tasks(distance, sum(table.num_rows for table in looks), part_rows=3)
+    links = [find.find_links(looks, distance, task) for task in tasks]
+    joined = find.join_links(pa.concat_tables(links)) if links else None
+    rejoined = [find.rejoin(table, joined, buckets) for table in classes]
+    return shuffle(rejoined, find.whole) if rejoined else []
 
 
 as_runs = given(
@@ -155,17 +155,17 @@ def test_the_units_that_move_are_the_same_and_each_chunk_has_its_own(
 ) -> None:
     rows, shuffle = data.draw(rows_of(groups=groups)), Shuffle(seed, buckets)
     tables = clusters(rows, shuffle, distance)
-    of_units = [by_hash(units.incidences(table), "unit", buckets) for table in tables]
-    links = shuffle(of_units, units.shared) if of_units else []
-    joined = units.join_clusters(pa.concat_tables(links)) if links else None
-    moved = shuffle(of_units, partial(units.moves, joined=joined)) if of_units else []
+    of_units = [by_hash(decisions.incidences(table), "unit", buckets) for table in tables]
+    links = shuffle(of_units, decisions.shared) if of_units else []
+    joined = decisions.join_clusters(pa.concat_tables(links)) if links else None
+    moved = shuffle(of_units, partial(decisions.moves, joined=joined)) if of_units else []
     assert dict(column(moved, "unit", "split")) == oracle.moved(rows, distance)
 
     chunk = [int(parts_of(np.array(row.row))[0]) for row in rows]
     of_chunks = pa.table(
         {"unit": pa.array([row.unit for row in rows], pa.uint64()), "chunk": pa.array(chunk, pa.int64())}
     )
-    by_chunk = [units.moves_of_chunks(table, of_chunks) for table in moved]
+    by_chunk = [decisions.moves_of_chunks(table, of_chunks) for table in moved]
     expected = {
         (chunk, row.unit, to)
         for chunk, row in zip(chunk, rows, strict=True)
@@ -174,7 +174,7 @@ def test_the_units_that_move_are_the_same_and_each_chunk_has_its_own(
     }
     assert sorted(column(by_chunk, "chunk", "unit", "split")) == sorted(expected)
 
-    after = add_up(units.count_moved(units.outline(table), joined) for table in tables)
+    after = add_up(count_moved(outline(table), joined) for table in tables)
     of_all = oracle.clusters(rows, distance)
     to = oracle.new_splits(of_all)
     assert {
@@ -219,7 +219,7 @@ def test_each_class_is_cut_by_the_shares_to_the_row(
 @given(rows=rows_of(), distance=st.integers(0, 8))
 def test_pairs_are_found_by_any_number_of_tasks(rows: list[Row], distance: int) -> None:
     lowest = {row.digest: row for row in reversed(rows)}.values()
-    table = near.looks_of(
+    table = find.looks_of(
         contents(list(lowest)).append_column("name", pa.array([row.row for row in lowest], pa.int64()))
     )
     pairs = {
@@ -230,6 +230,6 @@ def test_pairs_are_found_by_any_number_of_tasks(rows: list[Row], distance: int) 
     }
     expected = oracle.components(pairs)
     for part_rows in (1, 100):
-        links = [near.find_links([table], distance, task) for task in near.tasks(distance, table.num_rows, part_rows)]
-        joined = near.join_links(pa.concat_tables(links)) if links else pa.table({"name": [], "root": []})
+        links = [find.find_links([table], distance, task) for task in find.tasks(distance, table.num_rows, part_rows)]
+        joined = find.join_links(pa.concat_tables(links)) if links else pa.table({"name": [], "root": []})
         assert dict(column([joined], "name", "root")) == expected

@@ -16,21 +16,20 @@ from pydantic import ValidationError
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.row_schema import RowSchema
-from recordmill.pipeline.build.context.steps import chunk_step
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
+from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
-from recordmill.pipeline.build.duplicates.contents import (
+from recordmill.pipeline.build.duplicates.counts import count, published
+from recordmill.pipeline.build.duplicates.decisions import Remaining, leave_out
+from recordmill.pipeline.build.duplicates.find import DuplicatesError, all_take_part, count_keys, members
+from recordmill.pipeline.build.duplicates.fingerprints import (
     content_features,
     content_table,
     digest_rows,
     file_digests,
+    fingerprints,
+    numbered,
 )
-from recordmill.pipeline.build.duplicates.counts import count
-from recordmill.pipeline.build.duplicates.decisions import Remaining, leave_out
-from recordmill.pipeline.build.duplicates.find import DuplicatesError, all_take_part, count_keys, members
-from recordmill.pipeline.build.duplicates.fingerprints import fingerprints, numbered
-from recordmill.pipeline.build.duplicates.report import published
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.build.worker.placement import CONTENTS
 from recordmill.pipeline.dataset.manifest_words import leaks, summary, warnings

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from recordmill.pipeline.build.images.encode_jpeg import LEAST_SIDE, as_jpeg, interval
+from recordmill.pipeline.build.images.transcode import LEAST_SIDE, as_jpeg, interval
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.numpy.jpeg_parts import read_layout
 from recordmill.transforms.tensorflow.image import prepare

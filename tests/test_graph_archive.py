@@ -7,7 +7,7 @@ from threading import Barrier
 
 import pytest
 
-from recordmill.pipeline.build.context.graph_archive import GRAPH_FOLDERS, pack_graph, unpack_graph
+from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, pack_graph, unpack_graph
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.transforms.tensorflow import transform_graph
 

@@ -15,7 +15,7 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import StateServicer
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 
-from recordmill.pipeline.build.beam.private_servers import PrivateGrpcServer
+from recordmill.pipeline.build.beam.runners import PrivateGrpcServer
 from tests.forked import start_python, wait_until
 from tests.listening import Socket, listening, ports, reachable_from_outside, sampled
 from tests.test_dead_workers import SPEC

@@ -21,18 +21,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
-from recordmill.pipeline.build.analysis.vocabularies import NO_WORD, VocabularyOptions
-from recordmill.pipeline.build.context.progress import ProgressReader
-from recordmill.pipeline.build.context.rejects import read_rejects
-from recordmill.pipeline.build.context.steps import LOOK_REPORTS, chunk_step
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, ProgressReader, chunk_step, read_rejects
 from recordmill.pipeline.build.context.workspace import read_report
 from recordmill.pipeline.build.images.read import PixelMeter
 from recordmill.pipeline.build.summaries.look import PartialSums, full_buckets
 from recordmill.pipeline.build.summaries.pixels import SCHEMA, Pixels
-from recordmill.pipeline.build.summaries.statistics import Learned, learned
-from recordmill.pipeline.build.summaries.tables import of_bytes, to_bytes
-from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies, counted
-from recordmill.pipeline.build.worker.look_chunk import ChunkSums
+from recordmill.pipeline.build.summaries.statistics import LearnedAnalysis, learned
+from recordmill.pipeline.build.summaries.summary import of_bytes, to_bytes
+from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted
+from recordmill.pipeline.build.worker.read_chunk import ChunkSums
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.number import Number, Numbers
@@ -64,7 +61,7 @@ TRAIN = [
 ]
 TEST = [{"text": "never seen", "label": "dog", "color": "green", "price": 1000}]
 PRICE = {"mean": 3.0, "variance": 3.5, "count": 4}
-FOUND = Learned(
+FOUND = LearnedAnalysis(
     {"train": 4, "test": 1},
     {
         "text": {"words": 3, "distinct": 3, "tokens": 12, "known_tokens": 12},
@@ -94,7 +91,7 @@ def test_what_is_learned_depends_on_the_rows_alone(chunk_bytes: int, workers: in
 
 def test_sums_are_passed_on_before_they_are_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recordmill.pipeline.build.summaries.look.FLUSH_ROWS", 3)
-    monkeypatch.setattr("recordmill.pipeline.build.summaries.fold.FOLD_ROWS", 3)
+    monkeypatch.setattr("recordmill.pipeline.build.summaries.summary.FOLD_ROWS", 3)
     look, chunks = look_of(tmp_path, chunk_bytes=60)
     assert learned(look, look_at(look, chunks)) == FOUND
 

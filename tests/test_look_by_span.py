@@ -14,7 +14,7 @@ from PIL import Image
 from recordmill.pipeline.build.frozen import LiveAnalysis
 from recordmill.pipeline.build.summaries.look import KeptSums, Look, PartialSums, Sums, full_buckets
 from recordmill.pipeline.build.summaries.statistics import NAME, learned, statistics_look
-from recordmill.pipeline.build.worker.look_chunk import LookReader
+from recordmill.pipeline.build.worker.read_chunk import LookReader
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.sources.source_reader import Chunk

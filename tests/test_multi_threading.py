@@ -26,5 +26,5 @@ def test_multi_threading_loses_what_is_written_while_its_buffer_is_flushed() -> 
         time.sleep(0.0001)
     stream.close()
     assert len(b"".join(received)) < 4 * ELEMENTS, (
-        "nothing was lost: `pipeline.build.beam.graph` may allow multi_threading again"
+        "nothing was lost: `pipeline.build.beam.write_shards` may allow multi_threading again"
     )

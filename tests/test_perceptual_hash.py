@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
-from recordmill.pipeline.build.duplicates.near import COLOUR_DISTANCE
+from recordmill.pipeline.build.duplicates.find import COLOUR_DISTANCE
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
 from recordmill.pipeline.spec.duplicates import DISTANCE
 from tests.pictures import photo, saved

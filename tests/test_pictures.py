@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import ImageReader
-from recordmill.pipeline.build.worker.spill import ImageSpill
+from recordmill.pipeline.build.worker.packing import ImageSpill
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.images import Reference, inline, parse, to_file, to_piece, to_scratch

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from recordmill.pipeline.build.worker.profile_rows import profile_of
+from recordmill.pipeline.build.worker.shard_report import profile_of
 from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import CategoriesOptions, CategoryOptions

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from recordmill.pipeline.build.context.progress import SECONDS, Progress, ProgressReader
+from recordmill.pipeline.build.context.reports import SECONDS, Progress, ProgressReader
 from recordmill.pipeline.build.context.workspace import LocalWorkspace
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.context.rejects import write_rejects
-from recordmill.pipeline.build.context.steps import LOOK_REPORTS, chunk_step, shard_step
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, write_report
 from recordmill.pipeline.build.driver import build
 from recordmill.pipeline.build.plan import listing_key

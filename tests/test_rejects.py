@@ -17,14 +17,12 @@ import tensorflow as tf
 from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.images.memory_gate import MemoryGate, retry_alone
-from recordmill.pipeline.build.images.read import ImageReader, PixelMeter, pixel_graph
+from recordmill.pipeline.build.images.read import ImageReader, MemoryGate, PixelMeter, pixel_graph, retry_alone
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.results import Results
-from recordmill.pipeline.build.worker.batch import Batch
+from recordmill.pipeline.build.worker.batch import Batch, BatchTransformer
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
-from recordmill.pipeline.build.worker.transform_batch import BatchTransformer
 from recordmill.pipeline.sources.encoded import Inflated
 from recordmill.pipeline.sources.faults import REASONS, Reject
 from recordmill.pipeline.sources.files import OutOfMemoryError, is_machine_fault

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.context.failures import WorkerError, leaving_error, left_error, raising_left_error
-from recordmill.pipeline.build.context.rejects import read_rejects, write_rejects
-from recordmill.pipeline.build.context.steps import chunk_step, shard_step
+from recordmill.pipeline.build.context.reports import (
+    WorkerError,
+    chunk_step,
+    leaving_error,
+    left_error,
+    raising_left_error,
+    read_rejects,
+    shard_step,
+    write_rejects,
+)
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, read_report, write_report
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.dataset.atomic_files import attempt_name, write_atomically

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.context.row_schema import RowSchema
+from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.placement import Layout, hash_key, join_key
 from recordmill.pipeline.sources.columns import Column, ColumnType

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.analysis.vocabularies import most_frequent
-from recordmill.pipeline.build.summaries.moments import added, extremes, mean_and_variance, sums
+from recordmill.pipeline.build.summaries.numbers import added, extremes, mean_and_variance, sums
+from recordmill.pipeline.build.summaries.words import most_frequent
 
 FLOATS = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=60)
 SPECIAL = {

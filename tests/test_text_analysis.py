@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from recordmill.pipeline.build.analysis.tokenizer_models import read_model
-from recordmill.pipeline.build.analysis.tokenizer_training import train
-from recordmill.pipeline.build.analysis.vocabularies import VocabularyOptions
+from recordmill.pipeline.build.analysis.tokenizers import read_model, train
+from recordmill.pipeline.build.summaries.words import VocabularyOptions
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import text

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.driver import Published, build
 from recordmill.pipeline.build.reconcile import ReconcileError, check_shards
 from recordmill.pipeline.build.results import NothingToPublishError
-from recordmill.pipeline.build.worker import text_packing
-from recordmill.pipeline.build.worker.text_packing import PackedRecords, Row, RowPacker
+from recordmill.pipeline.build.worker import examples
+from recordmill.pipeline.build.worker.examples import PackedRecords, PackedRow, RowPacker
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.dataset.profile import add_up_lengths, describe_lengths, measure_lengths
@@ -37,7 +37,7 @@ PACKED = {"kind": "text", "max_length": None, "padding_id": 0, "packed": 4}
 PACKED |= {"vocabulary_size": 12, "padding_id": 0, "unknown_id": None, "first_id": 1} | PACKED
 
 
-def pack(lengths: list[int], width: int, open_rows: int = 64) -> list[Row]:
+def pack(lengths: list[int], width: int, open_rows: int = 64) -> list[PackedRow]:
     """Packs documents whose ids are numbered through; a document's key is its first id."""
     ends = np.cumsum([0, *lengths])
     packer = RowPacker(width, open_rows)
@@ -357,7 +357,7 @@ def test_tensorflow_datasets_opens_it(published: Published) -> None:
 def test_nothing_is_published_that_lost_an_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = RowPacker.rest
 
-    def lossy(packer: RowPacker) -> list[text_packing.Row]:
+    def lossy(packer: RowPacker) -> list[examples.Row]:
         kept = real(packer)
         kept[0].pieces[0] = kept[0].pieces[0][1:]
         return kept

@@ -12,8 +12,7 @@ import pytest
 import tensorflow as tf
 from sentencepiece import SentencePieceTrainer
 
-from recordmill.pipeline.build.analysis.tokenizer_models import read_model
-from recordmill.pipeline.build.analysis.tokenizer_training import train, training_words
+from recordmill.pipeline.build.analysis.tokenizers import read_model, train, training_words
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.text import Text, Texts

@@ -10,8 +10,7 @@ import tensorflow_text as tf_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.analysis.tokenizer_models import read_model
-from recordmill.pipeline.build.analysis.tokenizer_training import train
+from recordmill.pipeline.build.analysis.tokenizers import read_model, train
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow import tokenizers

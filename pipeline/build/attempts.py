@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from recordmill.pipeline.build.attempt_places import PLAN, BucketPlace, Kept, LocalPlace, Place, Run
-from recordmill.pipeline.build.context.rejects import read_rejects
-from recordmill.pipeline.build.context.steps import ANALYSIS, FOLDERS, chunk_step, shard_step
+from recordmill.pipeline.build.context.reports import ANALYSIS, FOLDERS, chunk_step, read_rejects, shard_step
 from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
 from recordmill.pipeline.build.reconcile import take_groups
 from recordmill.pipeline.sources.faults import Reject

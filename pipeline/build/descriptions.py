@@ -6,7 +6,7 @@ from typing import Any, Literal
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
+from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.transforms.contract.kinds.base import Description

@@ -8,7 +8,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.feather
 
-from recordmill.pipeline.build.context.file_digests import FileDigests
+from recordmill.pipeline.build.context.arrow_files import FileDigests
 from recordmill.pipeline.build.input_table import SCHEMA, Group, Remembered, Times, encoded, file_sha256
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.paths import is_image

@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import groupby
 from typing import BinaryIO
 
-from recordmill.pipeline.build.context.hashed_rows import HashedRows
+from recordmill.pipeline.build.context.arrow_files import HashedRows
 from recordmill.pipeline.build.input_table import Times
 from recordmill.pipeline.build.plan import BuildPlan, inputs_digest, list_groups, listing_digest
 from recordmill.pipeline.errors import UserError

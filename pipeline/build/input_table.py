@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.hashed_rows import HashedRows, taken
+from recordmill.pipeline.build.context.arrow_files import HashedRows, taken
 from recordmill.pipeline.build.spans.sources import SpanSource
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.manifest import Location

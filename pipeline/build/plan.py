@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.pipeline.build.class_ids import Names
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.row_schema import RowSchema
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.frozen import GraphInputs, LiveAnalysis
 from recordmill.pipeline.build.input_table import Group

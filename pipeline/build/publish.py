@@ -10,10 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.build.analysis.tokenizer_models import tokenizer
+from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.class_ids import KEPT_NAMES
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.graph_archive import GRAPH_FOLDERS
+from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.frozen import ANALYSIS, FEATURE_FILES, LEARNED_PROFILE, SAMPLE_SHARE
 from recordmill.pipeline.build.plan import package_versions
 from recordmill.pipeline.build.published_spec import published_spec

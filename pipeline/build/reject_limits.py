@@ -15,8 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.rejects import read_rejects
-from recordmill.pipeline.build.context.steps import LOOK_REPORTS, chunk_step
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, read_rejects
 from recordmill.pipeline.build.context.workspace import read_all
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.reject_places import RejectPlaces, one_line

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from recordmill.pipeline.build.context.row_schema import RowSchema
+from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.build.input_table import Group, Remembered, file_sha256
 from recordmill.pipeline.build.plan import user_code
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.spans.sources import SpanSource, by_span, sources_of
-from recordmill.pipeline.build.worker.row_keys import RowKeys
+from recordmill.pipeline.build.worker.keyed_rows import RowKeys
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.rows import StoredRow
 from recordmill.pipeline.sources.files import Files

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from recordmill.pipeline.build.context.failures import DeadWorkerError
+from recordmill.pipeline.build.context.reports import DeadWorkerError
 from recordmill.pipeline.errors import UserError
 
 LOOK_SECONDS = 0.5

@@ -192,7 +192,7 @@ def doctor(
     is_well = print_findings(local_findings())
     if runner == "flink":
         with quiet():  # Beam prints while it loads
-            from recordmill.pipeline.build.beam.worker_versions import MAVEN_CENTRAL, worker_findings
+            from recordmill.pipeline.build.beam.flink import MAVEN_CENTRAL, worker_findings
         is_well &= print_findings(flink_findings(flink, MAVEN_CENTRAL))
         if flink_master and is_well:
             with quiet():

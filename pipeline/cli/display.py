@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
-from recordmill.pipeline.build.context.progress import ProgressReader
+from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.cli.screen import Screen, count
 from recordmill.pipeline.dataset.manifest_words import warnings

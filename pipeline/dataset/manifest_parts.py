@@ -59,7 +59,7 @@ class Rejects(TypedDict, total=False):
 
 
 class Lengths(TypedDict):
-    """Lengths of a text, as `text_lengths` counts them."""
+    """Lengths of a text, as `dataset.profile` counts them."""
 
     rows: Count
     ids: Count

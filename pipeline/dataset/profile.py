@@ -1,6 +1,6 @@
 """The profile of rows: by feature, the numbers of rows and of missing values, and the distribution of its values.
 
-Shards count it while they are built (`pipeline.build.worker.profile_rows`); a version keeps it by split in
+Shards count it while they are built (`pipeline.build.worker.shard_report`); a version keeps it by split in
 `profile/features.json`. All of it are whole numbers that add up exactly, in any order, and that do not depend on what
 the analysis learned: numbers are counted as the source has them, texts by their length in ids.
 

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks

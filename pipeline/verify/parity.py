@@ -20,7 +20,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.graph_inputs import input_specs
+from recordmill.pipeline.build.context.graph import input_specs
 from recordmill.pipeline.build.images.read import image_reader, kept
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import key_rows

@@ -17,12 +17,12 @@ from typing import NamedTuple, NoReturn
 
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.beam.graph import run_job
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
+from recordmill.pipeline.build.beam.write_shards import run_job
 from recordmill.pipeline.build.class_ids import names_kept_by
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.graph_archive import pack_graph
+from recordmill.pipeline.build.context.graph import pack_graph
 from recordmill.pipeline.build.frozen import ANALYSIS, LiveAnalysis
 from recordmill.pipeline.build.input_listing import Listings, check_unchanged
 from recordmill.pipeline.build.plan import BuildPlan, make_plan, pieces, planned_build

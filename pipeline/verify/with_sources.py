@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.build.plan import make_plan, planned_build
 from recordmill.pipeline.build.up_to_date import take_times
-from recordmill.pipeline.build.worker.user_code import install_user_code
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import Spec

@@ -3,7 +3,7 @@
 A JPEG may hold a restart marker every few blocks. Between two markers nothing depends on what came before (ITU-T T.81,
 B.2.1 and E.1.4), so the segments that a part does not touch can be left out: what is left, with a smaller height and
 width in the header and the markers numbered anew, is a smaller JPEG that any decoder reads. The build writes such JPEGs
-(`pipeline.build.images.encode_jpeg`).
+(`pipeline.build.images.transcode`).
 
 >>> layout = read_layout(data)                  # doctest: +SKIP
 >>> layout.part(data, Window(64, 32, 100, 90))  # doctest: +SKIP

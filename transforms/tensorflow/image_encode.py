@@ -1,7 +1,7 @@
 """Encodes an image as it is stored, in the graph: JPEG, PNG or its pixels' bytes.
 
 An image that is stored as JPEG is encoded in two steps, so that workers can take it between them and encode it with
-restart markers (`pipeline.build.images.encode_jpeg`): `unencoded` gives it as Netpbm, `as_jpeg` makes the JPEG. Both
+restart markers (`pipeline.build.images.transcode`): `unencoded` gives it as Netpbm, `as_jpeg` makes the JPEG. Both
 encoders give files of the same pixels.
 """
 

@@ -15,7 +15,7 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
     """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
     The part `length` is the number of ids before the cut. A missing text is `""`. With `pack` each row is one document,
-    and the part `lengths` gives its length: building a shard joins documents (`worker.text_packing`).
+    and the part `lengths` gives its length: building a shard joins documents (`worker.examples`).
     """
     tokens = tokenize(clean(column, options), options)
     if not options.has_vocabulary:

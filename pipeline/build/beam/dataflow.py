@@ -17,10 +17,9 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import dataflow as api
 from requests import RequestException
 
-from recordmill.pipeline.build.beam.beam_options import parse_options
-from recordmill.pipeline.build.beam.runner import RemoteRunner
+from recordmill.pipeline.build.beam.runner import RemoteRunner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.failures import raising_left_error
+from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.dataflow import (
     cause_of,

@@ -5,21 +5,14 @@ from functools import partial
 
 import apache_beam as beam
 
-from recordmill.pipeline.build.beam.buckets import Keep, Send, send
+from recordmill.pipeline.build.beam.shared_steps import Keep, Send, send
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.failures import leaving_error
-from recordmill.pipeline.build.duplicates import near
-from recordmill.pipeline.build.duplicates.find import all_take_part, members
-from recordmill.pipeline.build.duplicates.fingerprints import by_hash, fingerprints, to_one
-from recordmill.pipeline.build.duplicates.report import COUNTS, contents_of_shard
-from recordmill.pipeline.build.worker.duplicate_files import (
-    read_looks,
-    with_joined,
-    write_count,
-    write_joined,
-    write_key_count,
-    write_looks,
-)
+from recordmill.pipeline.build.context.reports import leaving_error
+from recordmill.pipeline.build.duplicates import find
+from recordmill.pipeline.build.duplicates.counts import COUNTS, write_count, write_key_count
+from recordmill.pipeline.build.duplicates.decisions import with_joined, write_joined
+from recordmill.pipeline.build.duplicates.find import all_take_part, members, read_looks, write_looks
+from recordmill.pipeline.build.duplicates.fingerprints import by_hash, contents_of_shard, fingerprints, to_one
 from recordmill.pipeline.build.worker.packing import Packed
 
 
@@ -41,22 +34,22 @@ class FindDuplicates(beam.PTransform):  # type: ignore[misc]
             return grouped | "FindEqual" >> beam.ParDo(Send(planned, members))
         classes = grouped | "FindEqual" >> beam.ParDo(Send(planned, partial(members, alone=True)))
         joined = beam.pvalue.AsList(self._joined(classes, self._distance))
-        rejoin = partial(with_joined, planned, partial(near.rejoin, buckets=planned.buckets()))
+        rejoin = partial(with_joined, planned, partial(find.rejoin, buckets=planned.buckets()))
         return (
             classes
             | "Rejoin" >> beam.ParDo(Send(planned, rejoin), joined)
             | "GroupByCluster" >> beam.GroupByKey()
-            | "ChooseWhole" >> beam.ParDo(Send(planned, near.whole))
+            | "ChooseWhole" >> beam.ParDo(Send(planned, find.whole))
         )
 
     def _joined(self, classes: beam.PCollection, distance: int) -> beam.PCollection:
         """Compares all looks; returns the name of the file of joined clusters, nothing where none are."""
-        planned, joined = self._planned, partial(write_joined, f"{self._folder}/joined-looks.arrow", near.join_links)
+        planned, joined = self._planned, partial(write_joined, f"{self._folder}/joined-looks.arrow", find.join_links)
         return (
             classes
             | "WriteLooks" >> beam.ParDo(Keep(planned, partial(write_looks, self._folder)))
             | "CountLooks" >> beam.CombineGlobally(sum)
-            | "ListTasks" >> beam.FlatMap(partial(near.tasks, distance))
+            | "ListTasks" >> beam.FlatMap(partial(find.tasks, distance))
             | "SpreadTasks" >> beam.Reshuffle()
             | "FindLinks" >> beam.ParDo(FindLinks(planned, self._folder, distance))
             | "GroupLinks" >> beam.GroupByKey()
@@ -65,16 +58,16 @@ class FindDuplicates(beam.PTransform):  # type: ignore[misc]
 
 
 class FindLinks(beam.DoFn):  # type: ignore[misc]
-    """`duplicates.near.find_links` on Beam."""
+    """`duplicates.find.find_links` on Beam."""
 
     def __init__(self, planned: PlannedBuild, folder: str, distance: int) -> None:
         self._planned, self._folder, self._distance = planned, folder, distance
 
-    def process(self, task: near.Task) -> Iterator[tuple[int, Packed]]:
+    def process(self, task: find.Task) -> Iterator[tuple[int, Packed]]:
         """Compares the looks of one task; yields the links, all in one bucket."""
         with leaving_error(self._planned.workspace):
             looks = read_looks(self._folder, self._planned)
-            yield from send(self._planned, to_one(near.find_links(looks, self._distance, task)))
+            yield from send(self._planned, to_one(find.find_links(looks, self._distance, task)))
 
 
 class CountDuplicates(beam.PTransform):  # type: ignore[misc]

@@ -4,21 +4,24 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import apache_beam as beam
 from apache_beam import Pipeline
+from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 from apache_beam.utils.subprocess_server import JavaJarServer
 
-from recordmill.pipeline.build.beam.beam_options import parse_options
-from recordmill.pipeline.build.beam.runner import RemoteRunner
+from recordmill.pipeline.build.beam.runner import RemoteRunner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.failures import raising_left_error
+from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
 from recordmill.pipeline.build.runners.job import RunnerError, watched
-from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.build.runners.worker_environment import worker_threads
+from recordmill.pipeline.errors import UserError, did_you_mean
 
 
 class FlinkRunner(RemoteRunner):
@@ -88,3 +91,30 @@ class _Submission(PortableRunner):  # type: ignore[misc]
                 f"neither Apache Beam nor the job server has an option --{name}{did_you_mean(name, known, '--{}')}"
             )
         return handle
+
+
+ELEMENTS = 64  # enough that every slot gets one
+NAMESPACE = "doctor"
+MAVEN_CENTRAL: str = JavaJarServer.MAVEN_CENTRAL_REPOSITORY
+
+
+def worker_findings(options: RunOptions) -> list[SystemCheck]:
+    """Runs the job; compares the versions of each kind of worker with those of this process."""
+    try:
+        with FlinkRunner(options) as runner:
+            with runner.job() as pipeline:
+                numbers = pipeline | "Numbers" >> beam.Create(range(ELEMENTS)) | "Spread" >> beam.Reshuffle()
+                _ = numbers | "Answer" >> beam.Map(answer)
+            answers = pipeline.result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
+    except UserError as error:
+        return [SystemCheck("worker", str(error), is_ok=False)]
+    found = sorted({counter.key.metric.name for counter in answers})
+    return [SystemCheck("worker", text, text.startswith(describe(versions()))) for text in found] or [
+        SystemCheck("worker", "no worker answered", is_ok=False)
+    ]
+
+
+def answer(number: int) -> int:
+    """Counts under a name that is the answer."""
+    Metrics.counter(NAMESPACE, f"{describe(versions())}, {worker_threads()} threads").inc()
+    return number

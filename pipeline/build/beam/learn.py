@@ -1,9 +1,13 @@
-"""Learns of the rows all that the transform graph must hold, and makes the graph."""
+"""A look at all rows as one Beam job, before the job that writes them (`pipeline.build.summaries`).
+
+chunks ─ LookAtChunks ─▶ (bucket, sums) ─ GroupByBucket ─▶ MergeBuckets ─▶ files
+"""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -11,36 +15,134 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
-from recordmill.pipeline.build.analysis.complete_options import complete_options
-from recordmill.pipeline.build.analysis.export import (
+from recordmill.pipeline.build.analysis.graph import (
     ANALYZED,
     analyzed_columns,
+    complete_options,
+    frozen_models,
     keep_analyzed,
     keep_export,
+    keep_graph,
+    learned_changes,
+    make_graph,
+    make_preprocessing,
     report_analysis,
 )
-from recordmill.pipeline.build.analysis.frozen_graph import frozen_models, keep_graph
-from recordmill.pipeline.build.analysis.inputs import analysis_batches, tensor_config
-from recordmill.pipeline.build.analysis.learned_changes import learned_changes
-from recordmill.pipeline.build.analysis.make_graph import make_graph, make_preprocessing
-from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError
-from recordmill.pipeline.build.beam.list_chunks import ListChunks
-from recordmill.pipeline.build.beam.look import run_look
+from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
 from recordmill.pipeline.build.beam.probe import TEMP, probe_temp
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild
-from recordmill.pipeline.build.context.failures import leaving_error
-from recordmill.pipeline.build.context.graph_inputs import input_specs
-from recordmill.pipeline.build.context.row_schema import RowDecisions
+from recordmill.pipeline.build.beam.shared_steps import ListChunks
+from recordmill.pipeline.build.context.build_context import BuildContext, PlannedBuild, RowDecisions
+from recordmill.pipeline.build.context.graph import input_specs, install_user_code
+from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report
 from recordmill.pipeline.build.frozen import LearnedAnewError, LiveAnalysis
-from recordmill.pipeline.build.summaries.learned import train_rows
-from recordmill.pipeline.build.summaries.statistics import Learned, kept, learned, statistics_look
+from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums
+from recordmill.pipeline.build.summaries.statistics import LearnedAnalysis, kept, learned, statistics_look
+from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
-from recordmill.pipeline.build.worker.user_code import install_user_code
+from recordmill.pipeline.build.worker.read_chunk import LookReader
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.tensorflow.preprocessing import Preprocessing
+
+
+def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
+    """Looks at all chunks; returns the reduced buckets. No look where nothing is looked for, or it has ended already.
+
+    Raises:
+        UserError: a worker failed.
+    """
+    done = look.read_done() if look.summaries else {}
+    if done is None:
+        with runner.pipeline(look.planned) as pipeline:
+            sums = (
+                pipeline
+                | "ListChunks" >> ListChunks(look.planned.workspace, chunks)
+                | "LookAtChunks" >> beam.ParDo(LookAtChunks(look))
+                | "GroupByBucket" >> beam.GroupByKey()
+            )
+            if look.planned.has_spans:
+                _add_up_spans(sums, look)
+            else:
+                _ = sums | "MergeBuckets" >> beam.ParDo(MergeBuckets(look))
+        done = look.finish()
+    return done
+
+
+def _add_up_spans(sums: beam.PCollection, look: Look) -> None:
+    """Adds up the buckets of each span, then those of all spans."""
+    read = sums | "MergeSpans" >> beam.ParDo(MergeSpans(look))
+    kept = [(key, None) for key in look.kept.keys()] if look.kept else []  # noqa: SIM118 - no mapping
+    _ = (
+        [read, sums.pipeline | "ListKept" >> beam.Create(kept)]
+        | "AllSpans" >> beam.Flatten()
+        | "GroupBySummary" >> beam.GroupByKey()
+        | "AddUpSpans" >> beam.ParDo(AddUpSpans(look))
+    )
+
+
+class LookAtChunks(beam.DoFn):  # type: ignore[misc]
+    """`pipeline.build.worker.read_chunk.LookReader` on Beam, which passes on the sums of many chunks together."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def setup(self) -> None:
+        """Makes the worker's reader; sources may be the user's own."""
+        install_user_code(self._look.planned)
+        self._reader = LookReader(self._look)
+
+    def start_bundle(self) -> None:
+        """Begins empty."""
+        self._sums = PartialSums(self._look.summaries)
+
+    def process(self, chunk: Chunk) -> Iterator[tuple[str, bytes]]:
+        """Adds a chunk."""
+        with leaving_error(self._look.planned.workspace):
+            yield from self._sums.add(self._reader.read(chunk), self._look.planned.spans[chunk.source])
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields what is left."""
+        for element in self._sums.flush():
+            yield beam.transforms.window.GlobalWindows.windowed_value(element)
+
+
+class MergeBuckets(beam.DoFn):  # type: ignore[misc]
+    """`Look.merge` on Beam."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def process(self, bucket: tuple[str, Iterable[bytes]]) -> None:
+        """Adds up one bucket."""
+        with leaving_error(self._look.planned.workspace):
+            self._look.merge(*bucket)
+
+
+class MergeSpans(beam.DoFn):  # type: ignore[misc]
+    """`Look.merge_span` on Beam."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def process(self, bucket: tuple[str, Iterable[bytes]]) -> Iterator[tuple[str, str]]:
+        """Adds up one bucket of one span; yields the bucket and the span."""
+        with leaving_error(self._look.planned.workspace):
+            yield self._look.merge_span(*bucket)
+
+
+class AddUpSpans(beam.DoFn):  # type: ignore[misc]
+    """`Look.add_up` on Beam."""
+
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def process(self, bucket: tuple[str, Iterable[str | None]]) -> None:
+        """Adds up one bucket of all spans."""
+        key, spans = bucket
+        with leaving_error(self._look.planned.workspace):
+            self._look.add_up(key, sorted(span for span in spans if span is not None))
 
 
 def learn(
@@ -90,7 +192,7 @@ def learn(
     return replace(context, export=name)
 
 
-def _check_kept(context: BuildContext, found: Learned, live: LiveAnalysis) -> None:
+def _check_kept(context: BuildContext, found: LearnedAnalysis, live: LiveAnalysis) -> None:
     """Checks that the graph is that of the spans whose rows are not read. Raises: LearnedAnewError."""
     changes = list(learned_changes(context, live, found.vocabularies, found.statistics, found.models))
     preprocessing = _preprocessing_in(context.scratch, context, found)
@@ -104,13 +206,13 @@ def _check_kept(context: BuildContext, found: Learned, live: LiveAnalysis) -> No
         raise LearnedAnewError(changes)
 
 
-def _preprocessing_in(folder: str, context: BuildContext, found: Learned) -> Preprocessing:
+def _preprocessing_in(folder: str, context: BuildContext, found: LearnedAnalysis) -> Preprocessing:
     """Makes the `preprocessing_fn` with the files of its vocabularies in a folder of a folder."""
     return make_preprocessing(context, found.vocabularies, found.statistics, folder.rstrip("/"))
 
 
 def _make_graph(
-    context: BuildContext, found: Learned, chunks: Sequence[Chunk], runner: Runner, temp: str | None
+    context: BuildContext, found: LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
 ) -> tuple[BuildContext, str]:
     """Makes the graph, by a job of its own where the user's function has analyzers; returns the export's name."""
     preprocessing = _preprocessing_in(context.scratch, context, found)

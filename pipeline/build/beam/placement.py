@@ -19,26 +19,33 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.build.beam.buckets import Keep, Send, rows_of, send
 from recordmill.pipeline.build.beam.duplicates import FindDuplicates
-from recordmill.pipeline.build.beam.list_chunks import ListChunks
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.failures import leaving_error
-from recordmill.pipeline.build.context.row_schema import RowDecisions, Strata
+from recordmill.pipeline.build.beam.shared_steps import Keep, ListChunks, Send, rows_of, send
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
+from recordmill.pipeline.build.context.graph import install_user_code
+from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report, write_report
-from recordmill.pipeline.build.duplicates import units
-from recordmill.pipeline.build.duplicates.decisions import DROPPED, MOVED, dropped
-from recordmill.pipeline.build.duplicates.find import DuplicatesError, follow_firsts
-from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, fingerprints, to_one
-from recordmill.pipeline.build.duplicates.report import NEAR, published, read_counts, refusal
-from recordmill.pipeline.build.worker.duplicate_files import (
-    with_joined,
+from recordmill.pipeline.build.duplicates import decisions
+from recordmill.pipeline.build.duplicates.counts import (
+    NEAR,
+    outline,
+    published,
+    read_counts,
+    refusal,
     write_count,
-    write_decisions,
-    write_joined,
     write_moved_count,
 )
+from recordmill.pipeline.build.duplicates.decisions import (
+    DROPPED,
+    MOVED,
+    dropped,
+    with_joined,
+    write_decisions,
+    write_joined,
+)
+from recordmill.pipeline.build.duplicates.find import DuplicatesError, follow_firsts
+from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, fingerprints, to_one
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.placement import (
     ContentReader,
@@ -47,7 +54,6 @@ from recordmill.pipeline.build.worker.placement import (
     read_classes,
     write_classes,
 )
-from recordmill.pipeline.build.worker.user_code import install_user_code
 from recordmill.pipeline.sources.source_reader import Chunk
 
 FOLDER = "decisions"
@@ -139,24 +145,26 @@ class ResolveDuplicates(beam.PTransform):  # type: ignore[misc]
 
     def _move(self, found: beam.PCollection, of_chunks: beam.PCollection) -> None:
         planned = self._planned
-        write = partial(write_joined, f"{FOLDER}/joined-units.arrow", units.join_clusters)
+        write = partial(write_joined, f"{FOLDER}/joined-decisions.arrow", decisions.join_clusters)
         of_units = (
             found
-            | "ListUnits" >> self._send(partial(_by_hash, units.incidences, "unit", planned.buckets()))
+            | "ListUnits" >> self._send(partial(_by_hash, decisions.incidences, "unit", planned.buckets()))
             | "GroupByUnit" >> beam.GroupByKey()
         )
         joined = beam.pvalue.AsList(
             of_units
-            | "ChooseShared" >> self._send(partial(_in_one, units.shared))
+            | "ChooseShared" >> self._send(partial(_in_one, decisions.shared))
             | "GroupShared" >> beam.GroupByKey()
             | "JoinClusters" >> beam.ParDo(Keep(planned, write))
         )
-        moves = of_units | "FindMoves" >> beam.ParDo(Send(planned, partial(with_joined, planned, units.moves)), joined)
+        moves = of_units | "FindMoves" >> beam.ParDo(
+            Send(planned, partial(with_joined, planned, decisions.moves)), joined
+        )
         together = {"moves": moves, "units": of_chunks} | "AddChunks" >> beam.CoGroupByKey()
         self._write(together | "FindMovesOfChunks" >> beam.ParDo(FindMovesOfChunks(planned)), MOVED, "unit")
         if planned.hashed_images():
             count = partial(write_moved_count, f"{FOLDER}/counts")
-            outlines = found | "Outline" >> self._send(units.outline)
+            outlines = found | "Outline" >> self._send(outline)
             _ = outlines | "CountMoved" >> beam.ParDo(Keep(planned, count), joined)
 
     def _write(self, by_chunk: beam.PCollection, folder: str, order: str) -> None:
@@ -224,7 +232,7 @@ class FindMovesOfChunks(beam.DoFn):  # type: ignore[misc]
         moves, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
         if moves:
             with leaving_error(self._planned.workspace):
-                found = units.moves_of_chunks(rows_of(moves), rows_of(of_chunks))
+                found = decisions.moves_of_chunks(rows_of(moves), rows_of(of_chunks))
                 yield from send(self._planned, found.append_column(BUCKET, found["chunk"]))
 
 

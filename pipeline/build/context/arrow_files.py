@@ -1,13 +1,25 @@
-"""Small Arrow tables as files of a build's workspace, seen whole or not at all.
+"""Small Arrow tables as files of a build's workspace, seen whole or not at all; among them files' digests.
 
-write_table(workspace, "decisions/moved/chunk-000000.arrow", pa.table({"unit": [7], "split": [1]}))
-read_table(workspace, "decisions/moved/chunk-000000.arrow", "split")
+A version remembers the digest of each of its inputs (`pipeline.build.input_table`). Each shard leaves the SHA-256 of
+the local files whose images it stored, as it read them, so that these are not read once more.
+
+>>> rows = HashedRows(["a", "b"])
+>>> rows.find(["b", "c"]).tolist()
+[1, -1]
 """
 
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.feather
 
-from recordmill.pipeline.build.context.workspace import Workspace
+from recordmill.pipeline.build.context.reports import shard_step
+from recordmill.pipeline.build.context.workspace import Workspace, read_all
+
+FOLDER = "digests/files"
+DIGEST = pa.binary(32)
 
 
 def write_table(workspace: Workspace, name: str, table: pa.Table) -> None:
@@ -17,7 +29,58 @@ def write_table(workspace: Workspace, name: str, table: pa.Table) -> None:
     workspace.write(name, sink.getvalue().to_pybytes())  # clients of buckets take nothing but bytes
 
 
-def read_table(workspace: Workspace, name: str, *columns: str) -> pa.Table | None:
-    """Reads a table, or some of its columns; None if the file does not exist."""
+def read_table(workspace: Workspace, name: str) -> pa.Table | None:
+    """Reads a table; None if the file does not exist."""
     data = workspace.read(name)
-    return None if data is None else pa.feather.read_table(pa.BufferReader(data), columns=columns or None)
+    return None if data is None else pa.feather.read_table(pa.BufferReader(data))
+
+
+class HashedRows:
+    """The rows of a table; a name of an equal hash would be found, too."""
+
+    def __init__(self, names: Iterable[Hashable]) -> None:
+        hashes = np.fromiter(map(hash, names), np.int64)
+        self._order = np.argsort(hashes)
+        self._hashes = hashes[self._order]
+
+    def find(self, names: Iterable[Hashable]) -> npt.NDArray[np.int64]:
+        """Returns the row of each name, int64 [names]; -1 for a name that no row has."""
+        wanted = np.fromiter(map(hash, names), np.int64)
+        if not len(self._hashes):
+            return np.full(len(wanted), -1)
+        position = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
+        return np.where(self._hashes[position] == wanted, self._order[position], -1)
+
+
+def taken(column: pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> list[bytes | None]:
+    """Returns the values of some rows of a column; None for row -1."""
+    values: list[bytes | None] = column.take(pa.array(rows, mask=rows < 0)).to_pylist()
+    return values
+
+
+class FileDigests:
+    """The digests that the shards' workers left, found by the files' full paths: about 50 bytes a file."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        parts = list[pa.Array]()
+        self._rows = HashedRows(_paths(workspace, parts))
+        self._digests = pa.chunked_array(parts, DIGEST)
+
+    def find(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Returns the digest of each file; None for a file whose image no shard has."""
+        return taken(self._digests, self._rows.find(paths))
+
+
+def write_file_digests(workspace: Workspace, group: int, digests: Mapping[str, bytes]) -> None:
+    """Writes the digests of a shard's files by their full paths, if there are any."""
+    if digests:
+        paths, values = pa.array(digests.keys(), pa.string()), pa.array(digests.values(), DIGEST)
+        write_table(workspace, f"{FOLDER}/{shard_step(group)}.arrow", pa.table({"path": paths, "sha256": values}))
+
+
+def _paths(workspace: Workspace, digests: list[pa.Array]) -> Iterator[str]:
+    """Yields the paths of one shard's files after another's, and adds their digests."""
+    for _, data in read_all(workspace, sorted(workspace.names(FOLDER))):
+        table = pa.feather.read_table(pa.BufferReader(data))
+        digests += table["sha256"].chunks
+        yield from table["path"].to_pylist()

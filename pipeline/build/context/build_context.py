@@ -1,30 +1,104 @@
-"""The facts of a build that its workers get, in two stages: after the plan, and after the jobs before the writing one.
+"""The facts of a build that its workers get, in stages: the plan's, the decisions about rows, and both with the graph.
 
-Sent with the graph, so plain, frozen and small.
+Sent with the job, so plain, frozen and small.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from recordmill.pipeline.build.context.row_schema import RowDecisions, RowSchema
+import pyarrow as pa
+
 from recordmill.pipeline.build.context.workspace import LocalWorkspace, Workspace
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.dataset.placement import Layout
+from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.duplicates import Duplicates
+from recordmill.pipeline.spec.split_by import SplitBy
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 
+ARROW_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
+Strata = Mapping[str, Sequence[int]]
+"""For each class, the upper bounds of the splits' hash ranges (`placement.split_bounds` makes those of all rows)."""
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
 MAX_BUCKETS = 1024  # each chunk and shard sends an element to each
+
+
+@dataclass(frozen=True)
+class RowSchema:
+    """The columns of rows: which are read, which feature takes which, and which decide a row's key and split."""
+
+    columns: Columns
+    """The raw columns that are asked of the sources."""
+    features: Mapping[str, str]
+    """The column of each feature that has one."""
+    key: Sequence[str] | None
+    label: str | None
+    classes: tuple[str, ...] | None
+    """The label's classes, where the spec gives them, or a frozen analysis."""
+    fills: Mapping[str, Any] = field(default_factory=dict)
+    """The value that stands in for a missing one, by optional feature."""
+    content_key: str | None = None
+    """The column whose content is the key."""
+    split_by: SplitBy | None = None
+    together: tuple[tuple[str, ...], ...] = ()
+    """Groups of features whose lists have equal lengths in each row."""
+    frozen_classes: bool = False
+    """Whether a frozen analysis gives the label's classes."""
+    source_splits: tuple[str | None, ...] = ()
+    """The split that all rows of a source go to, where the spec says so."""
+    key_prefixes: tuple[bytes, ...] = ()
+    """The beginning of the default keys of each source's rows, where sources belong to spans."""
+
+    def final_type(self, feature: str) -> pa.DataType:
+        """Returns the Arrow type of a feature's column in keyed rows."""
+        column = self.columns[self.features[feature]]
+        value = ARROW_TYPES.get(column.type, pa.binary())
+        return pa.list_(value) if column.many else value
+
+    def columns_for(self, images: Collection[str]) -> Columns:
+        """Returns the columns that are asked of the sources where the bytes of these image features alone matter."""
+        by = self.split_by
+        needed = {self.features[name] for name in images} | {
+            self.content_key,
+            by.group if by else None,
+            *(self.key or ()),
+        }
+        return {
+            name: replace(column, presence=column.type is ColumnType.IMAGE and name not in needed)
+            for name, column in self.columns.items()
+        }
+
+    @property
+    def keys_may_cross(self) -> bool:
+        """Whether one key may be in several splits: the hash of the key gives one."""
+        return self.split_by is not None or any(self.source_splits)
+
+    @property
+    def source_key(self) -> Sequence[str] | None:
+        """The key as a source takes it: columns, or None for the source's own."""
+        return () if self.content_key else self.key
+
+
+@dataclass(frozen=True)
+class RowDecisions:
+    """Decisions about rows by the jobs before the look; all None where none ran."""
+
+    strata: Strata | None = None
+    """The bounds of each class, where the split is by the classes of a feature."""
+    moved: str | None = None
+    """The folder of units that go to another split, where their duplicates are: a file for each chunk."""
+    dropped: str | None = None
+    """The folder of duplicates that are left out: a file for each chunk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +234,7 @@ class BuildContext(PlannedBuild):
 
     decisions: RowDecisions
     export: str = ""
-    """The archive of tf.Transform's export (`context.graph_archive`), once the graph is made."""
+    """The archive of tf.Transform's export (`context.graph`), once the graph is made."""
     groups: frozenset[int] | None = None
     """The groups whose shards are still to be built; None: all."""
 

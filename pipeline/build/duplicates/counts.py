@@ -1,23 +1,47 @@
-"""Counts duplicates within splits and across them: by bucket, and added up."""
+"""Counts duplicates within splits and across them, and describes them: in the manifest, in the error of `fail`.
 
+The counts of each bucket are a report in the workspace, such as `digests/counts/exact/0003.json`.
+"""
+
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.build.duplicates.clusters import Rows
-from recordmill.pipeline.build.duplicates.find import taking_part
-from recordmill.pipeline.build.duplicates.fingerprints import values
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
+from recordmill.pipeline.build.duplicates.decisions import final_splits, with_joined
+from recordmill.pipeline.build.duplicates.find import count_keys, firsts, taking_part
+from recordmill.pipeline.build.duplicates.fingerprints import (
+    Rows,
+    content_features,
+    contents_of_shard,
+    parts_of,
+    values,
+)
+from recordmill.pipeline.dataset.manifest_words import leaks
+from recordmill.pipeline.safe_text import printable
+from recordmill.pipeline.sources.source_reader import Chunk
 
 EXAMPLES = 5
+COUNTS = "digests/counts"
+"""The folder of the counts of records, by bucket."""
+NEAR = "reports/duplicates"
+"""The report on images that look alike, where the placement has counted them."""
+MAX_KEY = 100
+Contents = Callable[[int], pa.Table]
+"""Reads a file of contents by its number."""
 Json = dict[str, Any]
 
 
-class Pair(NamedTuple):
+class DuplicatePair(NamedTuple):
     """The first row of a cluster and another one, with the indexes of their splits."""
 
     first: int
@@ -33,18 +57,18 @@ class Counts:
     groups: int = 0
     """The number of clusters."""
     rows: int = 0
-    """The rows beside the first of each."""
+    """The rows but the first of each."""
     within: Counter[int] = field(default_factory=Counter)
-    """For each split, the rows beside the first in it."""
+    """For each split, the rows but each cluster's first in it."""
     across: Counter[tuple[int, int]] = field(default_factory=Counter)
     """By the earlier split and the later, the later's rows whose cluster has rows in the earlier."""
-    astride: list[Pair] = field(default_factory=list)
+    astride: list[DuplicatePair] = field(default_factory=list)
     """The first row of another split, of the lowest 5 clusters that have one."""
-    seconds: list[Pair] = field(default_factory=list)
+    seconds: list[DuplicatePair] = field(default_factory=list)
     """The second row of the lowest 5 clusters."""
 
     def to_json(self) -> Json:
-        """Returns the counts as JSON."""
+        """Makes the report of a bucket."""
         across = [[*pair, count] for pair, count in self.across.items()]
         return vars(self) | {"within": list(self.within.items()), "across": across}
 
@@ -56,12 +80,12 @@ class Counts:
             json["rows"],
             Counter(dict(json["within"])),
             Counter({(earlier, later): count for earlier, later, count in json["across"]}),
-            *([Pair(*pair) for pair in json[name]] for name in ("astride", "seconds")),
+            *([DuplicatePair(*pair) for pair in json[name]] for name in ("astride", "seconds")),
         )
 
-    def pairs(self) -> list[Pair]:
-        """Returns up to 5 pairs of different clusters; pairs of two splits come first."""
-        chosen: dict[int, Pair] = {}
+    def pairs(self) -> list[DuplicatePair]:
+        """Chooses up to 5 pairs of different clusters; pairs of two splits come first."""
+        chosen: dict[int, DuplicatePair] = {}
         for pair in [*self.astride, *self.seconds]:
             if len(chosen) < EXAMPLES:
                 chosen.setdefault(pair.first, pair)
@@ -96,10 +120,10 @@ def count(members: pa.Table) -> Counts:
     astride = astride[np.unique(names[astride], return_index=True)[1]]
     second = np.flatnonzero(np.arange(len(names)) == starts + 1)
 
-    def as_pairs(indexes: Rows) -> list[Pair]:
+    def as_pairs(indexes: Rows) -> list[DuplicatePair]:
         chosen = indexes[:EXAMPLES]
         columns = rows[starts[chosen]], splits[starts[chosen]], rows[chosen], splits[chosen]
-        return [Pair(*pair) for pair in zip(*(column.tolist() for column in columns), strict=True)]
+        return [DuplicatePair(*pair) for pair in zip(*(column.tolist() for column in columns), strict=True)]
 
     groups = int((starts == np.arange(len(starts))).sum())
     return Counts(
@@ -110,3 +134,148 @@ def count(members: pa.Table) -> Counts:
         as_pairs(astride),
         as_pairs(second),
     )
+
+
+def outline(members: pa.Table) -> pa.Table:
+    """Lists what is counted of clusters once they are in one split: `name`, `rows`, the `second` row, and `to`."""
+    taking = taking_part(members)
+    names = values(taking, "name")
+    starts, counts = np.unique(names, return_index=True, return_counts=True)[1:]
+    to = values(taking, "split")[firsts(taking)[starts]]
+    return pa.table({"name": names[starts], "rows": counts, "second": values(taking, "row")[starts + 1], "to": to})
+
+
+def count_moved(outlines: pa.Table, joined: pa.Table | None) -> Counts:
+    """Counts clusters after the moves: each is within one split."""
+    final = final_splits(outlines, joined).sort_by("name")
+    names, rows, splits = values(final, "name"), values(final, "rows") - 1, values(final, "to")
+    counts = Counts(len(names), int(rows.sum()))
+    for split in np.unique(splits).tolist():
+        counts.within[split] = int(rows[splits == split].sum())
+    lowest = zip(*(each[:EXAMPLES].tolist() for each in (names, splits, values(final, "second"), splits)), strict=True)
+    counts.seconds = [DuplicatePair(*pair) for pair in lowest]
+    return counts
+
+
+def write_count(folder: str, planned: PlannedBuild, bucket: int, members: pa.Table) -> int:
+    """Writes the counts of a bucket's clusters; returns their number."""
+    return _write_counts(folder, planned, bucket, count(members))
+
+
+def write_moved_count(folder: str, planned: PlannedBuild, bucket: int, outlines: pa.Table, names: Sequence[str]) -> int:
+    """Writes the counts of a bucket's clusters after the moves; returns their number."""
+    return _write_counts(folder, planned, bucket, with_joined(planned, count_moved, outlines, names))
+
+
+def _write_counts(folder: str, planned: PlannedBuild, bucket: int, counts: Counts) -> int:
+    write_report(planned.workspace, f"{folder}/{bucket:04d}", counts.to_json())
+    return counts.groups
+
+
+def write_key_count(folder: str, planned: PlannedBuild, bucket: int, rows: pa.Table) -> int:
+    """Writes the number of a bucket's keys that are in several splits; returns it."""
+    number = count_keys(rows)
+    write_report(planned.workspace, f"{folder}/{bucket:04d}", {"keys": number})
+    return number
+
+
+def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
+    """Returns the manifest's entry on the duplicates of a build, or of one of its spans, whose records are counted."""
+    options, splits, workspace = planned.duplicates, planned.layout.splits, planned.workspace
+    buckets = planned.bucket_range(span)
+    contents = partial(contents_of_shard, workspace)
+    entry: Json = {"action": options.action, "content": content_features(planned.features, planned.schema)}
+    entry["keys_across"] = sum(report["keys"] for report in _reports(workspace, f"{COUNTS}/keys", buckets))
+    entry["exact"] = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
+    if options.near:
+        counted = read_report(workspace, NEAR) or published(read_counts(workspace, f"{COUNTS}/near"), splits, contents)
+        entry["near"] = {"distance": options.distance, **counted}
+    return entry
+
+
+def read_counts(workspace: Workspace, name: str, buckets: range | None = None) -> Counts:
+    """Adds up the reports of some buckets, by default all: `NAME/0003.json`."""
+    return add_up(map(Counts.of_json, _reports(workspace, name, buckets)))
+
+
+def _reports(workspace: Workspace, name: str, buckets: range | None) -> list[Json]:
+    names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
+    return [json.loads(data) for _, data in read_all(workspace, names) if data is not None]
+
+
+def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
+    """Makes the manifest's entry of counts.
+
+    Args:
+        counts: the counts.
+        names: the splits.
+        contents: reads a file of contents by its number: the columns `row` and `key`.
+
+    Returns:
+        `groups`: how many contents occur more than once. `rows`: their rows but the first of each. `within`: of each
+        split the rows but the first in it. `across`: by the earlier split and the later, the later's rows whose
+        content occurs in the earlier too. `examples`: up to 5 pairs of rows, of two splits where there are any.
+    """
+    across: dict[str, dict[str, int]] = {}
+    for (earlier, later), number in sorted(counts.across.items()):
+        across.setdefault(names[earlier], {})[names[later]] = number
+    pairs = counts.pairs()
+    keys = keys_of([row for pair in pairs for row in (pair.first, pair.second)], contents)
+
+    def example(row: int, split: int) -> Json:
+        return {"split": names[split], "key": shown_key(keys[row])}
+
+    return {
+        "groups": counts.groups,
+        "rows": counts.rows,
+        "within": {names[split]: number for split, number in sorted(counts.within.items())},
+        "across": across,
+        "examples": [
+            [example(pair.first, pair.first_split), example(pair.second, pair.second_split)] for pair in pairs
+        ],
+    }
+
+
+def keys_of(rows: Sequence[int], contents: Contents) -> dict[int, bytes]:
+    """Looks the keys of a few rows up in the files of contents."""
+    keys: dict[int, bytes] = {}
+    files, _ = parts_of(np.array(rows, np.int64))
+    for file in np.unique(files).tolist():
+        table = contents(file)
+        table = table.filter(pa.array(np.isin(values(table, "row"), rows)))
+        keys |= dict(zip(table["row"].to_pylist(), table["key"].to_pylist(), strict=True))
+    return keys
+
+
+def shown_key(key: bytes) -> str:
+    """Returns a key for a message: one line, cut at 100 characters."""
+    return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
+
+
+def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: Counts, contents: Contents) -> str:
+    """Makes the message of `fail`, with the first pairs by key and file.
+
+    Args:
+        planned: the build.
+        chunks: its chunks.
+        counts: the counts of its rows.
+        contents: reads the contents of a chunk.
+    """
+    entry = published(counts, planned.layout.splits, contents)
+    across = f"; {message}" if (message := leaks(entry)) else ""
+    rows = [(pair.first, pair.second) for pair in counts.pairs()]
+    keys = keys_of([row for pair in rows for row in pair], contents)
+    names = {row: _name(planned, chunks, row, key) for row, key in keys.items()}
+    pairs = "".join(f"\n  {names[first]} and {names[second]}" for first, second in rows)
+    alike = ", or look like one" if planned.hashed_images() else ""
+    return (
+        f"{counts.rows:,} rows are equal to another one{alike}, in {counts.groups:,} groups{across}. "
+        f"The first pairs:{pairs}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
+    )
+
+
+def _name(planned: PlannedBuild, chunks: Sequence[Chunk], row: int, key: bytes) -> str:
+    number, position = (int(part) for part in parts_of(np.array(row, np.int64)))
+    chunk = chunks[number]
+    file, shown = planned.readers[chunk.source].locate(chunk, position)[0], shown_key(key)
+    return f"'{shown}'" if shown == file else f"'{shown}' of {shown_key(file.encode())}"

@@ -1,46 +1,66 @@
 """The decisions on duplicates: rows to leave out, or units to move to another split; a small file for each chunk.
 
-A worker reads those of the chunk that it reads, so that none holds the decisions on all rows.
+A worker reads the decisions on the chunk that it reads, so that none holds those on all rows.
+
+`same_split` brings all rows of a cluster, and of all that its units link, into the split of the first row. A unit is
+what stays in one split: a key, or with `split_by: {group: …}` a group. One process joins the clusters that share units,
+and holds these alone: none where the key decides the split. Everything else is local to a bucket:
+
+    members ─▶ incidences ─ by unit ─▶ shared ─▶ join_clusters ─▶ moves of each bucket of units ─ by chunk ─▶ files
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.rejects import reject_duplicate_key
-from recordmill.pipeline.build.duplicates.clusters import Numbers
-from recordmill.pipeline.build.duplicates.find import firsts
-from recordmill.pipeline.build.duplicates.fingerprints import parts_of, values
+from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.reports import chunk_step, reject_duplicate_key
+from recordmill.pipeline.build.duplicates.find import Components, firsts, in_runs, taking_part
+from recordmill.pipeline.build.duplicates.fingerprints import Numbers, look_up, parts_of, replaced, values
 from recordmill.pipeline.sources.faults import Reject
 
 Splits = npt.NDArray[np.int64]
 DROPPED, MOVED = "decisions/dropped", "decisions/moved"
 """The folders of the chunks' files."""
+BEST = ("hash", "sample", "to")
+"""The columns that describe a cluster's first row: the hashes of its key, and its split."""
+
+
+def write_decisions(folder: str, order: str, planned: PlannedBuild, chunk: int, decided: pa.Table) -> int:
+    """Writes the decisions that concern one chunk, rising by a column; returns the number of rows or units."""
+    table = decided.drop_columns(["chunk"]).sort_by(order)
+    write_table(planned.workspace, f"{folder}/{chunk_step(chunk)}.arrow", table)
+    return int(table.num_rows)
+
+
+def read_decisions(folder: str | None, planned: PlannedBuild, chunk: int) -> pa.Table | None:
+    """Reads them back; None if none concern the chunk, or no folder is given."""
+    return None if folder is None else read_table(planned.workspace, f"{folder}/{chunk_step(chunk)}.arrow")
 
 
 def dropped(members: pa.Table) -> pa.Table:
-    """Returns the rows to leave out, of whole clusters (`find.members`).
+    """Chooses the rows to leave out, of whole clusters (`find.members`).
 
     Returns:
-        `chunk` and `position` of all members but the first of each cluster, and of the rows that have the key of one
-        of these, which are rejects: these have `first_chunk` and `first_position` of it, the others -1.
+        `chunk` and `position` of all members but the first of each cluster, and of the rows that repeat such a member's
+        key, which are rejects: their `first_chunk` and `first_position` are the member's, those of others -1.
     """
     takes = values(members, "first") < 0
     taking = members.filter(pa.array(takes))
     goes = values(taking, "row")[firsts(taking) != np.arange(taking.num_rows)]
     rows, follows = values(members, "row"), values(members, "first")
     out = np.isin(rows, goes) | (~takes & np.isin(follows, goes))
-    (chunk, position), (first_chunk, first_position) = parts_of(rows[out]), parts_of(follows[out])
     alone = follows[out] < 0
-    columns = {
-        "chunk": chunk,
-        "position": position,
-        "first_chunk": np.where(alone, -1, first_chunk),
-        "first_position": np.where(alone, -1, first_position),
-    }
-    return pa.table(columns)
+    chunk, position = parts_of(rows[out])
+    first_chunk, first_position = (np.where(alone, -1, part) for part in parts_of(follows[out]))
+    return pa.table(
+        [chunk, position, first_chunk, first_position], ["chunk", "position", "first_chunk", "first_position"]
+    )
 
 
 @dataclass(frozen=True)
@@ -56,10 +76,10 @@ class Remaining:
 
 def leave_out(decided: pa.Table, rows: pa.Table) -> Remaining:
     """Leaves out the keyed rows of a chunk that its table of `dropped` rows names; the table rises by position."""
-    left = values(decided, "position")
+    out = values(decided, "position")
     positions = rows["@position"].to_numpy()
-    goes = np.isin(positions, left)
-    taken = np.searchsorted(left, positions[goes])
+    goes = np.isin(positions, out)
+    taken = np.searchsorted(out, positions[goes])
     firsts_of = zip(*(values(decided, name)[taken].tolist() for name in ("first_chunk", "first_position")), strict=True)
     rejects = [
         reject_duplicate_key(rows, row, first)
@@ -70,15 +90,85 @@ def leave_out(decided: pa.Table, rows: pa.Table) -> Remaining:
 
 
 def move(decided: pa.Table, units: Numbers, splits: Splits) -> Splits:
-    """Returns the splits of rows, after those that the chunk's table of moves names (`units.moves_of_chunks`).
+    """Returns the splits of rows after the moves of their chunk (`moves_of_chunks`), which rise by `unit`."""
+    return look_up(values(decided, "unit"), values(decided, "split"), units, splits)
+
+
+def incidences(members: pa.Table) -> pa.Table:
+    """Lists the clusters' units: `unit`, `name` of the cluster, the unit's `split`, and the cluster's first row."""
+    taking = taking_part(members)
+    best = taking.take(pa.array(firsts(taking)))
+    table = taking.select(["unit", "name", "split"])
+    for name, column in zip(BEST, ("hash", "sample", "split"), strict=True):
+        table = table.append_column(name, best[column])
+    return table
+
+
+def shared(of_units: pa.Table) -> pa.Table:
+    """Chooses the incidences of units that are in several clusters, from all incidences of some units."""
+    ordered = of_units.select(["unit", "name", *BEST]).sort_by([("unit", "ascending"), ("name", "ascending")])
+    units, names = values(ordered, "unit"), values(ordered, "name")
+    new = np.ones(len(units), bool)
+    new[1:] = (units[1:] != units[:-1]) | (names[1:] != names[:-1])
+    units = units[new]
+    return ordered.filter(pa.array(new)).filter(pa.array(in_runs(units[1:] == units[:-1], len(units))))
+
+
+def join_clusters(links: pa.Table) -> pa.Table:
+    """Joins the clusters that share units: `name` and `to`, the split of the first row of all that are joined."""
+    names, node = np.unique(values(links, "name"), return_inverse=True)
+    units, index = np.unique(values(links, "unit"), return_index=True)
+    joined = Components(len(names))
+    joined.join(node, node[index][np.searchsorted(units, values(links, "unit"))])
+    roots = joined.roots[node]
+    order = np.lexsort((values(links, "name"), values(links, "sample"), values(links, "hash"), roots))
+    ends = np.searchsorted(roots[order], joined.roots)
+    return pa.table({"name": names, "to": values(links, "to")[order[ends]]})
+
+
+def write_joined(
+    name: str, join: Callable[[pa.Table], pa.Table], planned: PlannedBuild, bucket: int, links: pa.Table
+) -> str:
+    """Joins clusters by all links; returns the file's name."""
+    write_table(planned.workspace, name, join(links))
+    return name
+
+
+def with_joined(
+    planned: PlannedBuild, step: Callable[[pa.Table, pa.Table | None], Any], table: pa.Table, names: Sequence[str]
+) -> Any:
+    """Calls a step with a table and the joined clusters; None where none are, and so no file."""
+    return step(table, read_table(planned.workspace, names[0]) if names else None)
+
+
+def final_splits(clusters: pa.Table, joined: pa.Table | None) -> pa.Table:
+    """Replaces `to` where a cluster is joined to others."""
+    if joined is None:
+        return clusters
+    found = look_up(values(joined, "name"), values(joined, "to"), values(clusters, "name"), values(clusters, "to"))
+    return replaced(clusters, "to", found)
+
+
+def moves(of_units: pa.Table, joined: pa.Table | None) -> pa.Table:
+    """Lists the units that move, each once and rising, with their new `split`, from all incidences of some units."""
+    final = final_splits(of_units, joined)
+    moving = final.filter(pa.array(values(final, "split") != values(final, "to")))
+    units, index = np.unique(values(moving, "unit"), return_index=True)
+    return pa.table({"unit": pa.array(units, pa.uint64()), "split": pa.array(values(moving, "to")[index], pa.int64())})
+
+
+def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
+    """Lists the moves that concern each chunk.
 
     Args:
-        decided: the chunk's moves, rising by `unit`.
-        units: the rows' units.
-        splits: the splits that the rows have without it.
+        moved: the units that move (`moves`).
+        units: `unit` and `chunk`, for each chunk that has rows of a unit, at least once.
+
+    Returns:
+        `chunk`, `unit` and `split`, by chunk and unit.
     """
-    moved, to = values(decided, "unit"), values(decided, "split")
-    if not len(moved):
-        return splits
-    nearest = np.minimum(np.searchsorted(moved, units), len(moved) - 1)
-    return np.where(moved[nearest] == units, to[nearest], splits)
+    targets, wanted = values(moved, "unit"), values(units, "unit")
+    inside = np.isin(wanted, targets)
+    found = np.unique(np.stack([values(units, "chunk")[inside].astype(np.uint64), wanted[inside]], axis=1), axis=0)
+    split = values(moved, "split")[np.searchsorted(targets, found[:, 1])]
+    return pa.table({"chunk": found[:, 0].astype(np.int64), "unit": found[:, 1], "split": split})

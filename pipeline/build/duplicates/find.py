@@ -1,21 +1,64 @@
-"""Finds the duplicates in a bucket of fingerprints.
+"""Finds duplicates in buckets of fingerprints: rows of equal keys, of equal contents, and images that look alike.
 
 First by key: of the rows of one key in one split, all but the first as read become rejects; they take no part, and go
 where the first goes. Then by content: the rows of one content are a cluster, named after its lowest row.
 
     rows ─ by key ─▶ follow_firsts ─ by content ─▶ members ─▶ counts, decisions, units
+
+Last by look, among all images. Each pair with at most `distance` different bits agrees in some of the bands that the 64
+bits are cut into. So for each choice of bands, a mask, the rows are compared whose masked bits are equal. A task is one
+mask, and a part of the values that it lets through; it reads the looks file by file and holds those of its part. Its
+result is links, no more than it has rows that look like another. One worker joins the links of all tasks by union-find;
+their number grows with the images that look alike, not with the rows.
+
+    members(alone=True) ─▶ looks_of ─▶ files ─▶ find_links of each task ─▶ join_links ─▶ rejoin ─ by name ─▶ whole
+
+>>> find_equal(np.array([[1, 5], [2, 5], [1, 5]], np.uint64))
+Clusters(rows=array([0, 2]), names=array([0, 0]))
 """
 
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from recordmill.pipeline.build.duplicates.clusters import Rows, find_equal
-from recordmill.pipeline.build.duplicates.fingerprints import pairs, values
+from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.duplicates.fingerprints import (
+    Numbers,
+    Rows,
+    as_numbers,
+    by_number,
+    look_up,
+    pairs,
+    replaced,
+    values,
+)
 from recordmill.pipeline.errors import UserError
+
+COLOUR_DISTANCE = 12
+"""The largest difference, of 255, between the mean colours of images that are alike: 20 % more contrast makes 9."""
+PART_ROWS = 4 << 20  # about 400 MiB with the order and the pairs of one step
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier: the high bits depend on all bits
 
 
 class DuplicatesError(UserError):
     """The spec says `duplicates: fail`, and there are some; the message gives their number and names the first."""
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The rows that are in clusters, int64 [rows], by cluster and row; and the lowest row of each one's cluster.
+
+    A row is a number; a row without a duplicate is in no cluster.
+    """
+
+    rows: Rows
+    names: Rows
 
 
 def follow_firsts(rows: pa.Table) -> pa.Table:
@@ -34,12 +77,12 @@ def follow_firsts(rows: pa.Table) -> pa.Table:
     source[same.rows] = same.names
     first = np.where(source == np.arange(rows.num_rows), -1, values(rows, "row")[source])
     for half in ("high", "low"):
-        rows = rows.set_column(rows.schema.get_field_index(half), half, rows[half].take(pa.array(source)))
+        rows = replaced(rows, half, values(rows, half)[source])
     return rows.append_column("first", pa.array(first))
 
 
 def all_take_part(rows: pa.Table) -> pa.Table:
-    """Returns the rows as `follow_firsts` does where no key is repeated."""
+    """Does what `follow_firsts` does where no key is repeated."""
     return rows.append_column("first", pa.array(np.full(rows.num_rows, -1, np.int64)))
 
 
@@ -52,7 +95,7 @@ def members(rows: pa.Table, *, alone: bool = False) -> pa.Table:
 
     Returns:
         The rows of clusters, by cluster and row, with `name` (int64), the lowest row of the cluster; `first` is 0 or
-        more for those that take no part and follow one that does.
+        more for rows that take no part and follow one that does.
     """
     rows = rows.sort_by("row")
     numbers, first, content = values(rows, "row"), values(rows, "first"), pairs(rows, "high", "low")
@@ -77,10 +120,195 @@ def firsts(taking: pa.Table) -> Rows:
     """Returns each member's index of its cluster's first row: the one of the lowest hash of the key, then row."""
     names = values(taking, "name")
     order = np.lexsort((values(taking, "row"), values(taking, "sample"), values(taking, "hash"), names))
-    return order[np.searchsorted(names, names)]  # the clusters lie one after another, before the sorting and after
+    return order[np.searchsorted(names, names)]  # sorted by cluster before and after
 
 
 def count_keys(rows: pa.Table) -> int:
     """Counts the keys of several rows: in finished shards these are in several splits, since a split has a key once."""
     found = find_equal(pairs(rows, "hash", "sample"))
     return int((found.rows == found.names).sum())
+
+
+def find_equal(digests: Numbers) -> Clusters:
+    """Clusters the rows whose digests are equal.
+
+    Args:
+        digests: uint64 [rows, 2]; a digest of zeros equals no other.
+    """
+    rows = np.flatnonzero(digests.any(axis=1))
+    order = np.argsort(digests[rows, 0])  # by one half first: nearly all rows are out then
+    halves = digests[rows, 0][order]
+    rows = rows[order[in_runs(halves[1:] == halves[:-1], len(rows))]]
+    order = np.lexsort((rows, digests[rows, 1], digests[rows, 0]))
+    rows = rows[order]
+    same = (digests[rows[1:]] == digests[rows[:-1]]).all(axis=1)
+    starts = np.append(True, ~same)[: len(rows)]
+    names = rows[np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))]
+    kept = in_runs(same, len(rows))
+    rows, names = rows[kept], names[kept]
+    order = np.lexsort((rows, names))
+    return Clusters(rows[order], names[order])
+
+
+def in_runs(same: npt.NDArray[np.bool_], count: int) -> npt.NDArray[np.bool_]:
+    """Marks which of `count` sorted values equal a neighbour, from the marks which equal the one before."""
+    return (np.append(same, False) | np.append(False, same))[:count]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The rows whose masked bits are in one part of several."""
+
+    mask: int
+    part: int
+    parts: int
+
+    def chooses(self, hashes: Numbers) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        """Marks the hashes that are compared."""
+        if self.parts == 1:
+            return np.ones(len(hashes), bool)
+        return ((hashes & np.uint64(self.mask)) * SPREAD >> np.uint64(32)) % np.uint64(self.parts) == self.part
+
+
+def tasks(distance: int, rows: int, part_rows: int = PART_ROWS) -> list[Task]:
+    """Lists the tasks for a number of looks."""
+    parts = max(1, -(-rows // part_rows))
+    return [Task(mask, part, parts) for mask in _masks(distance, _agreeing(rows, distance)) for part in range(parts)]
+
+
+def _agreeing(rows: int, distance: int) -> int:
+    """The number of bands that agree: few need few sorts, but match by chance. Sorting a row costs two pairs."""
+
+    def cost(agreeing: int) -> float:
+        bits = 64 * agreeing / (distance + agreeing)
+        return math.comb(distance + agreeing, agreeing) * rows * (2 + rows / 2 / 2**bits)
+
+    return min(range(1, 5), key=cost)
+
+
+def _masks(distance: int, agreeing: int) -> Iterator[int]:
+    """Cuts the bits into `distance` + n bands, of which n agree in each pair: a different bit spoils one at most."""
+    edges = np.linspace(0, 64, distance + agreeing + 1).round().astype(int).tolist()
+    bands = [(1 << end) - (1 << start) for start, end in pairwise(edges)]
+    return (sum(chosen) for chosen in combinations(bands, agreeing))
+
+
+def write_looks(folder: str, planned: PlannedBuild, bucket: int, classes: pa.Table) -> int:
+    """Writes the looks of a bucket's clusters; returns their number."""
+    table = looks_of(classes)
+    if table.num_rows:
+        write_table(planned.workspace, f"{folder}/looks/{bucket:04d}.arrow", table)
+    return int(table.num_rows)
+
+
+def read_looks(folder: str, planned: PlannedBuild) -> Iterator[pa.Table]:
+    """Reads the looks of all buckets, one after another."""
+    for name in sorted(planned.workspace.sizes(f"{folder}/looks")):
+        yield read_table(planned.workspace, name)
+
+
+def looks_of(members: pa.Table) -> pa.Table:
+    """Returns `name` and `looks` of each cluster whose images all have a look."""
+    lowest = members.filter(pa.array(values(members, "name") == values(members, "row"))).select(["name", "looks"])
+    return lowest.filter(pa.array(as_numbers(lowest["looks"])[:, ::2].all(axis=1)))
+
+
+def find_links(looks: Iterable[pa.Table], distance: int, task: Task) -> pa.Table:
+    """Finds the clusters that look alike.
+
+    Args:
+        looks: tables of `looks_of`, of all clusters, in any order.
+        distance: the number of the 64 bits of each image that may differ.
+        task: the pairs to look at.
+
+    Returns:
+        `first` and `second`, the names of clusters: enough of the pairs to join all that are linked.
+    """
+    names, numbers = [np.empty(0, np.int64)], list[Numbers]()
+    for table in looks:
+        of_table = as_numbers(table["looks"])
+        chosen = task.chooses(of_table[:, 0])
+        names.append(values(table, "name")[chosen])
+        numbers.append(of_table[chosen])
+    name = np.concatenate(names)
+    joined = Components(len(name))
+    if len(name):
+        together = np.concatenate(numbers)
+        for first, second in _alike(together[:, ::2], together[:, 1::2], distance, np.uint64(task.mask)):
+            joined.join(first, second)
+    linked = np.flatnonzero(joined.roots != np.arange(len(name)))
+    return pa.table({"first": name[joined.roots[linked]], "second": name[linked]})
+
+
+def _alike(shapes: Numbers, colours: Numbers, distance: int, mask: np.uint64) -> Iterator[tuple[Rows, Rows]]:
+    for first, second in _candidates(shapes[:, 0] & mask):
+        near = (_ones(shapes[first] ^ shapes[second]) <= distance).all(axis=1)
+        first, second = first[near], second[near]
+        one, other = (colours[pair].view(np.uint8).astype(np.int16) for pair in (first, second))
+        near = (np.abs(one - other) <= COLOUR_DISTANCE).all(axis=1)
+        yield first[near], second[near]
+
+
+def _candidates(masked: Numbers) -> Iterator[tuple[Rows, Rows]]:
+    """Yields all pairs of equal values."""
+    order = np.argsort(masked)
+    ordered = masked[order]
+    first, step = np.arange(len(order)), 1
+    while len(first := first[first + step < len(order)]):
+        first = first[ordered[first] == ordered[first + step]]
+        yield order[first], order[first + step]
+        step += 1
+
+
+def _ones(numbers: Numbers) -> Numbers:
+    """Counts the bits that are 1 (H. S. Warren, Hacker's Delight, 5-1); NumPy does so itself from 2.0 on."""
+    numbers = numbers - ((numbers >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    numbers = (numbers & np.uint64(0x3333333333333333)) + ((numbers >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    numbers = (numbers + (numbers >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (numbers * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+class Components:
+    """The connected components of a graph."""
+
+    def __init__(self, count: int) -> None:
+        self.roots: Rows = np.arange(count)
+        """The lowest node of each node's component."""
+
+    def join(self, first: Rows, second: Rows) -> None:
+        """Links nodes pair by pair: hangs the higher root under the lower one until nothing changes."""
+        while True:
+            one, other = self.roots[first], self.roots[second]
+            apart = one != other
+            if not apart.any():
+                return
+            first, second, one, other = first[apart], second[apart], one[apart], other[apart]
+            np.minimum.at(self.roots, np.maximum(one, other), np.minimum(one, other))
+            while (self.roots[self.roots] != self.roots).any():
+                self.roots = self.roots[self.roots]
+
+
+def join_links(links: pa.Table) -> pa.Table:
+    """Joins the clusters that are linked: `name`, rising, and `root`, the lowest name of its joined clusters."""
+    ends = np.concatenate([values(links, "first"), values(links, "second")])
+    names, node = np.unique(ends, return_inverse=True)
+    joined = Components(len(names))
+    joined.join(*np.split(node, 2))
+    return pa.table({"name": names, "root": names[joined.roots]})
+
+
+def rejoin(members: pa.Table, joined: pa.Table | None, buckets: int) -> pa.Table:
+    """Names the members after the clusters that theirs are joined to, and adds their buckets by name."""
+    table = members.drop_columns(["looks"])
+    if joined is not None:
+        own = values(table, "name")
+        table = replaced(table, "name", look_up(values(joined, "name"), values(joined, "root"), own, own))
+    return by_number(table, "name", buckets)
+
+
+def whole(members: pa.Table) -> pa.Table:
+    """Leaves out the clusters of one row, from all members of some clusters; sorts by cluster and row."""
+    ordered = members.sort_by([("name", "ascending"), ("row", "ascending")])
+    names = values(ordered, "name")[values(ordered, "first") < 0]
+    distinct, counts = np.unique(names, return_counts=True)
+    return ordered.filter(pa.array(np.isin(values(ordered, "name"), distinct[counts > 1])))

@@ -1,7 +1,15 @@
-"""Fingerprints of rows: a few numbers each, by which rows are compared, one bucket of rows at a time.
+"""The contents of rows, by which rows are compared, and their fingerprints: a few numbers each.
 
-Equal rows are in one bucket, so a bucket is compared without the others, and no process holds the fingerprints of all
-rows. The result depends neither on the number of buckets nor on the order of rows. A table of fingerprints has
+The content of a row is all its images (`image`, `image_sequence`; the bytes of their files in the source) and texts
+(`text`; their UTF-8) together: an image with another caption is another content. A row without images whose texts are
+empty equals no other. In a dataset without images and texts, all raw columns but the key's are the content.
+
+A file of contents is an Arrow file: for each row `key`, `hash` and `sample` (the position and sample hashes of its
+key), `split`, `digest` (16 bytes of SHA-256; zeros for a row that equals no other), `looks` if images are compared, and
+`row`. There is one for each chunk that a placement look reads, and for each shard.
+
+Fingerprints are compared one bucket of rows at a time. Equal rows are in one bucket, so no process holds the
+fingerprints of all rows, and the result depends neither on the number of buckets nor on the order of rows. They have
 
     row             int64: the number of the chunk or shard that holds the row, and the position in it
     split           int16: the index of the row's split in the spec's `splits`
@@ -18,27 +26,145 @@ of which each use needs some.
 """
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from recordmill.pipeline.build.duplicates.clusters import Numbers, Rows
+from recordmill.pipeline.build.context.arrow_files import read_table, write_table
+from recordmill.pipeline.build.context.build_context import RowSchema
+from recordmill.pipeline.build.context.reports import shard_step
+from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.dataset.placement import shard_of
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
 
+Rows = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.uint64]
+SHARD_CONTENTS = "digests/shards"
+"""The folder of the contents of shards."""
+DIGEST, LOOK = 16, 16  # bytes
+NONE = bytes(DIGEST)
 POSITION_BITS = 40
 BUCKET = "@group"
 """The column that says the bucket of each row (`worker.packing`)."""
 
 
+def content_features(features: Mapping[str, FeatureOptions], schema: RowSchema) -> list[str]:
+    """Lists the features whose columns are the content; the first of several that read one column alike."""
+    named = [name for name in schema.features if isinstance(features[name], ImageOptions | TextOptions)]
+    key = set(schema.key or ()) | {schema.content_key}
+    chosen = named or [name for name, column in schema.features.items() if column not in key]
+    first = {(schema.features[name], _most_images(features[name])): name for name in reversed(chosen)}
+    return [name for name in chosen if name in first.values()]
+
+
+def _most_images(options: FeatureOptions) -> int | None:
+    """Returns the number of images of a sequence that are read; None for other kinds."""
+    return options.max_length if isinstance(options, ImageOptions) else None
+
+
+def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:
+    """Digests the contents of keyed rows.
+
+    Args:
+        rows: keyed rows.
+        names: the features that are the content.
+        images: for each feature of images, the joined SHA-256 digests of each row's files.
+    """
+    parts = [images[name] if name in images else _values(rows[name]) for name in names]
+    if len(parts) == 1:
+        return [_digest(part) if part else NONE for part in parts[0]]
+    return [_digest(b"".join(map(_sized, row))) if any(row) else NONE for row in zip(*parts, strict=True)]
+
+
+def file_digests(files: Iterable[bytes]) -> bytes:
+    """Joins the SHA-256 digests of a row's files."""
+    return b"".join(hashlib.sha256(data).digest() for data in files)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()[:DIGEST]
+
+
+def _sized(part: bytes) -> bytes:
+    return len(part).to_bytes(8, "little") + part
+
+
+def _values(column: pa.ChunkedArray) -> Sequence[bytes]:
+    """Returns a column's values as bytes: numbers in the machine's form, the values of a list one after another."""
+    if column.type == pa.binary():
+        return column.to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_list(column.type):
+        values = _values(pc.list_flatten(column))
+        ends = np.cumsum(pc.list_value_length(column).to_numpy()).tolist()
+        return [b"".join(map(_sized, values[start:end])) for start, end in zip([0, *ends], ends, strict=False)]
+    width = column.type.bit_width // 8
+    data = column.to_numpy().tobytes()
+    return [data[start : start + width] for start in range(0, len(data), width)]
+
+
+def content_table(rows: pa.Table, digests: Sequence[bytes], looks: Mapping[str, Sequence[bytes]]) -> pa.Table:
+    """Makes the table of a file of contents but `row`; `looks` are perceptual hashes by feature."""
+    columns = {name: rows[f"@{name}"] for name in ("key", "hash", "sample")}
+    columns["split"] = rows["@split"].cast(pa.int16())
+    columns["digest"] = _fixed(b"".join(digests), DIGEST)
+    if looks:
+        joined = b"".join(chain.from_iterable(zip(*looks.values(), strict=True)))
+        columns["looks"] = _fixed(joined, LOOK * len(looks))
+    return pa.table(columns)
+
+
+def _fixed(data: bytes, width: int) -> pa.Array:
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(data) // width, [None, pa.py_buffer(data)])
+
+
+def write_contents(workspace: Workspace, group: int, tables: Sequence[pa.Table]) -> None:
+    """Writes the contents of a shard's records, if there are any."""
+    table = pa.concat_tables(tables).combine_chunks() if tables else pa.table({})  # not a batch for each few rows
+    if table.num_rows:
+        rows = pa.array(numbered(group, np.arange(table.num_rows)))
+        write_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow", table.append_column("row", rows))
+
+
+def contents_of_shard(workspace: Workspace, group: int) -> pa.Table | None:
+    """Reads the contents of a shard's records; None if it has none."""
+    return read_table(workspace, f"{SHARD_CONTENTS}/{shard_step(group)}.arrow")
+
+
+def fingerprints(contents: pa.Table, *columns: str, near: bool = False) -> pa.Table:
+    """Makes the fingerprints of a file of contents.
+
+    Args:
+        contents: the file's table, which has `row`.
+        columns: the file's columns that are kept.
+        near: whether images are compared by their look. Images of equal bytes look the same, so the digest counts for
+            rows alone whose images have no look.
+    """
+    digests = as_numbers(contents["digest"])
+    kept = ["row", "split", *columns]
+    if near:
+        looks = contents["looks"].combine_chunks()
+        seen = as_numbers(contents["looks"])[:, ::2].all(axis=1)
+        joined = b"".join(_digest(look) for look in looks.to_pylist())
+        of_looks = np.frombuffer(joined, ">u8").astype(np.uint64).reshape(-1, 2)
+        digests, kept = np.where(seen.reshape(-1, 1), of_looks, digests), [*kept, "looks"]
+    table = contents.select(kept)
+    return table.append_column("high", pa.array(digests[:, 0])).append_column("low", pa.array(digests[:, 1]))
+
+
 def numbered(file: int, positions: Rows) -> Rows:
-    """Returns the numbers of a file's rows, by their positions below 2**40; they rise with the files and positions."""
+    """Numbers a file's rows by their positions below 2**40; the numbers rise with the files and positions."""
     return np.int64(file << POSITION_BITS) | positions.astype(np.int64)
 
 
 def parts_of(rows: Rows) -> tuple[Rows, Rows]:
-    """Returns the files and positions of row numbers."""
+    """Splits row numbers into files and positions."""
     return rows >> POSITION_BITS, rows & ((1 << POSITION_BITS) - 1)
 
 
@@ -50,6 +176,21 @@ def values(table: pa.Table, name: str) -> npt.NDArray[Any]:
 def pairs(table: pa.Table, first: str, second: str) -> Numbers:
     """Returns two columns side by side, uint64 [rows, 2]."""
     return np.stack([values(table, first), values(table, second)], axis=1).astype(np.uint64)
+
+
+def replaced(table: pa.Table, name: str, column: npt.NDArray[Any]) -> pa.Table:
+    """Replaces a column."""
+    return table.set_column(table.schema.get_field_index(name), name, pa.array(column))
+
+
+def look_up(
+    keys: npt.NDArray[Any], results: npt.NDArray[Any], wanted: npt.NDArray[Any], default: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    """Returns each wanted key's result by the rising keys; its default where it is not among them."""
+    if not len(keys):
+        return default
+    nearest = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[nearest] == wanted, results[nearest], default)
 
 
 def by_hash(table: pa.Table, column: str, buckets: int, first: int = 0) -> pa.Table:
@@ -73,24 +214,3 @@ def as_numbers(column: pa.ChunkedArray) -> Numbers:
     width = whole.type.byte_width // 8
     numbers = np.frombuffer(whole.buffers()[1], ">u8").astype(np.uint64).reshape(-1, width)
     return numbers[whole.offset : whole.offset + len(whole)]
-
-
-def fingerprints(contents: pa.Table, *columns: str, near: bool = False) -> pa.Table:
-    """Makes the fingerprints of a file of contents (`duplicates.contents`).
-
-    Args:
-        contents: the file's table, which has `row`.
-        columns: those of its columns that are kept.
-        near: whether the content is that of images by their look. Images of equal bytes look the same, so the digest
-            counts for rows alone whose images have no look.
-    """
-    digests = as_numbers(contents["digest"])
-    kept = ["row", "split", *columns]
-    if near:
-        looks = contents["looks"].combine_chunks()
-        seen = as_numbers(contents["looks"])[:, ::2].all(axis=1)
-        joined = b"".join(hashlib.sha256(look).digest()[:16] for look in looks.to_pylist())
-        of_looks = np.frombuffer(joined, ">u8").astype(np.uint64).reshape(-1, 2)
-        digests, kept = np.where(seen.reshape(-1, 1), of_looks, digests), [*kept, "looks"]
-    table = contents.select(kept)
-    return table.append_column("high", pa.array(digests[:, 0])).append_column("low", pa.array(digests[:, 1]))

@@ -1,7 +1,7 @@
 """Cuts each class by the splits' shares, exact to the row: counts by bucket first, then the few buckets with a cut.
 
 A bucket is a range of split hashes, so buckets in order hold rising hashes. A row's split follows from the keys of its
-class alone; the bounds take the place of `key_hash.split_bounds`.
+class alone; the bounds take the place of `placement.split_bounds`.
 
     class_hashes ─ by hash ─▶ distinct ─▶ a file, and class_counts ─▶ cuts ─▶ bounds, of the files that cuts lie in
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.row_schema import Strata
+from recordmill.pipeline.build.context.build_context import Strata
 from recordmill.pipeline.dataset.placement import hash_keys
 
 END = 1 << 64

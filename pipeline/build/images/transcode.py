@@ -9,6 +9,7 @@ TensorFlow.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Mapping
 from functools import cache
@@ -24,6 +25,8 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_formats import NAMED, ImageFormat
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_pixels
+from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.orientation import TAG as ORIENTATION
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
@@ -155,3 +158,40 @@ def _without_ink(image: Image.Image) -> Image.Image:
         rest = 255 - inks.astype(np.uint16)
         converted.paste(Image.fromarray((rest[..., :3] * rest[..., 3:] // 255).astype(np.uint8)), (0, top))
     return converted
+
+
+NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
+JPEG_MODES = {b"5": "L", b"6": "RGB"}
+DENSITY = (300, 300)
+INTERVALS = {16: (2, 3, 4, 5, 6, 7, 8), 8: (4, 3, 5, 2, 6, 7, 8)}
+"""The MCUs between two markers, by an MCU's width in pixels, the best first: fewer cost bytes, more cut less finely."""
+LEAST_SIDE = 96
+"""The shorter side in pixels of images that have markers: to decode less costs less than to cut."""
+
+
+def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
+    """Encodes an image that the transform graph gave as Netpbm, or gives a stored file without what is to be stripped.
+
+    Args:
+        image: Netpbm as `transforms.tensorflow.image_encode` writes it, JPEG, PNG, or nothing for a missing image.
+        options: an image's.
+    """
+    header = NETPBM.match(image)
+    if header is None:
+        return without_metadata(image) if options.strips else image
+    width, height = int(header[2]), int(header[3])
+    mode, data = JPEG_MODES[header[1]], np.frombuffer(image, np.uint8, offset=header.end())  # not a copy
+    pixels = Image.frombuffer(mode, (width, height), data, "raw", mode, 0, 1)
+    file = io.BytesIO()
+    subsampling = options.chroma if options.channels == 3 else "4:4:4"
+    blocks = interval(width, 16 if subsampling == "4:2:0" else 8) if min(width, height) >= LEAST_SIDE else 0
+    pixels.save(
+        file, "JPEG", quality=options.quality, subsampling=subsampling, dpi=DENSITY, restart_marker_blocks=blocks
+    )
+    return file.getvalue()
+
+
+def interval(width: int, unit: int) -> int:
+    """Returns the MCUs, `unit` pixels wide (8 or 16), between two restart markers: as many fit a row exactly."""
+    row = -(-width // unit)
+    return next((blocks for blocks in INTERVALS[unit] if row % blocks == 0), row)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from recordmill.pipeline.build.context.progress import ProgressReader
+from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.journal.metrics import write_metrics
 from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage

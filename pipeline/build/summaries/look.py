@@ -18,14 +18,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.row_schema import RowDecisions
-from recordmill.pipeline.build.context.steps import chunk_step
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
+from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.context.workspace import Workspace, read_all
 from recordmill.pipeline.build.frozen import SUMMARIES
-from recordmill.pipeline.build.summaries.base import Summary
-from recordmill.pipeline.build.summaries.fold import Fold, add_tables
-from recordmill.pipeline.build.summaries.tables import of_bytes, of_file, split, to_bytes, to_file
+from recordmill.pipeline.build.summaries.summary import (
+    Fold,
+    Summary,
+    add_tables,
+    of_bytes,
+    of_file,
+    split,
+    to_bytes,
+    to_file,
+)
 from recordmill.pipeline.dataset.arrow_tables import read_table
 from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.paths import read_checked

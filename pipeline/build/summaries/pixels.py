@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recordmill.pipeline.build.context.rejects import reject_row
+from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
-from recordmill.pipeline.build.summaries.base import Summary, add_up
-from recordmill.pipeline.build.summaries.learned import train_rows
-from recordmill.pipeline.build.summaries.moments import rounded
+from recordmill.pipeline.build.summaries.numbers import rounded
+from recordmill.pipeline.build.summaries.summary import Summary, add_up, train_rows
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import ImageOptions

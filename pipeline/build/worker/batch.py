@@ -2,8 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, compress
 from typing import Any
 
@@ -12,8 +13,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.graph_inputs import as_tensor
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpack_graph
+from recordmill.pipeline.build.context.reports import reject_row
+from recordmill.pipeline.build.images.read import (
+    UNDECODABLE,
+    ImageReader,
+    Loaded,
+    kept,
+    perceptual_hash_of,
+    retry_alone,
+)
+from recordmill.pipeline.build.images.transcode import as_jpeg
+from recordmill.pipeline.sources.faults import Fault, Reject
+from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.stored import UNENCODED, part_name
+from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
@@ -63,3 +80,180 @@ class Batch:
     def digest(self, keys: list[bytes]) -> bytes:
         """Digests the keys and the images' files: a damaged image may decode without an error."""
         return hashlib.sha256(b"".join(chain(keys, *self.files.values()))).digest()
+
+
+ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
+PART_BYTES = 8 << 20  # 8 MiB: a batch ends with the image that reaches it; a thread holds several times as much
+
+
+class ImageLoader:
+    """Loads the images of keyed rows; may be called from several threads."""
+
+    def __init__(self, context: BuildContext, reader: ImageReader) -> None:
+        self._reader = reader
+        self._images = context.images()
+        self._columns = context.schema.features
+        is_hashed = context.duplicates.action == "keep"  # otherwise the pass over the contents did it
+        self._hashed = context.hashed_images() if is_hashed else []
+
+    def batches(self, rows: pa.Table) -> Iterator[Batch]:
+        """Yields the rows with their images, in order; several batches where the images are many bytes."""
+        if not self._images:
+            yield Batch(rows, {}, {}, {}, {}, 0)
+            return
+        while rows.num_rows:
+            loaded, taken = self._load_first(rows)
+            yield loaded
+            rows = rows.slice(taken)
+
+    def _load_first(self, rows: pa.Table) -> tuple[Batch, int]:
+        """Loads the images of the first rows, up to about `PART_BYTES`; returns also how many rows it took."""
+        images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
+        files: dict[str, list[bytes]] = {name: [] for name in self._images}
+        looks: dict[str, list[bytes]] = {name: [] for name in self._hashed}
+        whole = dict[str, bytes]()
+        good, rejects, transcoded, size, needs = list[bool](), list[Reject](), Counter[str](), 0, 0
+        columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
+        for row, (source, *references) in enumerate(zip(*columns, strict=True)):
+            loaded = self._load_row(source, references)
+            good.append(not isinstance(loaded, Fault))
+            if isinstance(loaded, Fault):
+                rejects.append(reject_row(rows, row, loaded))
+                continue
+            for reference, (name, parts) in zip(references, loaded.items(), strict=True):
+                data = [part.data for part in parts]
+                images[name].append(data if isinstance(reference, list) else b"".join(data))
+                digests = [hashlib.sha256(part.source).digest() for part in parts]
+                files[name].append(b"".join(digests))
+                whole.update({part.file: digest for part, digest in zip(parts, digests, strict=True) if part.file})
+                if name in looks:
+                    looks[name].append(perceptual_hash_of(parts, self._images[name].max_pixels))
+                transcoded.update(f"{name} {part.transcoded}" for part in parts if part.transcoded)
+                size, needs = size + sum(map(len, data)), max(needs, *(part.needs for part in parts), 0)
+            if size >= PART_BYTES:
+                break
+        loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
+        return Batch(loaded_rows, images, files, whole, looks, needs + 2 * size, rejects, transcoded), len(good)
+
+    def _load_row(self, source: int, references: Sequence[bytes | list[bytes]]) -> dict[str, list[Loaded]] | Fault:
+        """Loads a row's images by feature; returns the fault of a row whose image cannot be had."""
+        loaded = {}
+        for reference, (name, options) in zip(references, self._images.items(), strict=True):
+            try:
+                loaded[name] = self._load(source, reference, options)
+            except ImageError as error:
+                return Fault(error.reason, error.message, self._columns[name], error.path)
+        return loaded
+
+    def _load(self, source: int, references: bytes | list[bytes], options: ImageOptions) -> list[Loaded]:
+        """Loads a feature's images of one row: one or none, or any number where the row has a list."""
+        loaded, size = list[Loaded](), 0
+        for reference in kept(references, options):
+            loaded.append(self._reader.load(source, reference, options))
+            size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].transcoded else 0)
+            if len(loaded) > 1 and size > ROW_BYTES:
+                raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")
+        return loaded
+
+
+Stored = Mapping[str, Any]
+"""Stored tensors by feature."""
+MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
+
+
+class StoredGraph:
+    """The transform graph: raw columns to stored tensors; may be called from several threads."""
+
+    def __init__(self, context: BuildContext) -> None:
+        self._specs = input_specs(context)
+        self._images = context.images()
+        graph = transform_graph(unpack_graph(context.workspace, context.export))
+
+        def unencoded(raw: Stored) -> Stored:
+            stored = graph(raw)
+            return {name: stored[name] for name in stored if part_name(name, UNENCODED) not in stored}
+
+        self._graph = tf.function(unencoded, input_signature=[self._specs], autograph=False)
+        self._graph.get_concrete_function()  # traced here, not in the threads
+
+    def __call__(self, batch: Batch) -> Stored:
+        """Returns the stored tensors by feature.
+
+        Raises:
+            tf.errors.InvalidArgumentError: an image cannot be decoded.
+        """
+        stored = dict(self._graph({name: batch.tensor(name) for name in self._specs}))
+        for name, options in self._images.items():
+            if (unencoded := stored.pop(part_name(name, UNENCODED), None)) is not None:
+                stored[name] = _each(partial(as_jpeg, options=options), unencoded)
+            elif options.strips and name in stored:
+                stored[name] = _each(without_metadata, stored[name])
+        return stored
+
+
+def _each(change: Callable[[bytes], bytes], images: Any) -> Any:
+    """Changes stored images, strings of shape [rows] or ragged [rows, None]."""
+    if isinstance(images, tf.RaggedTensor):
+        return images.with_flat_values(_each(change, images.flat_values))
+    return tf.constant([change(data) for data in images.numpy().tolist()], tf.string, images.shape)
+
+
+class BatchTransformer:
+    """Transforms batches with a graph that may fail; may be called from several threads."""
+
+    def __init__(
+        self,
+        graph: Callable[[Batch], Stored],
+        image_columns: Mapping[str, str],
+        is_decodable: Callable[[str, bytes], bool],
+    ) -> None:
+        """Takes what it needs of a build.
+
+        Args:
+            graph: gives the stored tensors; raises `tf.errors.InvalidArgumentError` where an image cannot be decoded.
+            image_columns: the column of each image feature.
+            is_decodable: whether the graph can decode an image, by its feature and its bytes.
+        """
+        self._graph, self._image_columns, self._is_decodable = graph, image_columns, is_decodable
+
+    def __call__(self, batch: Batch) -> tuple[Batch, Stored]:
+        """Returns the rows that could be transformed, with the rejects of the others, and their stored tensors.
+
+        Raises:
+            tf.errors.InvalidArgumentError: the graph fails for another reason than an image.
+            OutOfMemoryError: memory is short, even alone.
+        """
+        try:
+            return batch, self._stored(batch)
+        except UNDECODABLE:
+            if not self._image_columns:
+                raise
+        batch = self._drop_undecodable(batch)
+        return batch, self._stored(batch, UNDECODABLE)
+
+    def _stored(self, batch: Batch, doubtful: tuple[type[Exception], ...] = ()) -> Stored:
+        purpose = f"send {batch.rows.num_rows} rows through the transform graph"
+        return retry_alone(lambda: self._graph(batch), purpose, doubtful, batch.needs)
+
+    def _drop_undecodable(self, batch: Batch) -> Batch:
+        """Tries each row by itself, and one that fails once more with nothing beside it: only bad ones are dropped."""
+        good, rejects = np.ones(batch.rows.num_rows, bool), list[Reject]()
+        for row in range(batch.rows.num_rows):
+            try:
+                self._stored(batch.keep(np.arange(len(good)) == row), UNDECODABLE)
+            except UNDECODABLE:
+                column = self._undecodable_column(batch, row)
+                if column is None:  # an error of a function of the user's
+                    raise
+                good[row] = False
+                rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
+        return replace(batch.keep(good), rejects=batch.rejects + rejects)
+
+    def _undecodable_column(self, batch: Batch, row: int) -> str | None:
+        """Returns the column whose image of this row cannot be decoded; None where all can."""
+        for name, column in self._image_columns.items():
+            images = batch.images[name][row]
+            for data in images if isinstance(images, list) else [images]:
+                if not self._is_decodable(name, data):
+                    return column
+        return None

@@ -15,20 +15,14 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.progress import Progress
-from recordmill.pipeline.build.context.rejects import reject_duplicate_key
-from recordmill.pipeline.build.context.steps import shard_step
+from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step
 from recordmill.pipeline.build.context.workspace import write_report
-from recordmill.pipeline.build.duplicates.contents import content_features, content_table, digest_rows
+from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
-from recordmill.pipeline.build.worker.batch import Batch
-from recordmill.pipeline.build.worker.examples import encode
-from recordmill.pipeline.build.worker.load_images import ImageLoader
+from recordmill.pipeline.build.worker.batch import Batch, BatchTransformer, ImageLoader, Stored, StoredGraph
+from recordmill.pipeline.build.worker.examples import PackedRecords, encode
 from recordmill.pipeline.build.worker.packing import Packed, unpack
-from recordmill.pipeline.build.worker.profile_rows import profile_of
-from recordmill.pipeline.build.worker.shard_totals import ShardTotals
-from recordmill.pipeline.build.worker.text_packing import PackedRecords
-from recordmill.pipeline.build.worker.transform_batch import BatchTransformer, Stored, StoredGraph
+from recordmill.pipeline.build.worker.shard_report import ProfileSum, ShardTotals, profile_of
 from recordmill.pipeline.dataset.file_names import index_name, shard_name
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.parallel import in_order
@@ -108,7 +102,7 @@ class ShardBuilder:
             labels=Counter(self._labels(stored)),
             transcoded=batch.transcoded,
             lengths={name: [each] for name, each in lengths.items()},
-            profiles=[profile_of(self._context.features, batch.rows, stored, lengths)],
+            profile=ProfileSum(profile_of(self._context.features, batch.rows, stored, lengths)),
             digests=[batch.digest(keys)],
             whole=batch.whole,
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],

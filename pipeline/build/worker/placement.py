@@ -1,7 +1,8 @@
 """The look at rows that decides their places: a small table of each chunk, in a worker.
 
-The tables are the contents that rows are compared by (`duplicates.contents`), for which images are read, or the classes
-and hashes that splits are stratified by (`duplicates.strata`). A chunk's file is its commit: a later attempt keeps it.
+The tables are the contents that rows are compared by (`duplicates.fingerprints`), for which images are read, or the
+classes and hashes that splits are stratified by (`duplicates.strata`). A chunk's file is its commit: a later attempt
+reuses it.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,15 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.rejects import write_rejects
-from recordmill.pipeline.build.context.row_schema import RowDecisions, Strata
-from recordmill.pipeline.build.context.steps import chunk_step
-from recordmill.pipeline.build.duplicates.contents import content_features, content_table, digest_rows, file_digests
-from recordmill.pipeline.build.duplicates.fingerprints import numbered
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
+from recordmill.pipeline.build.context.reports import chunk_step, write_rejects
+from recordmill.pipeline.build.duplicates.decisions import read_decisions
+from recordmill.pipeline.build.duplicates.fingerprints import (
+    content_features,
+    content_table,
+    digest_rows,
+    file_digests,
+    numbered,
+)
 from recordmill.pipeline.build.duplicates.strata import bounds, class_counts, class_hashes, distinct
 from recordmill.pipeline.build.images.read import ImageReader, Loaded, image_reader, kept, perceptual_hash_of
-from recordmill.pipeline.build.worker.duplicate_files import read_decisions
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk

@@ -125,7 +125,7 @@ class Tokenized(Feature):
         """Describes the vocabulary and the special ids.
 
         `statistics` is that of the vocabulary's owner: `vocabulary`, `words` and, for a tokenizer's model, `model` and
-        `special_ids` (`pipeline.build.analysis.tokenizer_models`).
+        `special_ids` (`pipeline.build.analysis.tokenizers`).
         """
         options = self.options()
         special = SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special

@@ -2,7 +2,7 @@
 
 import random
 
-from recordmill.pipeline.build.shard_sums import LARGE, TOGETHER, ShardSums
+from recordmill.pipeline.build.worker.shard_report import LARGE, TOGETHER, ShardSums
 from recordmill.pipeline.dataset.profile import by_split
 
 

@@ -1,12 +1,7 @@
-"""Steps on rows that are spread over buckets by a hash: a step takes the rows of one bucket, as one table.
+"""Lists the chunks of a job: the graph has their number, the workers read them in the workspace."""
 
-On the local runner the rows lie in scratch files, and only names are shuffled (`worker.packing`).
-
-    rows | GroupByKey() | ParDo(Send(planned, step))    # step(table) -> table, with the bucket of each row
-    rows | GroupByKey() | ParDo(Keep(planned, write))   # write(planned, bucket, table) -> anything small
-"""
-
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -14,9 +9,40 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.chunk_pages import ChunkPages
+from recordmill.pipeline.build.context.reports import leaving_error
+from recordmill.pipeline.build.context.workspace import Workspace
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET
 from recordmill.pipeline.build.worker.packing import Packed, pack, unpack
+from recordmill.pipeline.sources.source_reader import Chunk
+
+
+class ListChunks(beam.PTransform):  # type: ignore[misc]
+    """Returns chunks, spread over the workers."""
+
+    def __init__(self, workspace: Workspace, chunks: Sequence[Chunk]) -> None:
+        super().__init__()
+        self._workspace = workspace
+        self._chunks = chunks
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Writes the chunks' pages; adds the steps that number, spread and read the chunks."""
+        pages = ChunkPages.write(self._workspace, self._chunks)
+        positions = begin | "CountChunks" >> beam.Create([len(pages)]) | "NumberChunks" >> beam.FlatMap(_positions)
+        if len(pages) > 1:
+            positions |= "SpreadChunks" >> beam.Reshuffle()
+        return positions | "ReadPages" >> beam.Map(partial(read_chunk, pages))
+
+
+def read_chunk(pages: ChunkPages, position: int) -> Chunk:
+    """Reads a chunk in a worker."""
+    with leaving_error(pages.workspace):
+        return pages.read(position)
+
+
+def _positions(count: int) -> Iterable[int]:
+    return range(count)
+
 
 Bucket = tuple[int, Packed | Iterable[Packed]]
 

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import apache_beam as beam
 
 from recordmill.pipeline.build.beam.duplicates import CountDuplicates
-from recordmill.pipeline.build.beam.list_chunks import ListChunks
 from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.shared_steps import ListChunks
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.failures import leaving_error
+from recordmill.pipeline.build.context.graph import install_user_code
+from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.context.workspace import read_report, write_report
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
-from recordmill.pipeline.build.worker.user_code import install_user_code
 from recordmill.pipeline.sources.source_reader import Chunk
 
 COUNTED = "reports/counted"

@@ -1,0 +1,194 @@
+"""The files that a worker leaves in the workspace for its driver: its progress, its rejects, and its error.
+
+Works on every runner: none reports rows before it is done, and Beam passes no exception between processes, only its
+traceback as text, whose message it changes inside one process. An `OutputError` may pass, as a store's 503 does: it
+counts as a failed job, which another attempt may repair.
+
+    with leaving_error(workspace):              # in a worker
+        ...
+    with raising_left_error(workspace):         # in the driver, around the job alone: a runner may repeat what failed,
+        ...                                     # and then an error that was left means nothing for what follows
+"""
+
+import errno
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+
+from recordmill.pipeline.build.context.workspace import Workspace, read_all, read_report, write_report
+from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.dataset.atomic_files import attempt_name
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.faults import Fault, Reject
+from recordmill.pipeline.versions.stores.base import OutputError
+
+FOLDERS = ("scratch", "progress", "version")
+ANALYSIS = "analysis"
+"""The step between reading chunks and building shards: what was learned of the rows, and the graph made of it."""
+LOOK_REPORTS = "look/reports"
+"""The folder of the reports of chunks that a look read and the next job reads again, on runners that shuffle rows."""
+SECONDS = 0.3  # between two writes of a counter's file
+ERROR = "error"
+"""The file's name; of several workers' errors the last stays."""
+
+
+def chunk_step(index: int) -> str:
+    """Names the step of reading one chunk, and its reports."""
+    return f"chunk-{index:06d}"
+
+
+def shard_step(group: int) -> str:
+    """Names the step of building one shard, and its reports."""
+    return f"shard-{group:06d}"
+
+
+class Progress:
+    """The counters of one step at work, such as one chunk or one shard; a repeated step overwrites its own file."""
+
+    def __init__(self, workspace: Workspace, step: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._workspace, self._name, self._clock = workspace, f"{step}.json", clock
+        self._counts: Counter[str] = Counter()
+        self._written = 0.0
+
+    def add(self, **counts: int) -> None:
+        """Adds to the counters, and writes them if the last time was long enough ago."""
+        self._counts.update(counts)
+        if self._clock() - self._written > max(SECONDS, self._workspace.pause):
+            self.write()
+
+    def write(self) -> None:
+        """Replaces the file, which is no more than a display."""
+        self._written = self._clock()
+        self._workspace.write(self._name, json.dumps(self._counts).encode(), durable=False)
+
+
+class ProgressReader:
+    """Adds up the counters of all steps; a file that has not changed is not read again."""
+
+    def __init__(self, workspace: Workspace, clock: Callable[[], float] = time.monotonic) -> None:
+        self._workspace, self._clock, self._looked = workspace, clock, -workspace.pause
+        self._stamps: dict[str, Hashable] = {}
+        self._counts: dict[str, Mapping[str, int]] = {}
+
+    def read(self) -> Mapping[str, int]:
+        """Returns the sums of all counters by name."""
+        if self._clock() - self._looked >= self._workspace.pause:
+            self._looked = self._clock()
+            self._look()
+        total: Counter[str] = Counter()
+        for counts in self._counts.values():
+            total.update(counts)
+        return total
+
+    def _look(self) -> None:
+        stamps = {name: stamp for name, stamp in self._workspace.stamps("").items() if name.endswith(".json")}
+        changed = [name for name, stamp in stamps.items() if self._stamps.get(name) != stamp]
+        for name, data in read_all(self._workspace, changed):
+            if data is not None:  # else the next look finds it
+                self._counts[name], self._stamps[name] = json.loads(data), stamps[name]
+
+
+def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | None = None) -> Reject:
+    """Makes the reject of a keyed row; `first` is the chunk and position of the row that stays in its place."""
+    (values,) = rows.slice(row, 1).select(["@key", "@chunk", "@position"]).to_pylist()
+    key = values["@key"].decode("utf-8", "replace")
+    first_chunk, first_position = first or (None, None)
+    return Reject(
+        values["@chunk"], values["@position"], fault.reason, fault.message, key, fault.column, fault.path,
+        first_chunk, first_position,
+    )  # fmt: skip
+
+
+def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Reject:
+    """Makes the reject of a row whose key another has, which was read at chunk and position `first` and stays."""
+    return reject_row(rows, row, Fault("duplicate_key", "another row has the same key", None), first)
+
+
+def write_rejects(workspace: Workspace, prefix: str, rejects: list[Reject]) -> str | None:
+    """Writes a step's rejects under a name that no repetition has; returns the name, None where there are none."""
+    if not rejects:
+        return None
+    name = f"{attempt_name(prefix)}.jsonl"
+    lines = "".join(json.dumps(reject.to_json()) + "\n" for reject in rejects)
+    workspace.write(name, lines.encode())
+    return name
+
+
+def read_rejects(workspace: Workspace, names: Iterable[str]) -> Iterator[Reject]:
+    """Reads the rejects of several steps back. Raises: FileNotFoundError."""
+    for name, data in read_all(workspace, names):
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{workspace.url}/{name}")
+        for line in data.splitlines():
+            yield Reject(**json.loads(line))
+
+
+class WorkerError(UserError):
+    """A worker failed with a `UserError`, whose message this repeats."""
+
+
+class DeadWorkerError(UserError):
+    """A worker process died; the message names the process, the reason, and the remedy."""
+
+    def __init__(self, process: int, status: int) -> None:
+        """Takes the exit status as `subprocess` gives it: the negative number of a signal, or an exit code."""
+        number = -status if status < 0 else status - 128  # a shell adds 128
+        reason = f"ended with status {status}"
+        with suppress(ValueError):
+            reason = f"died of {signal.Signals(number).name}"
+        if number == signal.SIGKILL:
+            reason = "was killed (SIGKILL): most likely memory ran out; use fewer --processes, or a larger machine"
+        super().__init__(f"worker process {process} {reason}")
+
+
+@contextmanager
+def leaving_error(workspace: Workspace) -> Iterator[None]:
+    """Leaves the type and the message of a `UserError` in the workspace, and raises it."""
+    try:
+        yield
+    except UserError as error:
+        with suppress(OSError, UserError):  # the folder may be gone, or its disk full: the driver finds that out itself
+            report = {"message": str(error), "type": type(error).__name__, "passes": isinstance(error, OutputError)}
+            write_report(workspace, ERROR, report)
+        raise
+
+
+def left_error(workspace: Workspace, end: str = "") -> WorkerError | JobFailedError | None:
+    """Returns the error that a worker left; None if none did.
+
+    Args:
+        workspace: the build's.
+        end: how the cluster says that the job ended. The message repeats it unless it names the error's type: the
+            runner may have repeated what failed and succeeded, and the job have failed of something else.
+    """
+    report = read_report(workspace, ERROR)
+    if report is None:
+        return None
+    message = report["message"]
+    if end and report["type"] not in end:
+        message = f"{message}; the job's end: {end}"
+    return JobFailedError(message) if report["passes"] else WorkerError(message)
+
+
+@contextmanager
+def raising_left_error(workspace: Workspace) -> Iterator[None]:
+    """Raises the error that a worker left in the workspace in the place of one that the runner raises.
+
+    Raises:
+        WorkerError: a worker left an error that every attempt would meet.
+        JobFailedError: a worker left an error that may pass.
+    """
+    workspace.delete(f"{ERROR}.json")  # that of an earlier job
+    try:
+        yield
+    except Exception as error:
+        left = left_error(workspace, str(error) if isinstance(error, JobFailedError) else "")
+        if left is None:
+            raise
+        raise left from error

@@ -1,0 +1,223 @@
+"""The contract of a summary: one thing that a build must know of its rows before it writes them, added up exactly.
+
+A look (`pipeline.build.beam.learn`) reads every chunk once, for all of its summaries:
+
+    of_rows   a worker makes a small Arrow table of each block of keyed rows
+    add       a worker adds up a chunk's tables; they are written as the chunk's file, which a later attempt keeps
+    buckets   each row of the sum names its bucket, so that several workers can share what follows
+    add       a worker adds up one bucket of all chunks, and writes it: `look/<look>/<name>/bucket-003.arrow`
+    reduce    it keeps what the driver needs, such as the candidates for a vocabulary
+    result    the driver makes the result of the reduced buckets, of which together it holds them all
+
+So `add` must be exact, associative and commutative: neither the order of rows nor workers nor attempts may show. The
+driver never sees the full buckets: what `reduce` leaves must not grow with the rows beyond what the spec keeps.
+
+    class RowsBySource(Summary[dict[int, int]]):
+        name = "rows"
+
+        def of_rows(self, rows, rejects):
+            counts = rows["@source"].value_counts()
+            return pa.table({"source": counts.field("values"), "rows": counts.field("counts")})
+
+        def add(self, tables):
+            return add_up(tables, ["source"], {"rows": "sum"})
+
+        def result(self, tables):
+            return {row["source"]: row["rows"] for table in tables for row in table.to_pylist()}
+"""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.graph import as_tensor
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.tensorflow.kind import Context, Prepared
+from recordmill.transforms.tensorflow.kinds import KINDS
+
+BUCKETS = 8
+"""So many workers can add up one summary at once; 1 more costs every chunk another element in the shuffle."""
+Buckets = npt.NDArray[np.int64]
+Result = TypeVar("Result")
+FOLD_ROWS = 1 << 17  # rows that wait to be added up: some 10 MB of words
+TABLE_ROWS = 64  # a table's own objects take the memory of so many rows
+OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+DIGEST = hashlib.sha256().digest_size
+
+
+@dataclass(frozen=True)
+class Summary(ABC, Generic[Result]):
+    """One thing to know of the rows. Travels to workers, so it is plain, frozen and small."""
+
+    name: ClassVar[str]
+    """Names its files; unique in a look."""
+    rows_at_once: ClassVar[int] = 4096
+    """The most rows of one call of `of_rows`; fewer where a row takes long, as one with images does."""
+    of_read_rows: ClassVar[bool] = False
+    """True: the driver needs it of the rows that are read, without those of kept spans."""
+    planned: PlannedBuild
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the spec needs it."""
+        return True
+
+    def sees(self, chunk: Chunk) -> bool:
+        """Whether the rows of a chunk count."""
+        return True
+
+    def prepare(self) -> None:  # noqa: B027 - most need nothing
+        """Makes in a worker, before its threads begin, what `of_rows` needs and is costly to make."""
+
+    @abstractmethod
+    def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
+        """Makes the table of some keyed rows (`pipeline.build.worker.keyed_rows`), in a worker, in one of its threads.
+
+        Appends the rejects that it finds, which the look keeps only where another attempt may find the row readable;
+        the job that writes the shards rejects the rows themselves. No rows give a table of no rows.
+
+        Args:
+            rows: `rows_at_once` of a chunk, or fewer: a constant, so that nothing depends on how sources cut blocks.
+            rejects: a list of this call's own.
+        """
+
+    @abstractmethod
+    def add(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Adds up tables of `of_rows`, of `add`, or of both, of which there is at least one, in any order."""
+
+    def buckets(self, table: pa.Table) -> Buckets:
+        """Chooses the bucket of each row, 0 to `BUCKETS` - 1: rows that `add` or `reduce` must see together share one.
+
+        By default all rows are in the first one, which suits what has few rows.
+        """
+        return np.zeros(table.num_rows, np.int64)
+
+    def reduce(self, table: pa.Table) -> pa.Table:
+        """Keeps of one bucket, added up over all chunks, what the driver needs; by default everything."""
+        return table
+
+    @abstractmethod
+    def result(self, tables: Sequence[pa.Table]) -> Result:
+        """Makes the result of the reduced buckets in the driver: none where no chunk has a row that counts.
+
+        Raises:
+            UserError: a build cannot go on with these rows.
+        """
+
+
+def add_up(tables: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str, str]) -> pa.Table:
+    """Adds up the rows of tables that agree in the columns `keys`.
+
+    Args:
+        tables: at least one, all with the same columns.
+        keys: the columns that name what is counted.
+        values: the other columns, with the exact way to add each up: `sum` of whole numbers, `min` or `max`.
+    """
+    added = pa.concat_tables(tables).group_by(list(keys)).aggregate(list(values.items()))
+    return added.select([*keys, *(f"{name}_{way}" for name, way in values.items())]).rename_columns([*keys, *values])
+
+
+def add_tables(summary: Summary[Any], tables: Iterable[pa.Table]) -> pa.Table | None:
+    """Adds up tables of a summary; returns None for no tables."""
+    fold = Fold(summary)
+    for table in tables:
+        fold.add(table)
+    return fold.sum()
+
+
+class Fold:
+    """Adds up tables as they come, whenever as many rows wait as the sum has, at least `FOLD_ROWS`.
+
+    >>> fold = Fold(summary)        # doctest: +SKIP
+    >>> for table in tables:
+    ...     fold.add(table)
+    >>> fold.sum()
+    """
+
+    def __init__(self, summary: Summary[Any]) -> None:
+        self._summary = summary
+        self._tables: list[pa.Table] = []
+        self._waiting = 0
+        self.rows = 0
+        """The rows of the sum of all tables but those that wait."""
+
+    def add(self, table: pa.Table) -> None:
+        """Adds a table."""
+        self._tables.append(table)
+        self._waiting += table.num_rows + TABLE_ROWS
+        if self._waiting > max(FOLD_ROWS, self.rows):
+            self.sum()
+
+    def sum(self) -> pa.Table | None:
+        """Returns the sum of all tables; None where none was added."""
+        if self._waiting:
+            self._tables = [self._summary.add(self._tables)]
+            self._waiting, self.rows = 0, self._tables[0].num_rows
+        return self._tables[0] if self._tables else None
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Writes a table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=OPTIONS) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def of_bytes(data: bytes) -> pa.Table:
+    """Reads it back."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def to_file(tables: Mapping[str, pa.Table], subject: str) -> bytes:
+    """Writes tables by name as a file with a digest, which `of_file` reads for the same subject alone.
+
+    >>> data = to_file({"rows": pa.table({"rows": [3]})}, "chunk 7")
+    >>> of_file(data, "chunk 7")["rows"].num_rows, of_file(data[:-1], "chunk 7"), of_file(data, "chunk 8")
+    (1, None, None)
+    """
+    cells = pa.table({"name": list(tables), "table": pa.array(map(to_bytes, tables.values()), pa.large_binary())})
+    data = to_bytes(cells)
+    return hashlib.sha256(subject.encode() + data).digest() + data
+
+
+def of_file(data: bytes | None, subject: str) -> dict[str, pa.Table] | None:
+    """Reads them back; None where there is no file, it is damaged, or it is another subject's."""
+    if data is None or data[:DIGEST] != hashlib.sha256(subject.encode() + data[DIGEST:]).digest():
+        return None
+    cells = of_bytes(data[DIGEST:])
+    return {row["name"]: of_bytes(row["table"]) for row in cells.to_pylist()}
+
+
+def split(table: pa.Table, buckets: Buckets) -> Iterator[tuple[int, pa.Table]]:
+    """Splits a table by the buckets of its rows; yields the buckets that have rows, rising."""
+    order = np.argsort(buckets, kind="stable")
+    ordered, rising = table.take(order), buckets[order]
+    bounds = np.flatnonzero(np.diff(rising, prepend=-1, append=-1)).tolist() if len(rising) else list[int]()
+    for start, end in pairwise(bounds):
+        yield int(rising[start]), ordered.slice(start, end - start)
+
+
+def train_rows(planned: PlannedBuild, rows: pa.Table, columns: Iterable[str] | None = None) -> pa.Table:
+    """Returns the keyed rows of the train split, with all or some columns."""
+    is_train = pc.equal(rows["@split"], planned.layout.splits.index("train"))
+    return (rows if columns is None else rows.select([*columns])).filter(is_train)
+
+
+def prepared(options: FeatureOptions, column: pa.ChunkedArray) -> Prepared:
+    """Prepares a feature's column of keyed rows by the graph's own function (`Kind.prepare`), outside of any graph.
+
+    Its `tokens` or `values` are tensors that can be read at once; nothing is traced.
+    """
+    return KINDS[options.kind].prepare(options, as_tensor(column), Context())

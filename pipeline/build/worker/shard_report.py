@@ -1,0 +1,211 @@
+"""The report of a shard: counted batch by batch as it is built, and added up over all shards by the driver.
+
+Among the counts is the rows' profile (`pipeline.dataset.profile`).
+
+>>> sums = ShardSums()
+>>> sums.add({"split": "train", "label_counts": {"0": 2}, "profile": {}, "records": 2})
+{'split': 'train', 'records': 2}
+>>> sums.labels["train"]
+Counter({0: 2})
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+
+from recordmill.pipeline.build.context.arrow_files import write_file_digests
+from recordmill.pipeline.build.context.build_context import BuildContext
+from recordmill.pipeline.build.context.reports import shard_step, write_rejects
+from recordmill.pipeline.build.duplicates.fingerprints import write_contents
+from recordmill.pipeline.build.worker.batch import Stored
+from recordmill.pipeline.dataset.histogram import Histogram
+from recordmill.pipeline.dataset.profile import (
+    MOST_NAMES,
+    MOST_VALUES,
+    FeatureProfile,
+    Profile,
+    add_up,
+    measure_lengths,
+    profile_of_json,
+    profile_to_json,
+)
+from recordmill.pipeline.sources.faults import Reject
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.category import NameOptions
+from recordmill.transforms.contract.kinds.number import NumberOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
+
+Ids = npt.NDArray[np.int64]
+TOGETHER = 64  # profiles that are added up at once: some 2 MiB
+LARGE = ("label_counts", "profile")
+
+
+class ProfileSum:
+    """Adds up profiles as they come, `TOGETHER` at a time: those of 65,536 shards would take 7 GB."""
+
+    def __init__(self, *profiles: Profile) -> None:
+        self.parts = list(profiles)
+
+    def add(self, profiles: Iterable[Profile]) -> None:
+        """Adds profiles."""
+        self.parts += profiles
+        if len(self.parts) > TOGETHER:
+            self.parts = [self.sum()]
+
+    def sum(self) -> dict[str, FeatureProfile]:
+        """Returns the sum of all profiles."""
+        return add_up(self.parts)
+
+
+@dataclass
+class ShardTotals:
+    """Sums of a batch's rows, or of several batches'."""
+
+    rejects: list[Reject]
+    written: Counter[int] = field(default_factory=Counter)
+    """The number of rows that became records, by source."""
+    labels: Counter[int] = field(default_factory=Counter)
+    transcoded: Counter[str] = field(default_factory=Counter)
+    """The number of images that were transcoded, by feature and format: `image TIFF`."""
+    lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
+    """The number of ids of each row, by text."""
+    profile: ProfileSum = field(default_factory=ProfileSum)
+    digests: list[bytes] = field(default_factory=list)
+    """The digests of the batches' keys and image files."""
+    whole: dict[str, bytes] = field(default_factory=dict)
+    """The digests of local files that were read as a whole, by full path."""
+    contents: list[pa.Table] = field(default_factory=list)
+    """The contents that rows are compared by (`pipeline.build.duplicates.fingerprints`)."""
+
+    def add(self, batch: "ShardTotals") -> None:
+        """Adds the sums of the next batch."""
+        self.rejects += batch.rejects
+        self.written.update(batch.written)
+        self.labels.update(batch.labels)
+        self.transcoded.update(batch.transcoded)
+        for name, lengths in batch.lengths.items():
+            self.lengths.setdefault(name, []).extend(lengths)
+        self.profile.add(batch.profile.parts)
+        self.digests += batch.digests
+        self.whole |= batch.whole
+        self.contents += batch.contents
+
+    def report(self, context: BuildContext, group: int) -> dict[str, Any]:
+        """Writes the rejects, the contents and the files' digests; returns the rejects' file and the sums."""
+        write_file_digests(context.workspace, group, self.whole)
+        write_contents(context.workspace, group, self.contents)
+        return {
+            "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
+            "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
+            "transcoded": dict(sorted(self.transcoded.items())),
+            "lengths": {name: measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()},
+            "profile": profile_to_json(self.profile.sum()),
+            "rejected": len(self.rejects),
+            "rejects": write_rejects(context.workspace, f"rejects/{shard_step(group)}", self.rejects),
+            "inputs_sha256": hashlib.sha256(b"".join(self.digests)).hexdigest(),
+        }
+
+
+class ShardSums:
+    """Sums of shards' reports."""
+
+    def __init__(self) -> None:
+        self.labels: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        """The records of each class, by split and id."""
+        self._profiles: defaultdict[str, ProfileSum] = defaultdict(ProfileSum)
+
+    def add(self, report: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds a report; returns the rest of it, without the counts that have an entry for each class or value."""
+        split = report["split"]
+        self.labels[split].update({int(label): count for label, count in report.get("label_counts", {}).items()})
+        self._profiles[split].add([profile_of_json(report.get("profile", {}))])
+        return {name: value for name, value in report.items() if name not in LARGE}
+
+    def profiles(self) -> dict[str, dict[str, FeatureProfile]]:
+        """Returns the profile of each split that has shards."""
+        return {split: profile.sum() for split, profile in self._profiles.items()}
+
+
+def profile_of(
+    features: Mapping[str, FeatureOptions], rows: pa.Table, stored: Stored, lengths: Mapping[str, Ids]
+) -> dict[str, FeatureProfile]:
+    """Counts every feature of the spec.
+
+    Args:
+        features: their options.
+        rows: the keyed rows: raw columns by feature.
+        stored: what is stored of the same rows.
+        lengths: the number of ids of each text, int64 [texts], by feature.
+    """
+    return {name: _feature(name, options, rows, stored, lengths) for name, options in features.items()}
+
+
+def _feature(
+    name: str, options: FeatureOptions, rows: pa.Table, stored: Stored, lengths: Mapping[str, Ids]
+) -> FeatureProfile:
+    column = rows[name] if name in rows.column_names else None
+    missing = 0 if column is None else _missing(options, column)
+    if isinstance(options, NumberOptions) and column is not None:
+        return FeatureProfile(rows.num_rows, missing, _histogram(_numbers(column)))
+    ids = _ids(stored.get(name))
+    if ids is not None and isinstance(options, NameOptions):
+        counts = dict(zip(*(each.tolist() for each in np.unique(ids, return_counts=True)), strict=True))
+        few = counts if len(counts) <= MOST_NAMES else None
+        unknown = _unknown_names(options, ids, missing)
+        return FeatureProfile(rows.num_rows, missing, None, few, len(ids), unknown)
+    if ids is not None and isinstance(options, TextOptions) and name in lengths:
+        histogram = _histogram(lengths[name].astype(np.float32))
+        return FeatureProfile(rows.num_rows, missing, histogram, None, len(ids), _unknown_words(options, ids))
+    return FeatureProfile(rows.num_rows, missing)
+
+
+def _missing(options: FeatureOptions, column: pa.ChunkedArray) -> int:
+    """Counts NaN, empty strings and empty lists; only lists and texts may be empty where they are not optional."""
+    if pa.types.is_list(column.type):
+        return int(pc.sum(pc.equal(pc.list_value_length(column), 0)).as_py() or 0)
+    if not (options.optional or isinstance(options, TextOptions)):
+        return 0
+    if pa.types.is_floating(column.type):
+        return int(np.count_nonzero(np.isnan(column.to_numpy())))
+    if pa.types.is_binary(column.type):
+        return int(pc.sum(pc.equal(pc.binary_length(column), 0)).as_py() or 0)
+    return 0
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
+    values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    numbers = values.to_numpy().astype(np.float32)
+    return numbers[np.isfinite(numbers)]
+
+
+def _histogram(values: npt.NDArray[np.float32]) -> Histogram:
+    seen = Histogram.of(values)
+    return seen if len(seen.keys) <= MOST_VALUES else Histogram.merged([seen], MOST_VALUES)
+
+
+def _ids(stored: object) -> Ids | None:
+    """Returns a feature's ids, int64 [ids]; None where a function of the user's stores something else."""
+    flat = stored.flat_values if isinstance(stored, tf.RaggedTensor) else stored
+    return flat.numpy() if isinstance(flat, tf.Tensor) and flat.dtype == tf.int64 and flat.shape.rank == 1 else None
+
+
+def _unknown_names(options: NameOptions, ids: Ids, missing: int) -> int:
+    """Counts the ids of names that are not in the vocabulary; hashed names and a label's are all known."""
+    if not options.has_vocabulary or options.is_label:
+        return 0
+    if not options.oov_buckets:  # unknown and missing names share the id 0
+        return int(np.count_nonzero(ids == 0)) - missing
+    return int(np.count_nonzero((ids > 0) & (ids <= options.oov_buckets)))
+
+
+def _unknown_words(options: TextOptions, ids: Ids) -> int:
+    first = options.special.unknown
+    return 0 if first is None else int(np.count_nonzero((ids >= first) & (ids < first + options.oov_buckets)))
