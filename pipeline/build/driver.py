@@ -17,15 +17,15 @@ import pyarrow as pa
 from recordmill.pipeline.build import attempts
 from recordmill.pipeline.build.attempt_places import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
-from recordmill.pipeline.build.beam.graph import is_counted, run_job
 from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.probe import probe_workers
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
-from recordmill.pipeline.build.context.file_digests import FileDigests
-from recordmill.pipeline.build.context.graph_inputs import input_specs
-from recordmill.pipeline.build.context.progress import Progress
+from recordmill.pipeline.build.beam.write_shards import is_counted, run_job
+from recordmill.pipeline.build.context.arrow_files import FileDigests
+from recordmill.pipeline.build.context.graph import input_specs, install_user_code
+from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.descriptions import describe_features
 from recordmill.pipeline.build.digest_inputs import TableInMaking
 from recordmill.pipeline.build.disk_failures import disk_error
@@ -55,7 +55,6 @@ from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.build.same_version import same_as_live
 from recordmill.pipeline.build.spans.reports import read_spans
 from recordmill.pipeline.build.up_to_date import remember
-from recordmill.pipeline.build.worker.user_code import install_user_code
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, judge_of
 from recordmill.pipeline.compare.ids import id_changes, names_gone

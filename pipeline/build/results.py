@@ -10,18 +10,17 @@ from types import MappingProxyType
 from typing import Any
 
 from recordmill.pipeline.build.context.build_context import BuildContext
-from recordmill.pipeline.build.context.graph_archive import unpack_graph
-from recordmill.pipeline.build.context.rejects import read_rejects
-from recordmill.pipeline.build.context.steps import ANALYSIS, chunk_step, shard_step
+from recordmill.pipeline.build.context.graph import unpack_graph
+from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, shard_step
 from recordmill.pipeline.build.context.workspace import read_all, read_report
-from recordmill.pipeline.build.duplicates.report import manifest_entry
+from recordmill.pipeline.build.duplicates.counts import manifest_entry
 from recordmill.pipeline.build.plan import BuildPlan
 from recordmill.pipeline.build.published_spec import published_path
 from recordmill.pipeline.build.reconcile import check_look, check_shards, check_sources, take_groups
 from recordmill.pipeline.build.reject_limits import RejectLimits, by_frequency
 from recordmill.pipeline.build.reject_places import RejectPlaces
-from recordmill.pipeline.build.shard_sums import ShardSums
 from recordmill.pipeline.build.spans.reports import KeptSpan, add_up_duplicates, shards_by_group
+from recordmill.pipeline.build.worker.shard_report import ShardSums
 from recordmill.pipeline.compare.distributions import profile_drift
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_lengths

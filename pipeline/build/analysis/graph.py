@@ -22,7 +22,7 @@ from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs, 
 from recordmill.pipeline.build.context.reports import ANALYSIS, Progress
 from recordmill.pipeline.build.context.workspace import read_report, write_report
 from recordmill.pipeline.build.frozen import LiveAnalysis
-from recordmill.pipeline.compare.classes import compare_ids
+from recordmill.pipeline.compare.ids import compare_ids
 from recordmill.pipeline.dataset.atomic_files import attempt_name
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.paths import path_within
