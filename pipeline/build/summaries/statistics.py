@@ -1,4 +1,4 @@
-"""The statistics that a build learns from its rows: one look's summaries, its result, and the drift from a frozen one."""
+"""The statistics that a build learns from its rows: one look's summaries, its result, and its drift."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
