@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.cli import version_commands
-from recordmill.pipeline.compare.diff import compare
-from recordmill.pipeline.compare.manifests import changes
+from recordmill.pipeline.compare.diff import changes, diff
 from recordmill.pipeline.compare.rows import RowChanges, bytes_to_read, compare_rows
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, read_manifest
+from recordmill.pipeline.dataset.profile import FILE as PROFILE
+from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
 from tests.published import VERSION, example, frames, replace_shard, row, write_manifest, write_version
@@ -149,7 +150,7 @@ def test_equal_versions_differ_in_nothing_and_their_shards_are_not_read(tmp_path
         for split in dataset.manifest.splits.values():
             for shard in split.shards:
                 (Path(str(dataset.folder)) / shard.file).unlink()
-    report = compare(before, after)
+    report = diff(before, after)
     assert report.rows == RowChanges(
         unchanged=200, examples=dict.fromkeys(("added", "removed", "changed", "moved"), [])
     )
@@ -178,18 +179,36 @@ def with_classes(folder: Path, *names: str) -> None:
 
 
 def test_names_that_are_gained_lost_and_moved(tmp_path: Path) -> None:
-    report = compare(*two_versions(tmp_path, lambda folder: with_classes(folder, "bright", "cat")), rows=False)
+    report = diff(*two_versions(tmp_path, lambda folder: with_classes(folder, "bright", "cat")), rows=False)
     names = report.names["label"]
     assert (names.gained, names.lost, names.moved) == (1, 1, 1)
     assert names.names == {"gained": ["cat"], "lost": ["dark"], "moved": ["bright"]}
     assert "label: 1 gained (cat), 1 lost (dark), 1 moved (bright)" in list(report.lines())
 
 
+def with_profile(folder: Path, ones: int) -> None:
+    profile = FeatureProfile(200, ids={0: 200 - ones, 1: ones}, tokens=200)
+    (folder / PROFILE).parent.mkdir(exist_ok=True)
+    (folder / PROFILE).write_text(to_text({"train": {"label": profile}}))
+
+
+def test_values_that_moved_are_figures(tmp_path: Path) -> None:
+    before, after = two_versions(tmp_path, lambda folder: with_profile(folder, 150))
+    with_profile(Path(str(before.folder)), 100)
+    report = diff(before, after, rows=False)
+    assert [(figure.rule, figure.subject) for figure in report.values] == [
+        ("jensen_shannon", "label (train)"),
+        ("l_infinity", "label (train)"),
+    ]
+    assert "  l_infinity of label (train) is 0.25: 'bright' 50.00% → 75.00%" in list(report.lines())
+    assert json.loads(json.dumps(report.to_json()))["values"][1]["figure"] == 0.25
+
+
 def test_the_words_of_a_text_are_counted_and_never_shown(tmp_path: Path) -> None:
     def edit(folder: Path) -> None:
         (folder / "transform_fn/assets/text.vocabulary.txt").write_text("a\nsecret\nüber\n")
 
-    report = compare(*two_versions(tmp_path, edit), rows=False)
+    report = diff(*two_versions(tmp_path, edit), rows=False)
     assert (report.names["text"].gained, report.names["text"].lost, report.names["text"].moved) == (1, 1, 0)
     assert "secret" not in json.dumps(report.to_json())
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.filesize import decimal
 
 from recordmill.pipeline.build.preparation import Published
-from recordmill.pipeline.compare.diff import compare
+from recordmill.pipeline.compare.diff import diff
 from recordmill.pipeline.compare.rows import bytes_to_read
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.dataset import open_dataset
@@ -27,7 +27,7 @@ def change_lines(output: str, published: Published) -> Iterator[str]:
         old, new = open_dataset(output, before), open_dataset(output, version)
         size = bytes_to_read(old, new)
         with_rows = size <= (MOST_BYTES if is_local(output) else MOST_REMOTE_BYTES)
-        lines = [*compare(old, new, rows=with_rows).short_lines()]
+        lines = [*diff(old, new, rows=with_rows).short_lines()]
     except (UserError, OSError) as error:
         lines, with_rows = [f"not compared: {error}"], True
     yield f"since {before}:"

@@ -38,12 +38,12 @@ def diff(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
-    from recordmill.pipeline.compare.diff import compare
+    from recordmill.pipeline.compare.diff import diff as diff_of
     from recordmill.pipeline.reader.dataset import open_dataset
     from recordmill.pipeline.versions.listing import pair
 
     old, new = (open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
-    report = compare(old, new, rows=not quick)
+    report = diff_of(old, new, rows=not quick)
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
     else:

@@ -1,22 +1,44 @@
-"""The changes from one version to another, for people and as JSON.
+"""The changes from one version to another, for people and as JSON: rows, ids, counts, figures of values, manifests.
 
->>> print(*compare(open_dataset("out", old), open_dataset("out", new)).lines(), sep=chr(10))  # doctest: +SKIP
+>>> print(*diff(open_dataset("out", old), open_dataset("out", new)).lines(), sep=chr(10))  # doctest: +SKIP
 20261120T120000Z-4f1c9a2e → 20261121T120000Z-77d0a4b1
 rows: 1,204 added (cats/9001.jpg, …), 3 removed (cats/17.jpg, …), 0 changed, 0 moved, 90,113 unchanged
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from recordmill.pipeline.compare.ids import first_few
-from recordmill.pipeline.compare.manifests import Change, Changes, NameChanges, changes, name_changes, split_changes
+from recordmill.pipeline.compare.comparison import compare
+from recordmill.pipeline.compare.figures import Figure
+from recordmill.pipeline.compare.ids import compare_ids, first_few, ids_of
 from recordmill.pipeline.compare.rows import RowChanges, compare_rows
-from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.compare.versions import ComparedVersion
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.text import TextDescription
 
 SHOWN = 20  # lines of a section
+IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")
+"""The rules on features whose figures are other sections: `features`, and the names."""
+Change = tuple[Any, Any]
+"""A value before and after; None where there was none."""
+Changes = dict[str, Change]
+"""The values that differ, by their path in the manifest: `image.mean.0`."""
+
+
+@dataclass(frozen=True)
+class NameChanges:
+    """The changes of a feature's classes, or of its vocabulary."""
+
+    gained: int
+    lost: int
+    moved: int
+    """Names that have another id than before."""
+    names: dict[str, list[str]] = field(default_factory=dict)
+    """The names of classes, by `gained`, `lost` and `moved`; a text's words are not shown."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +50,7 @@ class Diff:
     rows: RowChanges | None
     """None where the rows were not compared."""
     splits: Changes
+    """Records, bytes and shards of each split, and its records by class."""
     names: dict[str, NameChanges]
     """The classes and vocabularies that differ, by feature."""
     counts: Changes
@@ -37,15 +60,17 @@ class Diff:
     statistics: Changes
     features: Changes
     """Descriptions of features."""
-    spec: Changes = field(default_factory=dict)
-    packages: Changes = field(default_factory=dict)
+    spec: Changes
+    packages: Changes
+    values: list[Figure] = field(default_factory=list)
+    """The figures by which the values of features moved, the largest of each rule first."""
 
     def to_json(self) -> dict[str, Any]:
-        """Gives everything as JSON: a change is [before, after]."""
-        return asdict(self)
+        """Returns everything as JSON: a change is [before, after]."""
+        return asdict(self) | {"values": [figure.to_json() for figure in self.values]}
 
     def short_lines(self) -> Iterator[str]:
-        """Gives the rows, the names and the counts as lines; of anything else only how many values differ."""
+        """Returns the rows, the names and the counts as lines; of anything else only how many values differ."""
         if self.rows is not None:
             yield from _row_lines(self.rows)
         yield from self._name_lines()
@@ -56,22 +81,27 @@ class Diff:
         if differing:
             yield f"values that differ: {', '.join(differing)}"
 
-    def _name_lines(self) -> Iterator[str]:
-        for name, names in self.names.items():
-            yield f"{name}: {_named('gained', names)}, {_named('lost', names)}, {_named('moved', names)}"
-
     def lines(self) -> Iterator[str]:
-        """Gives everything as lines for a person; of each section at most 20."""
+        """Returns everything as lines for a person; of each section at most 20."""
         yield f"{self.before} → {self.after}"
         if self.rows is not None:
             yield from _row_lines(self.rows)
         yield from self._name_lines()
-        for section in ("splits", "counts", "rejects", "features", "statistics", "spec", "packages"):
-            yield from _section(section, getattr(self, section))
+        for section in ("splits", "counts", "rejects"):
+            yield from _change_lines(section, getattr(self, section))
+        yield from _section("values", [str(figure) for figure in self.values])
+        for section in ("features", "statistics", "spec", "packages"):
+            yield from _change_lines(section, getattr(self, section))
+
+    def _name_lines(self) -> Iterator[str]:
+        for name, names in self.names.items():
+            counted = (f"{getattr(names, what):,} {what}" for what in ("gained", "lost", "moved"))
+            shown = (first_few(names.names.get(what, ())) for what in ("gained", "lost", "moved"))
+            yield f"{name}: {', '.join(map(str.__add__, counted, shown))}"
 
 
-def compare(before: Dataset, after: Dataset, *, rows: bool = True) -> Diff:
-    """Compares two versions; without `rows` by their manifests and vocabularies alone.
+def diff(before: Dataset, after: Dataset, *, rows: bool = True) -> Diff:
+    """Compares two versions; without `rows` by their manifests, profiles and vocabularies alone.
 
     Raises:
         DatasetError: a file of a version is missing, or not what its manifest says.
@@ -81,15 +111,78 @@ def compare(before: Dataset, after: Dataset, *, rows: bool = True) -> Diff:
         old.version,
         new.version,
         compare_rows(before, after) if rows else None,
-        split_changes(before, after),
-        name_changes(before, after),
+        changes(_splits(before), _splits(after)),
+        _name_changes(before, after),
         changes(old.rows, new.rows),
         changes(_reasons(old), _reasons(new)),
         changes(old.statistics, new.statistics),
         changes(dict(old.features), dict(new.features)),
         changes(old.spec, new.spec),
         changes(old.provenance.get("packages", {}), new.provenance.get("packages", {})),
+        _value_figures(before, after),
     )
+
+
+def changes(before: Any, after: Any) -> Changes:
+    """Returns the leaves of two JSON values that differ, by their paths.
+
+    >>> changes({"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}, "d": [True]})
+    {'a.b': (1, 3), 'd.0': (None, True)}
+    """
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    paths = dict.fromkeys([*old, *new])
+    return {path: (old.get(path), new.get(path)) for path in paths if old.get(path) != new.get(path)}
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping | list | tuple):
+        yield path, value
+        return
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    for name, inner in items:
+        yield from _leaves(inner, f"{path}.{name}" if path else str(name))
+
+
+def _value_figures(before: Dataset, after: Dataset) -> list[Figure]:
+    """Compares the values of features; the other figures of the comparison are those of counts, features and names."""
+    compared = compare(*(ComparedVersion.read(each.folder, each.manifest) for each in (before, after)))
+    figures = [each for each in compared.figures if each.value and each.feature and each.rule not in IN_OTHER_SECTIONS]
+    return sorted(figures, key=lambda figure: (figure.rule, -figure.value))
+
+
+def _name_changes(before: Dataset, after: Dataset) -> dict[str, NameChanges]:
+    """Compares the classes and vocabularies of features that both versions have; equal ones are left out."""
+    compared = {}
+    for name in (name for name in after.features if name in before.features):
+        description = read_description(after.features[name])
+        old = ids_of(before.folder, read_description(before.features[name]), name)
+        new = ids_of(after.folder, description, name)
+        if old != new:
+            changed, is_shown = compare_ids(old, new), not isinstance(description, TextDescription)
+            names = changed._asdict() if is_shown else {}
+            compared[name] = NameChanges(len(changed.gained), len(changed.lost), len(changed.moved), names)
+    return compared
+
+
+def _splits(dataset: Dataset) -> dict[str, Any]:
+    return {
+        name: {
+            "records": split.records,
+            "bytes": split.bytes,
+            "shards": len(split.shards),
+            "labels": _labels(dataset, split.label_counts or ()),
+        }
+        for name, split in dataset.manifest.splits.items()
+    }
+
+
+def _labels(dataset: Dataset, counts: Sequence[int]) -> dict[str, int]:
+    try:
+        names = dataset.classes
+    except DatasetError:
+        names = []
+    named = len(names) == len(counts)
+    return {names[id_] if named else str(id_): count for id_, count in enumerate(counts)}
 
 
 def _reasons(manifest: Manifest) -> Any:
@@ -103,17 +196,16 @@ def _row_lines(rows: RowChanges) -> Iterator[str]:
         yield f"changed rows differ in {', '.join(f'{name} ({count:,})' for name, count in rows.features.items())}"
 
 
-def _named(what: str, names: NameChanges) -> str:
-    return f"{getattr(names, what):,} {what}{first_few(names.names.get(what, ()))}"
+def _change_lines(name: str, section: Changes) -> Iterator[str]:
+    return _section(name, [f"{path}: {_shown(change)}" for path, change in section.items()])
 
 
-def _section(name: str, section: Changes) -> Iterator[str]:
-    if section:
+def _section(name: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
         yield f"{name}:"
-    for path, change in list(section.items())[:SHOWN]:
-        yield f"  {path}: {_shown(change)}"
-    if len(section) > SHOWN:
-        yield f"  and {len(section) - SHOWN:,} more: --json gives all"
+    yield from (f"  {line}" for line in lines[:SHOWN])
+    if len(lines) > SHOWN:
+        yield f"  and {len(lines) - SHOWN:,} more: --json gives all"
 
 
 def _shown(change: Change) -> str:
