@@ -22,7 +22,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from recordmill.pipeline.sources.readers import reader_of
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import make_plan
@@ -34,6 +33,7 @@ from recordmill.pipeline.init.recognize import cell_options
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import dataset_name, option_line, shown, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo
+from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests.forked import recordmill
