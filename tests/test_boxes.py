@@ -16,9 +16,9 @@ from PIL import Image as Picture
 from recordmill.pipeline.build.worker.examples import encode
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.geometry import placement
 from recordmill.transforms.tensorflow import boxes, image

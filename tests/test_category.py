@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.category import Category, check_not_crossed
-from recordmill.pipeline.spec.features.classes import read_classes
+from recordmill.pipeline.spec.features.category import Category, check_not_crossed, read_classes
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.transforms.tensorflow import category
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics

@@ -16,8 +16,8 @@ from pydantic_core import to_jsonable_python
 
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.sources.options import AnySource, SourceOptions, TableOptions
-from recordmill.pipeline.spec.features.base import Feature
-from recordmill.pipeline.spec.features.registry import AnyFeature
+from recordmill.pipeline.spec.features import AnyFeature
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.text import Text, Texts, Tokenized
 from recordmill.pipeline.spec.messages import _models
 from recordmill.pipeline.spec.model import Spec, parse_spec

@@ -36,9 +36,8 @@ from recordmill.pipeline.dataset.manifest_words import leaks, summary, warnings
 from recordmill.pipeline.dataset.placement import Layout, hash_key
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.source_reader import Block, Chunk
-from recordmill.pipeline.spec.duplicates import Duplicates
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.spec.split_by import SplitBy
+from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.spec.yaml_document import SpecError
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions

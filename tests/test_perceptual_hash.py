@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance
 
 from recordmill.pipeline.build.duplicates.find import COLOUR_DISTANCE
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
-from recordmill.pipeline.spec.duplicates import DISTANCE
+from recordmill.pipeline.spec.split_by import DISTANCE
 from tests.pictures import photo, saved
 
 MAX_PIXELS = 1_000_000

@@ -9,8 +9,8 @@ import pytest
 from recordmill.pipeline.build.tfds_files import write_tfds_files
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.exchange.catalogues import dataset_info
-from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.category import Category
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.features.number import Number
 from recordmill.pipeline.spec.features.raw import Raw

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.dataset.vocabulary import read_words, without_blank
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.spec.features.base import Feature
 from recordmill.pipeline.spec.features.category import NamedClasses
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription

@@ -10,8 +10,8 @@ from recordmill.pipeline.build.frozen import ANALYSIS
 from recordmill.pipeline.dataset.paths import safe_name
 from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.spec.features.base import Feature
-from recordmill.pipeline.spec.features.registry import AnyFeature
+from recordmill.pipeline.spec.features import AnyFeature
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.versions.forgotten import ENTRY, LEARNED_OF
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description, ExportColumn, ExportError, Json

@@ -29,15 +29,13 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.globs import escape, is_glob, is_template
 from recordmill.pipeline.sources.options import AnySource
 from recordmill.pipeline.spec.about import About
-from recordmill.pipeline.spec.duplicates import Action, Duplicates
+from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import Category, NamedClasses, check_not_crossed
-from recordmill.pipeline.spec.features.registry import AnyFeature
-from recordmill.pipeline.spec.features.text_rules import check_packed
+from recordmill.pipeline.spec.features.feature import Together, check_together
+from recordmill.pipeline.spec.features.text import check_packed
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import explain
-from recordmill.pipeline.spec.spans import check_spans, compares_all_rows
-from recordmill.pipeline.spec.split_by import SplitBy
-from recordmill.pipeline.spec.together import Together, check_together
+from recordmill.pipeline.spec.split_by import Action, Duplicates, SplitBy, check_spans, compares_all_rows
 from recordmill.pipeline.spec.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 

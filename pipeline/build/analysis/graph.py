@@ -28,7 +28,7 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
-from recordmill.pipeline.spec.features.classes import read_classes
+from recordmill.pipeline.spec.features.category import read_classes
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import TextOptions

@@ -1,1 +1,17 @@
 """The options of each kind of feature, without TensorFlow."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from recordmill.pipeline.spec.features.boxes import Boxes
+from recordmill.pipeline.spec.features.category import Categories, Category
+from recordmill.pipeline.spec.features.image import Image, ImageSequence
+from recordmill.pipeline.spec.features.number import Number, Numbers
+from recordmill.pipeline.spec.features.raw import Raw
+from recordmill.pipeline.spec.features.text import Text, Texts
+
+AnyFeature = Annotated[
+    Image | ImageSequence | Boxes | Text | Texts | Category | Categories | Number | Numbers | Raw,
+    Field(discriminator="kind"),
+]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, ListFeature, feature_named
+from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 

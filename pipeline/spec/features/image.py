@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.options import Options
 from recordmill.pipeline.sources.columns import ColumnType
-from recordmill.pipeline.spec.features.base import Feature, ListFeature
+from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.image import (
     ImageDescription,

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import Feature, ListFeature
+from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.number import (
     NumberDescription,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.base import ListFeature
+from recordmill.pipeline.spec.features.feature import ListFeature
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.options import Options
@@ -133,3 +133,31 @@ def feature_named(name: str, features: Mapping[str, Feature], *path: str) -> Fea
     if name not in features:
         raise WrongValueError(f"there is no feature '{name}'{did_you_mean(name, features)}", *path)
     return features[name]
+
+
+def _groups(value: Any) -> Any:
+    """Reads a list of names as the only group."""
+    return (value,) if isinstance(value, list | tuple) and value and isinstance(value[0], str) else value
+
+
+Group = tuple[str, ...]
+Together = Annotated[tuple[Group, ...], BeforeValidator(_groups, Group | tuple[Group, ...])]
+"""Groups of features; a single one may be written without the outer list."""
+
+
+def check_together(groups: tuple[Group, ...], features: Mapping[str, Feature]) -> None:
+    """Checks that each group is of two different features or more, all of them lists.
+
+    Raises:
+        WrongValueError: it is not; its path begins at the spec.
+    """
+    for group in groups:
+        if len(set(group)) < max(2, len(group)):
+            message = f"should name two lists or more, each once, got [{', '.join(group)}]"
+            raise WrongValueError(message, "together")
+        for name in group:
+            feature = feature_named(name, features, "together")
+            column = feature.raw_column()
+            if column is None or not column.many:
+                message = f"'{name}' is of kind {feature.kind}, one value a row: only lists have lengths to compare"
+                raise WrongValueError(message, "together")
