@@ -49,17 +49,16 @@ WHERE = {
     "Number": (NUMBERS, "number"),
     "Numbers": (NUMBERS, "numbers"),
     "Raw": (NUMBERS, "raw"),
-    "ImageFolder": ("sources/image_folder.md", "image_folder"),
-    "JsonLines": ("sources/jsonl.md", "jsonl"),
     "Csv": ("sources/csv.md", "Options"),
     "Tsv": ("sources/csv.md", "Options"),
-    "Parquet": ("sources/parquet.md", "parquet"),
     "TextFiles": ("sources/text.md", "Options"),
-    "TFRecord": ("sources/tfrecord.md", "tfrecord"),
-    "WebDataset": ("sources/webdataset.md", "webdataset"),
-    "UserRows": ("sources/own.md", "python"),
 }
-"""By the options' class: the page, and the heading under which its table of options stands."""
+for _model in _models(AnySource):
+    (_format,) = typing.get_args(_model.model_fields["format"].annotation)
+    for _page, _text in PAGES.items():
+        if _page.startswith(("docs/spec.md", "docs/sources/")) and re.search(rf"^#+ {_format}$", _text, re.MULTILINE):
+            WHERE.setdefault(_model.__name__, (_page.removeprefix("docs/"), _format))
+"""By the options' class: the page, and the heading under which its table of options stands; of a source its format."""
 INLINE = {
     "ContentKey": ("spec.md", "Keys"),
     "Normalization": ("images.md", "Normalization"),
