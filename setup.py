@@ -76,7 +76,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["recordmill", "recordmill.*"]),
-    package_data={"recordmill": ["py.typed"], "recordmill.pipeline.report": ["*.css", "*.j2"]},
+    package_data={"recordmill": ["py.typed"], "recordmill.pipeline.facts": ["*.css", "*.j2"]},
     install_requires=BASE,
     extras_require={
         "cli": CLI,

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from recordmill.pipeline.dataset.manifest import Manifest, version_folder
-from recordmill.pipeline.dataset.paths import Location, Remote
-from recordmill.pipeline.exchange.card import CARD, card
-from recordmill.pipeline.exchange.catalogues import CROISSANT, DATASET_INFO, croissant, dataset_info
+from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
+from recordmill.pipeline.dataset.safe_paths import Remote
+from recordmill.pipeline.exchange.croissant import CROISSANT, croissant
+from recordmill.pipeline.exchange.dataset_info import DATASET_INFO, dataset_info
+from recordmill.pipeline.facts.card import CARD, card
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.versions.stores.open_store import open_location
 
@@ -31,7 +32,7 @@ The bytes follow from both: no clock, no path, none of `version`, `sequence` and
 def _report(folder: Location, manifest: Manifest) -> bytes:
     """Makes the page for people. Nothing of it raises: a build of hours does not end for its page."""
     try:
-        page = importlib.import_module("recordmill.pipeline.report.page")  # Jinja and Arrow: only where it is made
+        page = importlib.import_module("recordmill.pipeline.facts.page")  # Jinja and Arrow: only where it is made
         dataset = Dataset(folder, replace(manifest, gate={}))  # type: ignore[arg-type] # it reads and joins
         return bytes(page.report_of(dataset, most_word_bytes=MOST_WORD_BYTES))
     except Exception as error:

@@ -34,14 +34,14 @@ def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
 READING = modules(
     "pipeline.parallel", "pipeline.errors", "pipeline.safe_text", "pipeline.version", "pipeline.json_values",
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
-    "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.report",
+    "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts",
     "transforms.contract", "transforms.numpy",
-    but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.verify.parity", "pipeline.report.page",
-         "pipeline.report.f", "pipeline.dataset.arrow_tables",
+    but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.verify.parity", "pipeline.facts.page",
+         "pipeline.facts.features", "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.repair", "pipeline.verify.with_sources"),
 )  # fmt: skip
 LIGHT = modules(
-    "pipeline.report",
+    "pipeline.facts",
     "pipeline.sources",
     "pipeline.spec",
     "pipeline.init",

@@ -18,10 +18,9 @@ from PIL import Image
 from recordmill.augment import GaussianBlur, RandomApply, RandomFlip, RandomResizedCrop, RandomRotation
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
+from recordmill.pipeline.inspection.images import raw_image
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
-from recordmill.pipeline.report.augmentations import augmentations_of
-from recordmill.pipeline.report.preview import draw, reject_cards
-from recordmill.pipeline.report.raw_files import raw_image
 from tests import published, shown
 
 

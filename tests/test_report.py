@@ -16,11 +16,11 @@ from PIL import Image
 from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import read_manifest
+from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, places, short
+from recordmill.pipeline.facts.contents import read_contents
+from recordmill.pipeline.facts.notebook import dataset_html
+from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.reader.dataset import Dataset, open_dataset
-from recordmill.pipeline.report.charts import HistogramChart, histogram, names, places, short
-from recordmill.pipeline.report.figures import read_figures
-from recordmill.pipeline.report.notebook import dataset_html
-from recordmill.pipeline.report.page import report_of
 from recordmill.pipeline.sidecars import SIDECARS
 from tests import published, shown
 from tests.chromium import Page, program
@@ -96,7 +96,7 @@ def test_words_of_several_files_are_counted_together(tmp_path: Path) -> None:
         table = pa.table({**columns, "count": [counts[word] for word in own]})
         with pa.ipc.new_stream(str(folder / f"summaries/vocabularies/bucket-{bucket:03}.arrow"), table.schema) as file:
             file.write_table(table)
-    words = read_figures(open_dataset(tmp_path)).words["caption"]
+    words = read_contents(open_dataset(tmp_path)).words["caption"]
     assert (words.distinct, words.total) == (200, sum(counts.values()))
     assert words.once == sum(count == 1 for count in counts.values()) > 0
     assert words.frequent == sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:20]
@@ -116,7 +116,7 @@ def test_a_build_of_every_kind_writes_its_report(every_kind: tuple[Path, Publish
 
 def test_a_page_that_cannot_be_made_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = shown.write_version(tmp_path)
-    monkeypatch.setitem(sys.modules, "recordmill.pipeline.report.page", None)
+    monkeypatch.setitem(sys.modules, "recordmill.pipeline.facts.page", None)
     assert b"No report: ModuleNotFoundError. `recordmill report`" in SIDECARS["report.html"](
         folder, read_manifest(folder)
     )

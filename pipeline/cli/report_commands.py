@@ -34,8 +34,8 @@ def report(
 ) -> None:
     """Write a page about a version, to open in any browser: images, distributions, rejects: `recordmill report DIR`."""
     check_extra("report", REPORT)
+    from recordmill.pipeline.facts.page import report_of
     from recordmill.pipeline.reader.dataset import open_dataset
-    from recordmill.pipeline.report.page import report_of
 
     dataset = open_dataset(folder, version)
     data = report_of(dataset, sources)
@@ -63,9 +63,9 @@ def preview(
     ] = None,
 ) -> None:
     """Draw records as a model gets them, with boxes and texts, also augmented: `recordmill preview DIR`."""
+    from recordmill.pipeline.facts import preview as previews
+    from recordmill.pipeline.facts.preview import augmentations_of
     from recordmill.pipeline.reader.dataset import open_dataset
-    from recordmill.pipeline.report import preview as previews
-    from recordmill.pipeline.report.augmentations import augmentations_of
 
     choice = {"--split": split, "--key": key, "--class": label, "--augment": augment}
     if rejects and (given := [name for name, value in choice.items() if value is not None]):

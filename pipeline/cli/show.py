@@ -1,28 +1,15 @@
-"""Prints a dataset for `recordmill show`.
+"""Prints the facts of a version for `recordmill show`; they never fail on unknown values, such as a later kind."""
 
-It shows unknown values, such as a kind of a later Recordmill, as far as it can, and never fails on them: a description
-that it cannot read is None, and the feature's kind and type are shown as they stand in the manifest.
-"""
-
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import TypeAlias
 
 from rich.table import Table
 
 from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.versions_table import print_table
-from recordmill.pipeline.compare.gate import read_breaches
+from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.dataset.manifest_words import statistics_words, stored_words, summary
-from recordmill.pipeline.dataset.profile import describe_lengths
-from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.versions.listing import Version
-from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import TextDescription
-
-Features: TypeAlias = Mapping[str, Description | None]
 
 SHOWN_CLASSES = 10
 
@@ -30,19 +17,19 @@ SHOWN_CLASSES = 10
 def print_dataset(manifest: Manifest, folder: Location, versions: list[Version]) -> None:
     """Prints a version; `versions` are all of its dataset, if the dataset's folder was given."""
     state = next((_state(version) for version in versions if version.manifest.version == manifest.version), "")
-    console = Screen()
+    console, facts = Screen(), VersionFacts(folder, manifest)
     console.print(manifest.name, style="bold", end="")
-    console.print(f"  {manifest.version}{state}")
+    console.print(f"  {manifest.version}{state}", soft_wrap=True)
     console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
-    features: dict[str, Description | None] = dict.fromkeys(manifest.features)
-    for name, description in manifest.features.items():
-        with suppress(DatasetError):
-            features[name] = read_description(description)
-    console.print(_features(manifest, features))
-    _print_lengths(console, manifest, features)
-    _print_classes(console, manifest, folder, features)
+    console.print(_features(facts))
+    if lengths := [f"{each.name}: {each.lengths}" for each in facts.features.values() if each.lengths]:
+        console.print("", *lengths, sep="\n", soft_wrap=True)
+    _print_classes(console, facts)
     _print_rows(console, manifest)
+    if facts.duplicates:
+        console.print("\nduplicates", style="bold")
+        console.print(*(f"  {line}" for line in facts.duplicates), sep="\n", soft_wrap=True)
     _print_gate(console, manifest)
     if versions:
         console.print("\nversions", style="bold")
@@ -57,21 +44,6 @@ def _state(version: Version) -> str:
     return "  (live)" if version.is_live else ""
 
 
-def _print_gate(console: Screen, manifest: Manifest) -> None:
-    """Prints what the gate found against the version that was live before."""
-    if not manifest.gate:
-        return
-    with suppress(DatasetError):
-        breaches, figures = [*read_breaches(manifest.gate)], manifest.gate.get("figures", {})
-        counted = count(sum(map(len, figures.values())), "figure")
-        held = f"{len(breaches):,} beyond their limits" if breaches else "none beyond its limit"
-        console.print(f"\ngate: {counted} against {manifest.gate.get('live')}, {held}", soft_wrap=True)
-        for line in breaches:
-            console.print(f"  {line}", soft_wrap=True)
-        for line in manifest.gate.get("not_compared", ()):
-            console.print(f"  not compared: {line}", soft_wrap=True)
-
-
 def _splits(manifest: Manifest) -> Table:
     packed = any(split.documents is not None for split in manifest.splits.values())
     numbers = ("records", *(["documents"] if packed else []), "shards", "bytes")
@@ -82,39 +54,23 @@ def _splits(manifest: Manifest) -> Table:
     return table
 
 
-def _features(manifest: Manifest, features: Features) -> Table:
+def _features(facts: VersionFacts) -> Table:
     table = plain_table("\nfeature", "\nkind", "\nstored", "\nstatistics")
-    for name, description in features.items():
-        label = " (label)" if name == manifest.label else ""
-        json = manifest.features[name]
-        statistics = ", ".join(statistics_words(name, description, manifest.statistics.get(name, {})))
-        table.add_row(name + label, json["kind"], stored_words(description, json), statistics)
+    for feature in facts.features.values():
+        label = " (label)" if feature.is_label else ""
+        table.add_row(feature.name + label, feature.kind, feature.stored, ", ".join(feature.learned))
     return table
 
 
-def _print_lengths(console: Screen, manifest: Manifest, features: Features) -> None:
-    """Prints a line for each text on its length and the cost of padding."""
-    lines = [
-        f"{name}: {describe_lengths(lengths, max_length=text.max_length, packed=text.packed)}"
-        for name, text in features.items()
-        if isinstance(text, TextDescription) and (lengths := manifest.statistics.get(name, {}).get("lengths"))
-    ]
-    if lines:
-        console.print("", *lines, sep="\n", soft_wrap=True)
-
-
-def _print_classes(console: Screen, manifest: Manifest, folder: Location, features: Features) -> None:
+def _print_classes(console: Screen, facts: VersionFacts) -> None:
     """Prints the label's most frequent classes, with their records in each split."""
-    counted = {name: split.label_counts for name, split in manifest.splits.items() if split.label_counts}
-    label = features.get(manifest.label or "")
-    if not counted or label is None:
+    if facts.classes is None:
         return
-    names = read_vocabulary(folder, label)
-    totals = [sum(numbers) for numbers in zip(*counted.values(), strict=False)]
-    splits = [f"\n{name}" for name in counted]
-    table = plain_table(f"\n{manifest.label}", *splits, right=splits)
-    for id_ in sorted(range(min(len(totals), len(names))), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
-        table.add_row(names[id_], *(f"{numbers[id_]:,}" for numbers in counted.values()))
+    names, by_split, totals = *facts.classes, facts.classes.totals
+    splits = [f"\n{name}" for name in by_split]
+    table = plain_table(f"\n{facts.manifest.label}", *splits, right=splits)
+    for id_ in sorted(range(len(names)), key=lambda id_: -totals[id_])[:SHOWN_CLASSES]:
+        table.add_row(names[id_], *(f"{numbers[id_]:,}" for numbers in by_split.values()))
     console.print(table)
     if len(totals) > SHOWN_CLASSES:
         console.print(f"… {len(totals) - SHOWN_CLASSES:,} more classes")
@@ -133,10 +89,6 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
         console.print(f"  {inside:,} of these were part of the statistics: they were rejected after the analysis")
     for file in manifest.rejects.get("files", []):
         console.print(f"  in {file['file']}")
-    lines = list(summary(manifest.duplicates))
-    if lines:
-        console.print("\nduplicates", style="bold")
-        console.print(*(f"  {line}" for line in lines), sep="\n", soft_wrap=True)
 
 
 def _sources(manifest: Manifest) -> Table:
@@ -151,3 +103,18 @@ def _sources(manifest: Manifest) -> Table:
         left_out = [f"{source.get('duplicates', 0):,}"] if dropped else []
         table.add_row(f"{source.get('format', '')} {source.get('path', '')}", *counts, *left_out)
     return table
+
+
+def _print_gate(console: Screen, manifest: Manifest) -> None:
+    """Prints what the gate found against the version that was live before."""
+    if not manifest.gate:
+        return
+    with suppress(DatasetError):
+        breaches, figures = [*read_breaches(manifest.gate)], manifest.gate.get("figures", {})
+        counted = count(sum(map(len, figures.values())), "figure")
+        held = f"{len(breaches):,} beyond their limits" if breaches else "none beyond its limit"
+        console.print(f"\ngate: {counted} against {manifest.gate.get('live')}, {held}", soft_wrap=True)
+        for line in breaches:
+            console.print(f"  {line}", soft_wrap=True)
+        for line in manifest.gate.get("not_compared", ()):
+            console.print(f"  not compared: {line}", soft_wrap=True)

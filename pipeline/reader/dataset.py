@@ -112,7 +112,7 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         """Shows the dataset in a notebook: splits, features, and some records."""
-        return str(importlib.import_module("recordmill.pipeline.report.notebook").dataset_html(self))
+        return str(importlib.import_module("recordmill.pipeline.facts.notebook").dataset_html(self))
 
     @property
     def name(self) -> str:
@@ -264,7 +264,7 @@ class Dataset:
         Raises:
             DatasetError: as `records`; no record fits, or an augmentation does not fit the images.
         """
-        drawing = importlib.import_module("recordmill.pipeline.report.preview")
+        drawing = importlib.import_module("recordmill.pipeline.facts.preview")
         return drawing.preview(self, self.records(split, limit=limit, **choice), augment)
 
     @_takes(ReadOptions)

@@ -94,7 +94,7 @@ class Input:
 
     def _repr_html_(self) -> str:
         """Shows the input in a notebook: its arrays, and the first images as they are read."""
-        notebook = importlib.import_module("recordmill.pipeline.report.notebook")
+        notebook = importlib.import_module("recordmill.pipeline.facts.notebook")
         request = getattr(self.source, "request", None)
         return str(notebook.input_html(request, self.element_spec, self.batches_per_epoch))
 

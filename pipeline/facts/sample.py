@@ -1,11 +1,12 @@
 """A small sample of a version's records, for people: some as they are, and counts of what the others hold.
 
-Records lie in the order of their keys' hashes, so the first of a split are a random sample, the same each time.
+Records are in the order of their keys' hashes, so the first of a split are a random sample, the same each time.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,9 @@ import numpy.typing as npt
 from PIL import Image, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.inspection.images import StoredImage
+from recordmill.pipeline.inspection.images import BOXED_SIDE, SIDE, StoredImage, color_of, data_url, small
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.report.thumbnails import BOXED_SIDE, SIDE, color_of, data_url, small
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -46,8 +46,7 @@ class Drawn(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True)
-class Thumbnail:
+class Thumbnail(NamedTuple):
     """An image of a record as the model gets it, made small."""
 
     feature: str
@@ -57,25 +56,23 @@ class Thumbnail:
     height: int
     size: str
     """The size of the image as the model gets it: `640×480`."""
-    boxes: tuple[Drawn, ...] = ()
+    boxes: Sequence[Drawn]
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A record that is shown."""
 
     key: str
     split: str
     label: str | None
     """Its class; None where the label is no category."""
-    images: tuple[Thumbnail, ...]
+    images: Sequence[Thumbnail]
     texts: Mapping[str, str]
     values: Mapping[str, str]
     """Its other features, in words."""
 
 
-@dataclass(frozen=True)
-class ImageCounts:
+class ImageCounts(NamedTuple):
     """Counts and measures of the images of one feature, in the sample."""
 
     formats: Mapping[str, int]
@@ -84,32 +81,37 @@ class ImageCounts:
     bytes: Histogram
     brightness: Histogram
     """The mean luma of each decoded image, 0 to 255."""
-    colors: tuple[tuple[float, float], ...]
+    colors: Sequence[tuple[float, float]]
     """Mean and standard deviation of the decoded images' pixels by channel, 0 to 255; empty where none was decoded."""
 
 
 @dataclass(frozen=True)
-class Sample:
+class RecordSample:
     """The records that were looked at."""
 
     split: str
     records: int
-    examples: tuple[Example, ...]
+    examples: Sequence[Example]
     images: Mapping[str, ImageCounts]
     boxes: Mapping[str, npt.NDArray[np.float64]]
     """The boxes of each feature, [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1."""
     boxes_a_row: Mapping[str, Histogram]
 
+    @property
+    def words(self) -> str:
+        """The size of the sample: `of 1,000 records of train`."""
+        return f"of {self.records:,} records of {self.split}"
 
-@dataclass
-class _Measured:
+
+class _Measured(NamedTuple):
     """The measures of decoded images of one feature."""
 
     brightness: list[float]
     channels: list[tuple[list[float], list[float]]]
+    """Of each image the means and the standard deviations of its channels."""
 
 
-def read_sample(dataset: Dataset) -> Sample | None:
+def read_sample(dataset: Dataset) -> RecordSample | None:
     """Reads the sample of a version: of `train`, or of the first split that has records; None where none has.
 
     Raises:
@@ -120,22 +122,19 @@ def read_sample(dataset: Dataset) -> Sample | None:
         return None
     split = "train" if "train" in splits else splits[0]
     records = list(_first_records(dataset, split))
-    view, measured = View.of(dataset), _nothing_measured()
+    view, measured = View.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], []))
     examples = tuple(view.example(record, measured) for record in view.chosen(records))
     images = {name: _image_counts(records, name, measured[name]) for name in view.images}
-    boxes = {name: _boxes(records, name) for name in view.boxes}
-    a_row = {name: _histogram(len(record.values[name]) for record in records) for name in view.boxes}
-    return Sample(split, len(records), examples, images, boxes, a_row)
+    boxes = {name: [record.values[name] for record in records] for name in view.boxes}
+    flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
+    a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
+    return RecordSample(split, len(records), examples, images, flat, a_row)
 
 
 def read_examples(dataset: Dataset, records: Sequence[Record]) -> list[Example]:
     """Makes examples of some records. Raises: DatasetError: an image is damaged."""
-    view, measured = View.of(dataset), _nothing_measured()
-    return [view.example(record, measured) for record in records]
-
-
-def _nothing_measured() -> defaultdict[str, _Measured]:
-    return defaultdict(lambda: _Measured([], []))
+    view = View.of(dataset)
+    return [view.example(record) for record in records]
 
 
 def _first_records(dataset: Dataset, split: str) -> Iterator[Record]:
@@ -198,27 +197,29 @@ class View:
     def _class_of(self, record: Record) -> str:
         return str(record.values[self.label]) if self.label else ""
 
-    def example(self, record: Record, measured: Mapping[str, _Measured]) -> Example:
-        """Decodes a record's images, measures them, and makes them small, with their boxes."""
+    def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> Example:
+        """Decodes a record's images and makes them small, with their boxes; adds their measures to `measured`."""
         thumbnails = []
         for name in self.images:
             for image in images_of(record, name)[:MOST_IN_ROW]:
                 pixels = image.pillow()
-                _measure(pixels, measured[name])
+                if measured is not None:
+                    _measure(pixels, measured[name])
                 shown = small(pixels, BOXED_SIDE if self.boxes else SIDE)
                 boxes = tuple(self._boxes(record, name, *shown.size))
                 size = f"{pixels.width}×{pixels.height}"
                 thumbnails.append(Thumbnail(name, data_url(shown), shown.width, shown.height, size, boxes))
-        texts = [name for name in self.texts if name in record.values]
-        others = [name for name in record.values if name not in {*self.images, *self.boxes, *texts, self.label}]
-        return Example(
-            record.key,
-            record.split,
-            in_words(record.values[self.label]) if self.label else None,
-            tuple(thumbnails),
-            {name: in_words(record.values[name]) for name in texts},
-            {name: in_words(record.values[name]) for name in others},
-        )
+        return Example(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
+
+    def label_of(self, record: Record) -> str | None:
+        """Returns a record's class in words; None where the label is no category."""
+        return in_words(record.values[self.label]) if self.label else None
+
+    def words_of(self, record: Record) -> tuple[dict[str, str], dict[str, str]]:
+        """Describes a record's texts, and its other features but images, boxes and label, by feature."""
+        texts = {name: in_words(record.values[name]) for name in self.texts if name in record.values}
+        shown = {*self.images, *self.boxes, *texts, self.label}
+        return texts, {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
     def _boxes(self, record: Record, image: str, width: int, height: int) -> Iterator[Drawn]:
         for box, name in self.named_boxes(record, image):
@@ -266,11 +267,6 @@ def _image_counts(records: Sequence[Record], feature: str, measured: _Measured) 
 
 def _histogram(values: Any) -> Histogram:
     return Histogram.of(np.array([*values], np.float32))
-
-
-def _boxes(records: Sequence[Record], feature: str) -> npt.NDArray[np.float64]:
-    boxes = [box for record in records for box in record.values[feature]]
-    return np.array(boxes, np.float64).reshape(-1, 4)
 
 
 def in_words(value: Any) -> str:

@@ -16,18 +16,15 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from recordmill.pipeline.dataset.manifest import Json, Manifest
-from recordmill.pipeline.dataset.manifest_words import summary
+from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.facts.charts import HEIGHT, WIDTH
+from recordmill.pipeline.facts.contents import Contents, read_contents, remarks
+from recordmill.pipeline.facts.features import feature_views
+from recordmill.pipeline.facts.sample import Example
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.report.charts import HEIGHT, WIDTH
-from recordmill.pipeline.report.feature_views import feature_views
-from recordmill.pipeline.report.figures import Figures, read_figures
-from recordmill.pipeline.report.findings import findings
-from recordmill.pipeline.report.sample import Example
-from recordmill.pipeline.sources.faults import REASONS
+from recordmill.pipeline.sources.rejects import REASONS
 from recordmill.pipeline.version import VERSION
 
-FILE = "report.html"
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
@@ -47,11 +44,7 @@ def report_of(dataset: Dataset, sources: Path | None = None, most_word_bytes: in
     Raises:
         DatasetError: a file that the version lists is missing or damaged.
     """
-    return render(read_figures(dataset, sources, most_word_bytes))
-
-
-def render(figures: Figures) -> bytes:
-    """Makes the page of figures."""
+    contents, manifest = read_contents(dataset, sources, most_word_bytes), dataset.manifest
     style = (HERE / STYLE).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     page = (
@@ -61,21 +54,22 @@ def render(figures: Figures) -> bytes:
             style=Markup(style),  # noqa: S704 - our own file
             style_digest=digest,
             recordmill=VERSION,
-            manifest=figures.manifest,
+            manifest=manifest,
             width=WIDTH,
             height=HEIGHT,
-            findings=list(findings(figures)),
-            features=list(feature_views(figures)),
-            sample=figures.sample,
-            groups=list(_groups(figures)),
-            rejects=_rejects(figures),
-            reject_images=figures.reject_images,
-            duplicates=list(summary(figures.manifest.duplicates)),
-            pairs=figures.pairs,
-            gate=list(_gate(figures.manifest)),
-            drift=_drift(figures.manifest),
-            spec=json.dumps(_without_nothing(figures.manifest.spec), indent=2, ensure_ascii=False),
-            provenance=list(_provenance(figures.manifest)),
+            remarks=list(remarks(contents)),
+            features=list(feature_views(contents)),
+            sample=contents.sample,
+            groups=list(_groups(contents)),
+            rejects=contents.rejects,
+            reasons=REASONS,
+            reject_images=contents.reject_images,
+            duplicates=contents.facts.duplicates,
+            pairs=contents.pairs,
+            gate=list(_gate(manifest)),
+            drift=_drift(manifest),
+            spec=json.dumps(_without_nothing(manifest.spec), indent=2, ensure_ascii=False),
+            provenance=list(_provenance(manifest)),
         )
     )
     return page.encode("utf-8")
@@ -91,7 +85,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"data": isolated, "plain": plainly_isolated, "number": _number, "percent": _percent}
+    environment.filters |= {"data": isolated, "plain": plainly_isolated, "number": _number, "percent": "{:.1%}".format}
     return environment
 
 
@@ -120,22 +114,11 @@ def _number(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:.4g}"
 
 
-def _percent(share: float) -> str:
-    return f"{share:.1%}"
-
-
-def _groups(figures: Figures) -> Iterator[tuple[str | None, Sequence[Example]]]:
+def _groups(contents: Contents) -> Iterator[tuple[str | None, Sequence[Example]]]:
     """Yields the examples by class; all at once where there are no classes."""
-    examples = figures.sample.examples if figures.sample else ()
+    examples = contents.sample.examples if contents.sample else ()
     for label, group in groupby(examples, key=lambda example: example.label):
         yield label, list(group)
-
-
-def _rejects(figures: Figures) -> list[tuple[str, int, str, Sequence[Json]]]:
-    """Returns each reason with its number, its meaning and some rows, the most frequent first."""
-    counted: Mapping[str, int] = figures.manifest.rejects.get("by_reason", {})
-    order = sorted(counted, key=lambda reason: (-counted[reason], reason))
-    return [(reason, counted[reason], REASONS.get(reason, ""), figures.rejects.get(reason, ())) for reason in order]
 
 
 def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:

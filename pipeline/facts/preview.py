@@ -3,30 +3,30 @@
 >>> preview(dataset, dataset.records("train", limit=12), [RandomResizedCrop(224)]).save("preview.png")  # doctest: +SKIP
 """
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
-from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.inspection.images import StoredImage
+from recordmill.pipeline.errors import DatasetError, did_you_mean
+from recordmill.pipeline.facts.sample import MOST_IN_ROW, View, images_of
+from recordmill.pipeline.facts.version import VersionFacts
+from recordmill.pipeline.inspection.images import COLORS, StoredImage, color_of, raw_image
 from recordmill.pipeline.inspection.records import Record
+from recordmill.pipeline.inspection.values import Box
+from recordmill.pipeline.reader.batches.rows import AUGMENT
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.order import combine, uniform
-from recordmill.pipeline.reader.rows import AUGMENT
-from recordmill.pipeline.report.raw_files import raw_image
-from recordmill.pipeline.report.rejects import read_rejects
-from recordmill.pipeline.report.sample import MOST_IN_ROW, View, images_of, in_words
-from recordmill.pipeline.report.thumbnails import with_boxes
-from recordmill.pipeline.safe_text import printable
-from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.pipeline.reader.order.permutation import combine, uniform
+from recordmill.pipeline.redaction import cut
+from recordmill.pipeline.terminal_text import printable
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import apply, check, lanes, parameters
 
@@ -38,16 +38,22 @@ TEXT, LINE = 14, 19  # the font's size, and a line's height
 LINES = 4  # of a card's text
 TEXT_WIDTH = 400  # of a card, at least
 PAGE, CARD, INK, SOFT = "#ffffff", "#f3f5f7", "#1c2128", "#5a6472"
+Tile = tuple[str, Image.Image]
+"""An image with its caption."""
+KNOWN: dict[str, type[Augmentation]] = {
+    name: value
+    for name, value in vars(recordmill.augment).items()
+    if isinstance(value, type) and issubclass(value, Augmentation) and value is not Augmentation
+}
+ADVICE = "write one or several of recordmill.augment with plain options, such as 'RandomResizedCrop(224), RandomFlip()'"
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """A record, or a reject, as it is drawn."""
 
-    tiles: tuple[tuple[str, Image.Image], ...]
-    """Images with their captions."""
-    lines: tuple[str, ...]
-    """The first stands out."""
+    tiles: Sequence[Tile]
+    lines: Sequence[str]
+    """The first is darker."""
 
 
 def preview(
@@ -82,7 +88,7 @@ def draw(cards: Sequence[Card]) -> Image.Image:
         raise DatasetError("there is nothing to show: no record fits")
     tiles = max(1, *(len(card.tiles) for card in cards))
     width = max(tiles * (TILE + GAP) + GAP, TEXT_WIDTH)
-    heights = [_height(card) for card in cards]
+    heights = [_card_height(card) for card in cards]
     columns = min(len(cards), max(1, WIDTH // (width + GAP)))
     rows = [max(heights[start : start + columns]) for start in range(0, len(cards), columns)]
     page = Image.new("RGB", (columns * (width + GAP) + GAP, sum(rows) + GAP * (len(rows) + 1)), PAGE)
@@ -106,50 +112,84 @@ def reject_cards(dataset: Dataset, sources: Path | None, most: int) -> list[Card
     Raises:
         DatasetError: the version has no rejects, or their file is damaged.
     """
-    by_reason = read_rejects(dataset.folder, dataset.manifest, most)
-    turns = chain.from_iterable(zip_longest(*by_reason.values()))
+    rejects = VersionFacts(dataset.folder, dataset.manifest).rejects(most)
+    turns = chain.from_iterable(zip_longest(*(each.examples for each in rejects)))
     cards = [_reject_card(sources, reject) for reject in islice(filter(None, turns), most)]
     if not cards:
         raise DatasetError(f"{dataset.name} {dataset.version} has no rejected rows: there is nothing to show")
     return cards
 
 
+def augmentations_of(text: str) -> list[Augmentation]:
+    """Makes the augmentations that a text names: `Name(options)`, several with commas between them, or a list.
+
+    Raises:
+        DatasetError: it is something else; an option is unknown, or has a wrong value.
+    """
+    try:
+        parsed = ast.parse(text.strip(), mode="eval").body
+        value = _value(parsed)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise DatasetError(f"--augment {cut(repr(text), 200)}: {_first_line(error)}; {ADVICE}") from None
+    several = list(value) if isinstance(value, list | tuple) else [value]
+    if not several or not all(isinstance(each, Augmentation) for each in several):
+        raise DatasetError(f"--augment {cut(repr(text), 200)} names no augmentation; {ADVICE}")
+    return several
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _value(node: ast.expr) -> Any:
+    """Returns an augmentation, a list of values, or a literal. Raises: ValueError, TypeError."""
+    if isinstance(node, ast.List | ast.Tuple):
+        values = [_value(each) for each in node.elts]
+        return tuple(values) if isinstance(node, ast.Tuple) else values
+    if isinstance(node, ast.Name):
+        raise ValueError(f"{node.id} is a name alone: write {node.id}(), with its options")
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    if not isinstance(node.func, ast.Name) or node.func.id not in KNOWN:
+        name = ast.unparse(node.func)
+        raise ValueError(f"there is no augmentation '{name}'{did_you_mean(name, KNOWN)}")
+    options = {each.arg: _value(each.value) for each in node.keywords if each.arg is not None}
+    if len(options) < len(node.keywords):
+        raise ValueError("** is no option")
+    return KNOWN[node.func.id](*map(_value, node.args), **options)
+
+
+def _card(view: View, record: Record, changes: Sequence[Augmentation], sources: Path | None) -> Card:
+    tiles = list[Tile]()
+    if sources is not None and view.images and (raw := raw_image(sources, record.key)) is not None:
+        tiles.append(_tile("source", raw))
+    for name in view.images:
+        for image in images_of(record, name)[:MOST_IN_ROW]:
+            tiles += _tiles(view, record, name, image, changes)
+    label, (texts, others) = view.label_of(record), view.words_of(record)
+    named = ", ".join(f"{name} {words}" for name, words in others.items() if words)
+    lines = [*texts.values(), named]
+    lines = [record.key, *lines] if label is None else [label, *lines, record.key]
+    return Card(tiles, [printable(line) for line in lines if line])
+
+
 def _reject_card(sources: Path | None, reject: Json) -> Card:
     file = str(reject.get("file"))
     image = raw_image(sources, file) if sources is not None else None
-    tiles = () if image is None else ((_caption("source", image), fitted(image)),)
+    tiles = [] if image is None else [_tile("source", image)]
     where = file if reject.get("line") is None else f"{file}, line {reject['line']}"
     message = wrap(printable(str(reject.get("message"))), TEXT_WIDTH // (TEXT // 2))
     return Card(tiles, (str(reject.get("code")), printable(where), *message))
 
 
-def _card(view: View, record: Record, changes: Sequence[Augmentation], sources: Path | None) -> Card:
-    tiles = []
-    if sources is not None and view.images and (raw := raw_image(sources, record.key)) is not None:
-        tiles.append((_caption("source", raw), fitted(raw)))
-    for name in view.images:
-        for image in images_of(record, name)[:MOST_IN_ROW]:
-            tiles += _tiles(view, record, name, image, changes)
-    others = [name for name in record.values if name not in {*view.images, *view.boxes, *view.texts, view.label}]
-    texts = [in_words(record.values[name]) for name in view.texts]
-    named = ", ".join(f"{name} {words}" for name in others if (words := in_words(record.values[name])))
-    head = in_words(record.values[view.label]) if view.label else record.key
-    key = [record.key] if view.label else []
-    return Card(tuple(tiles), tuple(printable(line) for line in [head, *texts, named, *key] if line))
-
-
 def _tiles(
     view: View, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
-) -> Iterator[tuple[str, Image.Image]]:
+) -> Iterator[Tile]:
     pixels, boxes = image.array(), list(view.named_boxes(record, name))
-    stored = _image(pixels)
-    yield _caption(name if len(view.images) > 1 else "stored", stored), _boxed(stored, boxes)
-    if not changes:
-        return
-    for draw_ in range(DRAWS):
-        changed, moved = _augmented(pixels, boxes, changes, record.position, draw_)
-        result = _image(changed)
-        yield _caption(f"augmented {draw_ + 1}", result), _boxed(result, moved)
+    yield _tile(name if len(view.images) > 1 else "stored", _image(pixels), boxes)
+    for epoch in range(DRAWS if changes else 0):
+        changed, moved = _augmented(pixels, boxes, changes, record.position, epoch)
+        yield _tile(f"augmented {epoch + 1}", _image(changed), moved)
 
 
 def _augmented(
@@ -171,13 +211,16 @@ def _image(pixels: Any) -> Image.Image:
     return Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else np.ascontiguousarray(pixels)).convert("RGB")
 
 
-def _caption(what: str, image: Image.Image) -> str:
-    return f"{what}, {image.width}×{image.height}"
-
-
-def _boxed(image: Image.Image, boxes: Sequence[tuple[Box, str]]) -> Image.Image:
-    sized = fitted(image)
-    return with_boxes(sized, [box for box, _ in boxes], [name for _, name in boxes]) if boxes else sized
+def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = ()) -> Tile:
+    """Brings an image to a tile's size and draws boxes, those of one name in one colour, with a dark line around."""
+    copy = fitted(image)
+    pen = ImageDraw.Draw(copy)
+    for box, name in boxes:
+        left, right = sorted((box.x_min * (copy.width - 1), box.x_max * (copy.width - 1)))
+        top, bottom = sorted((box.y_min * (copy.height - 1), box.y_max * (copy.height - 1)))
+        pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline="#000000", width=3)
+        pen.rectangle((left, top, right, bottom), outline=COLORS[color_of(name)])
+    return f"{what}, {image.width}×{image.height}", copy
 
 
 def fitted(image: Image.Image) -> Image.Image:
@@ -189,7 +232,7 @@ def fitted(image: Image.Image) -> Image.Image:
     return image.resize(sides, Image.Resampling.LANCZOS)
 
 
-def _height(card: Card) -> int:
+def _card_height(card: Card) -> int:
     images = max((image.height for _, image in card.tiles), default=-LINE - GAP) + LINE + GAP
     return images + min(LINES, len(card.lines)) * LINE + 2 * GAP
 

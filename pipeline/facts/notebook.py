@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from recordmill.pipeline.dataset.manifest_words import stored_words
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.facts.sample import View, in_words, read_examples
+from recordmill.pipeline.facts.version import VersionFacts
+from recordmill.pipeline.inspection.images import data_url, small
 from recordmill.pipeline.inspection.records import read_records
+from recordmill.pipeline.reader.batches.rows import Rows
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.request import Request
-from recordmill.pipeline.reader.rows import Rows
-from recordmill.pipeline.report.sample import View, in_words, read_examples
-from recordmill.pipeline.report.thumbnails import data_url, small
-from recordmill.pipeline.safe_text import printable
-from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.pipeline.reader.options.request import Request
+from recordmill.pipeline.terminal_text import printable
 from recordmill.transforms.contract.kinds.image import ImageDescription
 
 SHOWN = 8  # records
@@ -28,16 +27,9 @@ def dataset_html(dataset: Dataset) -> str:
     """Shows a dataset: its splits, its features, and the first records of a split."""
     head = f"<b>{_text(dataset.name)}</b> {_text(dataset.version)}"
     splits = _table(["split", "records"], ((name, f"{count:,}") for name, count in dataset.splits.items()))
-    return f"<div>{head}{splits}{_features(dataset)}{_records(dataset)}</div>"
-
-
-def _features(dataset: Dataset) -> str:
-    try:
-        described = read_descriptions(dataset.features)
-    except UserError:  # a kind of a later Recordmill
-        return ""
-    rows = ((name, each.kind, stored_words(each, dataset.features[name])) for name, each in described.items())
-    return _table(["feature", "kind", "stored"], rows)
+    facts = VersionFacts(dataset.folder, dataset.manifest).features.values()
+    features = _table(["feature", "kind", "stored"], ((each.name, each.kind, each.stored) for each in facts))
+    return f"<div>{head}{splits}{features}{_records(dataset)}</div>"
 
 
 def _records(dataset: Dataset) -> str:

@@ -1,0 +1,256 @@
+"""What the files of a version say, for its report: distributions, words, rejects, a sample of records, and warnings.
+
+A file that an earlier Recordmill did not write, or that a spec turned off, leaves its field empty.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
+from recordmill.pipeline.dataset.duplicate_messages import warnings as duplicate_warnings
+from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
+from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
+from recordmill.pipeline.dataset.safe_paths import Location, read_inner
+from recordmill.pipeline.dataset.vocabulary import Ids
+from recordmill.pipeline.facts.sample import Example, RecordSample, read_examples, read_sample
+from recordmill.pipeline.facts.version import RejectFacts, VersionFacts
+from recordmill.pipeline.inspection.images import data_url, raw_image, small
+from recordmill.pipeline.inspection.records import Record, read_records
+from recordmill.pipeline.reader.dataset import Dataset
+from recordmill.pipeline.rows.find import is_sorted
+from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
+from recordmill.pipeline.versions.forgotten import LEARNED_OF
+from recordmill.transforms.contract.kinds.text import TextDescription
+
+WORD_BUCKETS = [f"summaries/vocabularies/bucket-{bucket:03d}.arrow" for bucket in range(8)]
+MOST_SUMMARY_BYTES = 1 << 30  # of a bucket: a vocabulary of some 30 million words
+MOST_COUNT = 1 << 40  # of a word; sums of more would leave int64
+SHOWN_WORDS = 20  # the most frequent of a text, and as many of the rarest
+SHOWN_REJECTS = 5  # of each reason
+DOMINANT = 0.9  # share of one class
+UNBALANCED = 100  # times as many records as the rarest class has
+MISSING = 0.2
+UNKNOWN = 0.05
+
+
+@dataclass
+class WordCounts:
+    """The words of a text in the train split, added up bucket by bucket; a word is in one bucket."""
+
+    distinct: int = 0
+    once: int = 0
+    """Words that occur once."""
+    total: int = 0
+    frequent: Sequence[tuple[str, int]] = ()
+    rare: Sequence[tuple[str, int]] = ()
+
+    def add(self, words: pa.Table) -> None:
+        """Adds the words of a bucket: columns `word` and `count`."""
+        self.distinct += words.num_rows
+        self.once += pc.sum(pc.equal(words["count"], 1)).as_py() or 0
+        self.total += pc.sum(words["count"]).as_py() or 0
+        self.frequent = sorted([*self.frequent, *_first(words, "descending")], key=lambda each: (-each[1], each[0]))
+        self.rare = sorted([*self.rare, *_first(words, "ascending")], key=lambda each: (each[1], each[0]))
+        self.frequent, self.rare = self.frequent[:SHOWN_WORDS], self.rare[:SHOWN_WORDS]
+
+
+class Pair(NamedTuple):
+    """Two records of the same content, or nearly."""
+
+    first: Example
+    second: Example
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A version, as far as its files say."""
+
+    facts: VersionFacts
+    profiles: Profiles
+    vocabularies: Mapping[str, Sequence[str]]
+    words: Mapping[str, WordCounts]
+    words_are_of_forgotten_rows: bool
+    """Whether words are left out, since they were counted before rows were taken out: some may occur there alone."""
+    rejects: Sequence[RejectFacts]
+    sample: RecordSample | None
+    pairs: Mapping[str, Sequence[Pair]]
+    """The examples of duplicates: `exact`, `near`."""
+    damage: str = ""
+    """The reason for which records could not be read."""
+    reject_images: Mapping[str, str] = field(default_factory=dict)
+    """The images of shown rejects that can be decoded, by the reject's file, where the sources are at hand."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The version's manifest."""
+        return self.facts.manifest
+
+
+def read_contents(dataset: Dataset, sources: Path | None = None, most_word_bytes: int | None = None) -> Contents:
+    """Reads what a version knows; its images are a small sample, decoded.
+
+    Args:
+        dataset: the version.
+        sources: the folder of the sources, in which rejects' files are: their images are shown, too.
+        most_word_bytes: words are left out where their files are larger than this together; None: never.
+
+    Raises:
+        DatasetError: a file other than a shard is missing or damaged.
+    """
+    facts, damage, sample, pairs = VersionFacts(dataset.folder, dataset.manifest), "", None, dict[str, list[Pair]]()
+    rejects = facts.rejects(SHOWN_REJECTS)
+    try:
+        sample = read_sample(dataset)
+        pairs = {kind: list(_pairs(dataset, kind)) for kind in ("exact", "near") if facts.manifest.duplicates.get(kind)}
+    except DatasetError as error:
+        damage = str(error)
+    with_words = [name for name, each in facts.features.items() if _has_words(each.description)]
+    are_of_forgotten_rows = LEARNED_OF in (facts.manifest.provenance.get(FORGOTTEN) or {})
+    return Contents(
+        facts,
+        read_profiles(dataset.folder) or {},
+        {name: dataset.vocabulary(name) for name in with_words},
+        {} if are_of_forgotten_rows else _word_counts(dataset.folder, facts.manifest, most_word_bytes),
+        are_of_forgotten_rows,
+        rejects,
+        sample,
+        pairs,
+        damage,
+        {} if sources is None else _reject_images(sources, rejects),
+    )
+
+
+def _has_words(description: object) -> bool:
+    return isinstance(description, Ids) and description.vocabulary is not None
+
+
+def _reject_images(sources: Path, rejects: Sequence[RejectFacts]) -> dict[str, str]:
+    """Returns the images of rejects that can be decoded, by file, as `data:` URLs."""
+    files = dict.fromkeys(str(reject.get("file")) for each in rejects for reject in each.examples)
+    images = {file: raw_image(sources, file) for file in files}
+    return {file: data_url(small(image)) for file, image in images.items() if image is not None}
+
+
+def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -> dict[str, WordCounts]:
+    """Counts words by feature, of the sums that a build kept; one bucket is in memory at a time."""
+    size = sum(manifest.files.get(file, {}).get("bytes", 0) for file in WORD_BUCKETS)
+    if most_bytes is not None and size > most_bytes:
+        return {}
+    counts = dict[str, WordCounts]()
+    for file in WORD_BUCKETS:
+        if (folder / file).is_file():
+            bucket = read_table(folder, file, read_inner(folder, file, MOST_SUMMARY_BYTES), WORDS)
+            if not _are_counts(bucket["count"]):
+                raise DatasetError(f"{folder / file} holds no counts of words: copy the version again, or build again")
+            for feature in pc.unique(bucket["feature"]).to_pylist():
+                words = bucket.filter(pc.equal(bucket["feature"], feature)).select(["word", "count"])
+                counts.setdefault(feature, WordCounts()).add(words)
+    return {name: counts[name] for name in manifest.features if name in counts}
+
+
+def _are_counts(counts: pa.ChunkedArray) -> bool:
+    least, most = pc.min_max(counts).as_py().values()
+    return not len(counts) or (not counts.null_count and 0 < least <= most < MOST_COUNT)
+
+
+def _first(words: pa.Table, way: str) -> Iterator[tuple[str, int]]:
+    """Yields the first words by their count, one way or the other, equal counts by the words."""
+    first = words.take(pc.select_k_unstable(words, SHOWN_WORDS, [("count", way), ("word", "ascending")]))
+    for word, count in zip(first["word"].to_pylist(), first["count"].to_pylist(), strict=True):
+        yield word.decode("utf-8", "replace"), count
+
+
+def _pairs(dataset: Dataset, kind: str) -> Iterator[Pair]:
+    """Reads the records of the examples of duplicates that are stored; a dropped one is away."""
+    if not is_sorted(dataset.manifest):  # records of several rows have no key
+        return
+    for pair in dataset.manifest.duplicates[kind].get("examples", []):
+        rows = [_record(dataset, row) for row in pair]
+        records = [record for record in rows if record is not None]
+        if len(records) == len(pair):
+            yield Pair(*read_examples(dataset, records))
+
+
+def _record(dataset: Dataset, row: Json) -> Record | None:
+    return next(read_records(dataset, row["split"], key=row["key"], limit=1), None)
+
+
+class Remark(NamedTuple):
+    """A line that a person should read first, and the section of the report that shows more."""
+
+    text: str
+    section: str
+
+
+def remarks(contents: Contents) -> Iterator[Remark]:
+    """Yields empty splits, leakage, missing values and figures beyond their limits, the gravest first."""
+    manifest = contents.manifest
+    if contents.damage:
+        yield Remark(f"No record is shown: {contents.damage}.", "splits")
+    yield from (Remark(f"{line}.", "duplicates") for line in duplicate_warnings(manifest.duplicates))
+    for breach in manifest.gate.get("breaches", []):
+        yield Remark(f"{breach['rule']} of {breach['subject']} is beyond its limit: {breach['detail']}.", "changes")
+    for name, boxes in contents.sample.boxes.items() if contents.sample else ():
+        empty = int((boxes[:, :2] >= boxes[:, 2:]).any(1).sum())
+        if empty:
+            text = f"{name}: {empty:,} of {len(boxes):,} boxes in the sample have no area."
+            yield Remark(text, _section(manifest, name))
+    for name, split in manifest.splits.items():
+        if not split.records:
+            yield Remark(f"The split {name} has no records.", "splits")
+    for text in _label_warnings(contents):
+        yield Remark(text, _section(manifest, str(manifest.label)))
+    for name in manifest.features:
+        yield from (Remark(text, _section(manifest, name)) for text in _feature_warnings(contents, name))
+    if rejected := manifest.rows.get("rejected"):
+        yield Remark(f"{rejected:,} of {manifest.rows.get('read', 0):,} rows were rejected.", "rejects")
+
+
+def _section(manifest: Manifest, name: str) -> str:
+    return f"feature-{list(manifest.features).index(name)}"
+
+
+def _label_warnings(contents: Contents) -> Iterator[str]:
+    manifest = contents.manifest
+    names, train = contents.vocabularies.get(manifest.label or "", ()), manifest.splits.get("train")
+    counts = train.label_counts if train else None
+    if not counts or len(counts) != len(names) or not sum(counts):
+        return
+    unseen = [name for name, count in zip(names, counts, strict=True) if not count]
+    if unseen:
+        shown = ", ".join(unseen[:5]) + (", …" if len(unseen) > 5 else "")
+        yield f"No record of train is of {len(unseen):,} of {len(names):,} classes: {shown}."
+    largest, least = max(counts), min(count for count in counts if count)
+    if largest / sum(counts) >= DOMINANT:
+        yield f"{largest / sum(counts):.0%} of train is of one class: {names[counts.index(largest)]}."
+    elif largest >= UNBALANCED * least:
+        yield f"The largest class has {largest / least:,.0f} times the records of the smallest."
+
+
+def _feature_warnings(contents: Contents, name: str) -> Iterator[str]:
+    splits = contents.manifest.splits
+    profiles = {split: contents.profiles.get(split, {}).get(name, FeatureProfile()) for split in splits}
+    missing = {split: each.missing / each.rows for split, each in profiles.items() if each.rows}
+    unknown = {split: each.unknown / each.tokens for split, each in profiles.items() if each.tokens}
+    if max(missing.values(), default=0) >= MISSING:
+        yield f"{name} is missing in {shares(missing)}."
+    if max(unknown.values(), default=0) >= UNKNOWN:
+        yield f"{name} is out of vocabulary in {shares(unknown)}."
+    values = profiles["train"].histogram if "train" in profiles else None
+    is_text = isinstance(contents.facts.features[name].description, TextDescription)
+    if values is not None and len(values.keys) == 1 and values.counts.sum() > 1 and not is_text:
+        yield f"{name} is the same number in all of train."
+
+
+def shares(of_splits: Mapping[str, float], digits: int = 0) -> str:
+    """Formats a share of each split.
+
+    >>> shares({"train": 0.25, "test": 0.5}, digits=1)
+    '25.0% of train, 50.0% of test'
+    """
+    return ", ".join(f"{share:.{digits}%} of {split}" for split, share in of_splits.items())

@@ -1,1 +1,0 @@
-"""Shows a version to people: `report.html`, previews, and what notebooks display."""
