@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
-from recordmill.pipeline.dataset.safe_paths import Remote
-from recordmill.pipeline.exchange.croissant import CROISSANT, croissant
-from recordmill.pipeline.exchange.dataset_info import DATASET_INFO, dataset_info
+from recordmill.pipeline.dataset.paths import Remote
+from recordmill.pipeline.exchange.catalogues import CROISSANT, DATASET_INFO, croissant, dataset_info
 from recordmill.pipeline.facts.card import CARD, card
 from recordmill.pipeline.reader.dataset import Dataset
 from recordmill.pipeline.versions.stores.open_store import open_location

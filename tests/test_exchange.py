@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split, read_manifest
-from recordmill.pipeline.exchange.croissant import croissant
-from recordmill.pipeline.exchange.yaml_text import to_yaml
-from recordmill.pipeline.facts.card import card, tasks
+from recordmill.pipeline.exchange.catalogues import croissant
+from recordmill.pipeline.facts.card import card, tasks, to_yaml
 from recordmill.pipeline.sidecars import with_sidecars
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing

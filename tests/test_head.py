@@ -8,8 +8,9 @@ import pytest
 
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.inspection.records import LONGEST, shown, to_json
-from recordmill.pipeline.inspection.values import Box, Bucket
-from recordmill.pipeline.inspection.words import Text
+from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.transforms.contract.kinds.number import Bucket
+from recordmill.transforms.contract.kinds.text import DecodedText
 from tests import published
 
 
@@ -105,7 +106,7 @@ def test_a_damaged_file_of_rejects_is_one_line(run: Any, tmp_path: Path, damage:
         (list(range(20)), "0, 1, 2, 3, 4, 5, 6, 7, … (20 values)", list(range(20))),
         (Box(0.0, 0.25, 0.5, 1.0), "[0 0.25 0.5 1]", [0.0, 0.25, 0.5, 1.0]),
         (Bucket(0, float("-inf"), 2.5), "0 [-inf, 2.5)", {"bucket": 0, "from": None, "below": 2.5}),
-        (Text((5, 7), None, None), "5 7", [5, 7]),
+        (DecodedText((5, 7), None, None), "5 7", [5, 7]),
         (b"a\nb", "a\\nb", "a\nb"),
         (b"\xff\x00", "2 bytes: ff 00", {"base64": "/wA="}),
     ],

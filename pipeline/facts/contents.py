@@ -12,17 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
-from recordmill.pipeline.dataset.duplicate_messages import warnings as duplicate_warnings
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
+from recordmill.pipeline.dataset.manifest_words import warnings as duplicate_warnings
+from recordmill.pipeline.dataset.paths import Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
-from recordmill.pipeline.dataset.safe_paths import Location, read_inner
 from recordmill.pipeline.dataset.vocabulary import Ids
 from recordmill.pipeline.facts.sample import Example, RecordSample, read_examples, read_sample
 from recordmill.pipeline.facts.version import RejectFacts, VersionFacts
 from recordmill.pipeline.inspection.images import data_url, raw_image, small
 from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.rows.find import is_sorted
+from recordmill.pipeline.rows import is_sorted
 from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
 from recordmill.pipeline.versions.forgotten import LEARNED_OF
 from recordmill.transforms.contract.kinds.text import TextDescription

@@ -14,10 +14,10 @@ from recordmill.pipeline.facts.sample import View, in_words, read_examples
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.images import data_url, small
 from recordmill.pipeline.inspection.records import read_records
-from recordmill.pipeline.reader.batches.rows import Rows
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.options.request import Request
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.reader.request import Request
+from recordmill.pipeline.reader.rows import Rows
+from recordmill.pipeline.safe_text import printable
 from recordmill.transforms.contract.kinds.image import ImageDescription
 
 SHOWN = 8  # records

@@ -22,7 +22,7 @@ from recordmill.pipeline.facts.contents import Contents, read_contents, remarks
 from recordmill.pipeline.facts.features import feature_views
 from recordmill.pipeline.facts.sample import Example
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.sources.rejects import REASONS
+from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.version import VERSION
 
 HERE = Path(__file__).parent

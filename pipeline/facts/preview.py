@@ -21,12 +21,11 @@ from recordmill.pipeline.facts.sample import MOST_IN_ROW, View, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.images import COLORS, StoredImage, color_of, raw_image
 from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.inspection.values import Box
-from recordmill.pipeline.reader.batches.rows import AUGMENT
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.order.permutation import combine, uniform
-from recordmill.pipeline.redaction import cut
-from recordmill.pipeline.terminal_text import printable
+from recordmill.pipeline.reader.order import combine, uniform
+from recordmill.pipeline.reader.rows import AUGMENT
+from recordmill.pipeline.safe_text import cut, printable
+from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import apply, check, lanes, parameters
 

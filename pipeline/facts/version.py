@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from recordmill.pipeline.dataset.duplicate_messages import summary
-from recordmill.pipeline.dataset.feature_words import statistics_words, stored_words
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
-from recordmill.pipeline.dataset.reject_lines import read_reject_lines
-from recordmill.pipeline.dataset.safe_paths import Location
-from recordmill.pipeline.dataset.text_lengths import describe
+from recordmill.pipeline.dataset.manifest_words import statistics_words, stored_words, summary
+from recordmill.pipeline.dataset.paths import Location
+from recordmill.pipeline.dataset.profile import describe_lengths
 from recordmill.pipeline.dataset.vocabulary import read_vocabulary
+from recordmill.pipeline.rows import read_reject_lines
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import TextDescription
@@ -90,7 +89,7 @@ class VersionFacts:
             description = read_description(json)
         if isinstance(description, TextDescription) and statistics.get("lengths"):
             text = description
-            lengths = describe(statistics["lengths"], max_length=text.max_length, packed=text.packed)
+            lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
         learned = tuple(statistics_words(name, description, statistics))
         stored, is_label = stored_words(description, json), name == self.manifest.label
         return FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from recordmill.pipeline.dataset.safe_paths import locate, open_file
+from recordmill.pipeline.dataset.paths import locate, open_file
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.image_header import ImageError, check_header, read_header
 from recordmill.transforms.contract.kinds.image import Pixels

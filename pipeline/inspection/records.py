@@ -22,13 +22,15 @@ import numpy as np
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.inspection.images import StoredImage
-from recordmill.pipeline.inspection.values import Box, Bucket, Decoder, Value
-from recordmill.pipeline.inspection.words import Text
+from recordmill.pipeline.inspection.values import Decoder, Value
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.reader.parsing.examples import parse
-from recordmill.pipeline.reader.records.random_access import Numbers
-from recordmill.pipeline.redaction import cut
-from recordmill.pipeline.rows.find import find_records, is_sorted, open_records
+from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.records import Numbers
+from recordmill.pipeline.rows import find_records, is_sorted, open_records
+from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.transforms.contract.kinds.number import Bucket
+from recordmill.transforms.contract.kinds.text import DecodedText
 from recordmill.transforms.contract.ragged import RowError
 from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
@@ -246,7 +248,7 @@ def shown(value: Value) -> str:
 
 def _list(values: list[Value]) -> str:
     flat = values[:MOST]
-    separator = " | " if any(isinstance(value, Text) for value in flat) else ", "
+    separator = " | " if any(isinstance(value, DecodedText) for value in flat) else ", "
     rest = f", … ({len(values):,} values)" if len(values) > MOST else ""
     return _cut(separator.join(map(shown, flat)), len(rest)) + rest if values else "none"
 
@@ -287,7 +289,7 @@ def to_json(value: Value) -> Any:
             return _number(value)
         case bytes():
             return _text_of(value)
-        case Text():
+        case DecodedText():
             return list(value.ids) if value.text is None else value.text
         case StoredImage():
             return {"format": value.format, "width": value.width, "height": value.height, "bytes": len(value.data)}
