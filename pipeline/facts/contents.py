@@ -1,4 +1,4 @@
-"""What the files of a version say, for its report: distributions, words, rejects, a sample of records, and warnings.
+"""Facts that the files of a version hold, for its report: distributions, words, rejects, records, and remarks on them.
 
 A file that an earlier Recordmill did not write, or that a spec turned off, leaves its field empty.
 """

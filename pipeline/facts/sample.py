@@ -108,7 +108,7 @@ class _Measured(NamedTuple):
 
     brightness: list[float]
     channels: list[tuple[list[float], list[float]]]
-    """Of each image the means and the standard deviations of its channels."""
+    """The means and the standard deviations of each image's channels."""
 
 
 def read_sample(dataset: Dataset) -> RecordSample | None:

@@ -2,7 +2,7 @@
 
 A kind that this Recordmill does not know hinders nothing: its description is None, its words are those of the manifest.
 
->>> facts_of(folder, read_manifest(folder)).features["label"].stored  # doctest: +SKIP
+>>> VersionFacts(folder, read_manifest(folder)).features["label"].stored  # doctest: +SKIP
 'int64 ids'
 """
 
@@ -32,9 +32,9 @@ class FeatureFacts(NamedTuple):
     description: Description | None
     """None where the kind, or one of its options, is unknown."""
     stored: str
-    """What a record stores: `JPEG 224×224×3`."""
+    """The stored value: `JPEG 224×224×3`."""
     learned: Sequence[str]
-    """What was learned of the values, piece by piece."""
+    """Statistics of the values, piece by piece."""
     lengths: str
     """The lengths of a text in ids, and the cost of padding; empty for other kinds."""
 
