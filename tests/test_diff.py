@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.cli import version_commands
+from recordmill.pipeline.cli import report_commands
 from recordmill.pipeline.compare.diff import changes, diff
 from recordmill.pipeline.compare.rows import RowChanges, bytes_to_read, compare_rows
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, read_manifest
@@ -226,12 +226,12 @@ def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: py
         write_manifest(folder, replace(manifest, rows={**manifest.rows, "written": 199}))
 
     two_versions(tmp_path, edit)
-    version_commands.diff(str(tmp_path))
+    report_commands.diff(str(tmp_path))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{VERSION} → {NEXT}"
     assert "1 removed (row/" in lines[1]
     assert "  written: 200 → 199" in lines
-    version_commands.diff(str(tmp_path), before=NEXT, after=VERSION, as_json=True)
+    report_commands.diff(str(tmp_path), before=NEXT, after=VERSION, as_json=True)
     report = json.loads(capsys.readouterr().out)
     assert (report["before"], report["after"], report["rows"]["added"]) == (NEXT, VERSION, 1)
     assert report["counts"] == {"written": [199, 200]}
@@ -240,4 +240,4 @@ def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: py
 def test_a_first_version_has_none_before_it(tmp_path: Path) -> None:
     write_version(tmp_path)
     with pytest.raises(DatasetError, match=f"has no version before {VERSION}, which is live"):
-        version_commands.diff(str(tmp_path))
+        report_commands.diff(str(tmp_path))

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from recordmill import GateBreachedError, build, load_spec
-from recordmill.pipeline.cli.changes import change_lines
+from recordmill.pipeline.cli.session import change_lines
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.dataset.profile import FeatureProfile, add_up, read_profiles
 from recordmill.pipeline.exit_codes import ExitCode

@@ -169,7 +169,7 @@ def test_every_room_stands_in_the_contract() -> None:
 def test_only_the_command_line_and_the_entry_of_builds_import_inside_functions() -> None:
     found = {name for name, file in sources().items() if inner_imports(file)}
     commands = {name for name in sources() if re.fullmatch(r"recordmill\.pipeline\.cli\.\w+_commands", name)}
-    others = ("build.entry", "cli.session", "cli.source_files")
+    others = ("build.entry", "cli.session", "cli.extras")
     assert found == commands | {f"recordmill.pipeline.{name}" for name in others}
 
 

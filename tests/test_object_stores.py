@@ -24,7 +24,7 @@ from recordmill.pipeline.build.context.workspace import LocalWorkspace
 from recordmill.pipeline.build.driver import Published, RunOptions, build
 from recordmill.pipeline.build.preparation import prepare_locally
 from recordmill.pipeline.cli.commands import main
-from recordmill.pipeline.cli.source_files import files_at
+from recordmill.pipeline.cli.extras import files_at
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.sources.files import LocalFiles

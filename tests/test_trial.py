@@ -18,7 +18,7 @@ from recordmill.pipeline.build.preparation import Published
 from recordmill.pipeline.build.reject_places import RejectPlaces
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.show import print_dataset
-from recordmill.pipeline.cli.versions_table import print_table
+from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, read_latest, read_manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode

@@ -9,26 +9,24 @@ from typer.exceptions import TyperException
 DatasetFolder = Annotated[
     str, typer.Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)
 ]
-AnyVersion = Annotated[
-    str, typer.Argument(metavar="[VERSION]", help="A version's name, number or part; or live, -1, …")
-]
 VersionFolder = Annotated[
     str, typer.Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)
 ]
 OtherVersion = Annotated[
     str | None, typer.Option("--version", help="A version other than the live one: its name, its number, or a part.")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 WorkFolder = Annotated[
     str | None,
-    typer.Option(help="The local folder of rows on their way, for an output at a URL; by default in your cache."),
+    typer.Option(help="The local folder of unfinished builds, if the output is a URL; by default in your cache."),
 ]
 
 
 class BeamCommand(TyperCommand):
-    """A command that takes Beam's options, too: it refuses any other argument that it does not know."""
+    """A command that also takes Beam's options, and refuses any other argument that it does not know."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the arguments. Raises: TyperException: one is left over that is no option."""
+        """Reads the arguments. Raises: TyperException: one too many, which is no option."""
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.args[0].startswith("--"):
             raise TyperException(

@@ -1,16 +1,19 @@
-"""The commands that read a spec's sources: init, build and its like, doctor; `commands` registers them."""
+"""The commands that read a spec or its sources: init, plan, build, doctor, schema; `commands` registers them."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from recordmill.pipeline.cli.arguments import WorkFolder
-from recordmill.pipeline.cli.extras import check_build_extra
-from recordmill.pipeline.cli.screen import quiet
-from recordmill.pipeline.cli.source_files import files_at
+from recordmill.pipeline.cli.arguments import AsJson, WorkFolder
+from recordmill.pipeline.cli.extras import check_build_extra, files_at, files_of
+from recordmill.pipeline.cli.screen import print_json, print_line, quiet
 from recordmill.pipeline.safe_text import printable
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.runners.doctor import SystemCheck
 
 FLINK = "Flink"
 
@@ -21,12 +24,12 @@ Runner = Annotated[
     typer.Option(help="'local', 'flink', 'dataflow', 'prism', or one of Beam's runners; Beam's options come after --."),
 ]
 Attempts = Annotated[
-    int, typer.Option(min=1, help="How often a build is tried on a cluster; each attempt goes on with what is kept.")
+    int, typer.Option(min=1, help="The attempts on a cluster; each goes on where the last one stopped.")
 ]
 
 
 def _flink_option(name: str, metavar: str, help_: str) -> Any:
-    """Makes an option of --runner flink, which a variable of the environment may give."""
+    """Makes an option of --runner flink, also given by a variable of the environment."""
     variable = f"RECORDMILL_FLINK_{name}"
     return typer.Option(envvar=variable, metavar=metavar, help=help_, rich_help_panel=FLINK, show_default=False)
 
@@ -48,7 +51,7 @@ FlinkWorkers = Annotated[
     _flink_option(
         "WORKERS",
         "HOST:PORT|PROGRAM",
-        "The pool beside each TaskManager, or the program that it starts; by default recordmill-worker.",
+        "The pool next to each TaskManager, or the program that it starts; by default recordmill-worker.",
     ),
 ]
 Again = Annotated[
@@ -97,7 +100,7 @@ UpToDateOk = Annotated[
     bool,
     typer.Option(
         "--up-to-date-ok",
-        help="End with 0, not 3, where nothing has changed: for schedulers to which any other status is a failure.",
+        help="End with 0, not 3, if nothing has changed: for schedulers that take any other status for a failure.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
@@ -125,6 +128,33 @@ def init(
     else:
         write_spec(output, lambda: EDITOR_LINE + starter(path, files, name, str(output.parent)), force=force)
         write_schema(output.parent / SCHEMA_FILE)
+
+
+def plan(
+    context: typer.Context,
+    spec: SpecFile,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="The dataset's folder or URL; compares with its live version."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
+    check_build_extra()
+    from recordmill.pipeline.build.run_options import RunOptions
+    from recordmill.pipeline.dataset.manifest import Manifest
+    from recordmill.pipeline.forecast.forecast import forecast
+    from recordmill.pipeline.forecast.page import lines_of
+    from recordmill.pipeline.spec.model import load_spec
+
+    parsed, options = load_spec(str(spec)), RunOptions(beam_options=tuple(context.args))
+    result = forecast(parsed, files_of(parsed, context.args), output, options)
+    if isinstance(result, Manifest):
+        print_line(f"nothing has changed since {result.version} was built: a build would end at once")
+    elif as_json:
+        print_json(result.to_json())
+    else:
+        print_line("\n".join(lines_of(result)))
 
 
 def build(
@@ -186,16 +216,39 @@ def doctor(
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
-    from recordmill.pipeline.cli.screen import print_findings
 
     flink = FlinkOptions(flink_master, flink_jar, flink_jar_sha256, flink_workers)
-    is_well = print_findings(local_findings())
+    is_well = _print_findings(local_findings())
     if runner == "flink":
         with quiet():  # Beam prints while it loads
             from recordmill.pipeline.build.beam.flink import MAVEN_CENTRAL, worker_findings
-        is_well &= print_findings(flink_findings(flink, MAVEN_CENTRAL))
+        is_well &= _print_findings(flink_findings(flink, MAVEN_CENTRAL))
         if flink_master and is_well:
             with quiet():
                 findings = worker_findings(RunOptions(runner, beam_options=tuple(context.args), flink=flink))
-            is_well = print_findings(findings)
+            is_well = _print_findings(findings)
     return 0 if is_well else 1
+
+
+def _print_findings(findings: Iterable["SystemCheck"]) -> bool:
+    """Prints each finding as it is made; returns whether all is well."""
+    is_well = True
+    for finding in findings:
+        print_line(f"{'ok' if finding.is_ok else 'FAIL':<5} {finding.name:<10} {finding.text}")
+        is_well &= finding.is_ok
+    return is_well
+
+
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file to write; by default the screen.", show_default=False)
+    ] = None,
+) -> None:
+    """Print the JSON Schema of dataset.yaml, for editors."""
+    check_build_extra()
+    from recordmill.pipeline.spec.json_schema import schema_text, write_schema
+
+    if output is None:
+        print(schema_text(), end="")
+    else:
+        write_schema(output)

@@ -1,8 +1,8 @@
 """The command line: each command reads its arguments, calls one function, and prints the outcome.
 
-Alone among the modules, those of commands, `source_files`, `session` and `build.entry` import inside functions, so that
-each command loads only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `diff`,
-`versions …`, `head` (with Pillow) and `verify` without `--spec` run with NumPy, typer and rich alone.
+Only the modules of commands, `extras`, `session` and `build.entry` import inside functions, so that each command loads
+only its own packages: `--help` loads neither Beam nor TensorFlow, and `show`, `diff`, `versions`, `head` (with Pillow)
+and `verify` without `--spec` run with NumPy, typer and rich alone.
 """
 
 import signal
@@ -14,17 +14,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from recordmill.pipeline.cli import (
-    build_commands,
-    export_commands,
-    gate_commands,
-    inspect_commands,
-    plan_commands,
-    report_commands,
-    row_commands,
-    spec_commands,
-    version_commands,
-)
+from recordmill.pipeline.cli import build_commands, inspect_commands, report_commands, version_commands
 from recordmill.pipeline.cli.arguments import BeamCommand
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode, code_of
@@ -39,35 +29,41 @@ recordmill init DATA -o dataset.yaml   looks at data, and writes a spec
 recordmill build dataset.yaml -o DIR   builds and publishes a version
 recordmill show DIR                    shows it; open_dataset(DIR) reads it
 """
-OF_VERSIONS = ("pin", "unpin", "rollback", "approve", "reject", "prune", "materialize", "forget")
-MOVED = {"retry": "build --again"} | {name: f"versions {name}" for name in OF_VERSIONS}
+OF_VERSIONS = (
+    version_commands.pin,
+    version_commands.unpin,
+    version_commands.rollback,
+    version_commands.approve,
+    version_commands.reject,
+    version_commands.prune,
+    version_commands.materialize,
+    version_commands.forget,
+)
+MOVED = {"retry": "build --again"} | {command.__name__: f"versions {command.__name__}" for command in OF_VERSIONS}
+"""The commands that older releases had, and what replaced them."""
 
 
 class Commands(TyperGroup):
-    """A group that names the command by which an older one was replaced."""
+    """A group that answers an older command, or a dataset in the place of a command, by the command to type."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the command of the arguments. Raises: TyperException: no command has its name."""
         name = args[0]
-        if self.get_command(ctx, name) is None and name in MOVED:
+        if name in self.commands:
+            return super().resolve_command(ctx, args)
+        if self.name == "versions":
+            raise TyperException(
+                f"`versions` has no command '{name}'; `recordmill versions list {name}` lists versions"
+            )
+        if name in MOVED:
             raise TyperException(f"`recordmill {name}` is now `recordmill {MOVED[name]}`, with the same arguments")
         return super().resolve_command(ctx, args)
 
 
-class VersionCommands(TyperGroup):
-    """A group that says how versions are listed to one who names a dataset, not a command."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Finds the command of the arguments. Raises: TyperException: no command has its name."""
-        try:
-            return super().resolve_command(ctx, args)
-        except TyperException as error:
-            listed = f"`recordmill versions list {args[0]}` lists a dataset's versions"
-            raise TyperException(f"{error.format_message()} {listed}") from None
-
-
 app = typer.Typer(name="recordmill", cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode="rich")
-of_versions = typer.Typer(cls=VersionCommands, no_args_is_help=True, rich_markup_mode="rich")
+of_versions = typer.Typer(
+    name="versions", cls=Commands, no_args_is_help=True, help="List, pin, approve, roll back and prune versions."
+)
 WITH_BEAM_OPTIONS = {"allow_extra_args": True}
 EVERYDAY, MORE = "Everyday", "More"
 
@@ -121,29 +117,18 @@ def _add(command: Callable[..., Any], panel: str = EVERYDAY, *, takes_beam_optio
 
 
 _add(build_commands.init, takes_beam_options=True)
-_add(plan_commands.plan, takes_beam_options=True)
+_add(build_commands.plan, takes_beam_options=True)
 _add(build_commands.build, takes_beam_options=True)
 _add(inspect_commands.show)
 _add(inspect_commands.head)
 _add(report_commands.preview)
 _add(report_commands.report)
-_add(version_commands.diff)
-_add(version_commands.verify)
-_add(export_commands.export)
+_add(report_commands.diff)
+_add(report_commands.verify)
+_add(report_commands.export)
 _add(build_commands.doctor, MORE, takes_beam_options=True)
-_add(spec_commands.schema, MORE)
-app.add_typer(
-    of_versions, name="versions", rich_help_panel=MORE, help="List, pin, approve, roll back and prune versions."
-)
-of_versions.command("list")(version_commands.versions)
-for each in (
-    version_commands.pin,
-    version_commands.unpin,
-    version_commands.rollback,
-    gate_commands.approve,
-    gate_commands.reject,
-    version_commands.prune,
-    version_commands.materialize,
-    row_commands.forget,
-):
-    of_versions.command()(each)
+_add(build_commands.schema, MORE)
+app.add_typer(of_versions, rich_help_panel=MORE)
+of_versions.command("list")(version_commands.list_)
+for command in OF_VERSIONS:
+    of_versions.command()(command)

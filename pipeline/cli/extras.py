@@ -1,11 +1,20 @@
-"""The modules by which commands find out whether their extra is installed; needs the standard library alone."""
+"""The packages that a command needs, and the files of its sources; loads the standard library alone.
 
-from collections.abc import Iterable
+>>> check_extra("report", ("json",))
+>>> missing(("json", "no_such_module"))
+['no_such_module']
+"""
+
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.sources.files import Files
+    from recordmill.pipeline.spec.model import Spec
 
 CLI = ("rich", "textual_image", "typer")
 """Every command imports these."""
@@ -38,11 +47,7 @@ def missing(modules: Iterable[str]) -> list[str]:
 
 
 def check_extra(extra: str, modules: Iterable[str]) -> None:
-    """Ends a command with one line where modules of its extra are not installed.
-
-    Raises:
-        MissingExtraError: some are missing.
-    """
+    """Raises: MissingExtraError: modules of the extra are not installed."""
     if names := missing(modules):
         raise MissingExtraError(
             f'this command needs an extra: pip install "recordmill[{extra}]" (missing: {", ".join(names)})'
@@ -50,9 +55,30 @@ def check_extra(extra: str, modules: Iterable[str]) -> None:
 
 
 def check_build_extra() -> None:
-    """Ends a command with one line where modules are missing that reading a spec, building or repairing needs.
+    """Raises: MissingExtraError: modules are missing that read a spec, build or repair."""
+    check_extra("build", BUILD)
+
+
+def files_of(spec: "Spec", beam_options: Sequence[str] = ()) -> "Files":
+    """Returns what opens the files of a spec's sources and features. Raises: as `files_at`."""
+    return files_at(spec.model_dump_json(include={"source", "features"}), beam_options)
+
+
+def files_at(paths: str, beam_options: Sequence[str] = ()) -> "Files":
+    """Returns what opens some paths; loads Beam only if one is a URL, and sets the options of its filesystems.
 
     Raises:
-        MissingExtraError: some are missing.
+        MissingExtraError: Beam is not installed.
+        RunnerError: Beam does not take the options.
     """
-    check_extra("build", BUILD)
+    from recordmill.pipeline.sources.files import LocalFiles
+
+    if "://" not in paths:
+        return LocalFiles()
+    check_extra("build", BEAM)
+    from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
+    from recordmill.pipeline.build.beam.runners import make_runner
+    from recordmill.pipeline.build.run_options import RunOptions
+
+    use_options(make_runner(RunOptions(beam_options=tuple(beam_options))).options)
+    return BeamFiles()

@@ -1,20 +1,24 @@
-"""The commands that look at a version and its records; `commands` registers them."""
+"""`recordmill show` and `head`, which look at a version and its records; `commands` registers them."""
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from recordmill.pipeline.cli.arguments import OtherVersion, VersionFolder
+from recordmill.pipeline.cli.arguments import AsJson, OtherVersion, VersionFolder
+from recordmill.pipeline.cli.extras import SOURCES, check_extra, files_of
 from recordmill.pipeline.cli.screen import print_json, print_line
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest, read_manifest, version_folder
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.rows import read_reject_lines
+from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.dataset.manifest import Location
+    from recordmill.pipeline.dataset.manifest import Location, Manifest
+    from recordmill.pipeline.rows import StoredRow
     from recordmill.pipeline.versions.listing import Version
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class Chosen(NamedTuple):
@@ -47,15 +51,14 @@ def show(
     folder: VersionFolder,
     version: OtherVersion = None,
     record: Annotated[
-        str | None, typer.Option("--record", metavar="KEY", help="Show where the record of a key lies.")
+        str | None, typer.Option("--record", metavar="KEY", help="Say where the record of a key is.")
     ] = None,
     spec: Annotated[
         Path | None, typer.Option(help="dataset.yaml, with --record: read its sources until the row is found there.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a dataset: its versions, splits, features, statistics and rejects; or where a record lies."""
-    from recordmill.pipeline.cli import row_commands
+    """Show a dataset: its versions, splits, features, statistics and rejects; or where a record is."""
     from recordmill.pipeline.cli.show import print_dataset
     from recordmill.pipeline.versions.listing import list_versions
 
@@ -67,7 +70,7 @@ def show(
             raise DatasetError(
                 f"--json is of a version, not of a record: `recordmill head {folder} --key {record} --json`"
             )
-        row_commands.show_record(chosen.folder, record, chosen.output, spec)
+        show_record(chosen.folder, record, chosen.output, spec)
         return
     versions = [] if chosen.output is None else list_versions(chosen.output)
     if as_json:
@@ -103,7 +106,7 @@ def head(
 
 
 def _to_json(folder: "Location", versions: list["Version"]) -> dict[str, Any]:
-    """Gives the manifest with its folder and the dataset's versions, without what is a line for each file."""
+    """Returns the manifest with its folder and the dataset's versions, and shards as their number."""
     manifest = json.loads(read_manifest(folder).to_text())
     del manifest["files"]
     for split in manifest["splits"].values():
@@ -126,3 +129,79 @@ def _version(version: "Version") -> dict[str, Any]:
         "held_by": list(map(str, version.held_by)),
         "retired": version.retired,
     }
+
+
+def show_record(folder: "Location", key: str, output: str | None, spec: Path | None = None) -> None:
+    """Prints where a version holds the record of a key, and its file and line in the sources; or why it holds none.
+
+    Args:
+        folder: the version's.
+        key: the row's.
+        output: the dataset's output; None where the version's own folder was given.
+        spec: the dataset's, to read its sources; a version keeps neither their folders nor the lines of its rows.
+
+    Raises:
+        DatasetError: there is no record, and nothing says why; or a shard is damaged.
+    """
+    from recordmill.pipeline.rows import find_records, is_sorted
+
+    manifest = read_manifest(folder)
+    if not is_sorted(manifest):
+        raise DatasetError(f"the records of {manifest.version} hold several rows each, and are not found by a key")
+    rows = find_records(folder, manifest, _bytes(key))
+    for row in rows:
+        span = f", span {row.shard.span}" if row.shard.span else ""
+        where = f", in the folder of the version {row.shard.version}" if row.shard.version else ""
+        print_line(f"{printable(key)}: split {row.split}, position {row.position:,}{span}")
+        print_line(
+            f"  record {row.record:,} of {row.shard.file}, at byte {row.offset:,}, {len(row.data):,} bytes{where}"
+        )
+    sources = ", ".join(f"{source.get('format', '')} {source.get('path', '')}".strip() for source in manifest.sources)
+    if rows and spec is None:
+        print_line(f"  from {printable(sources)}; --spec dataset.yaml reads the sources, and finds the file and line")
+    elif rows and spec is not None:
+        _print_origins(folder, manifest, rows, key, spec)
+    if rows:
+        return
+    rejects = list(_rejects_of(folder, manifest, key))
+    for reject in rejects:
+        line = "" if reject.get("line") is None else f", line {reject['line']}"
+        place = f"{reject.get('code')}: {reject.get('file')}{line}"
+        print_line(f"{printable(key)}: rejected, {printable(place)}")
+    since = None if output is None else _forgotten_since(output, key)
+    if since:
+        print_line(f"{printable(key)}: forgotten since {since}")
+    elif not rejects:
+        raise DatasetError(f"{manifest.version} has no record of the key '{printable(key)}'")
+
+
+def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["StoredRow"], key: str, spec: Path) -> None:
+    check_extra("build", SOURCES)
+    from recordmill.pipeline.build.row_origins import find_origins
+    from recordmill.pipeline.spec.model import load_spec
+
+    loaded, given = load_spec(str(spec)), _bytes(key)
+    origins = list(find_origins(loaded, folder, manifest, rows, given, files_of(loaded)))
+    for origin in origins:
+        print_line(f"  from {printable(str(origin))}")
+    if not origins:
+        print_line(f"  the sources of {spec} hold no row of this key any more")
+
+
+def _rejects_of(folder: "Location", manifest: "Manifest", key: str) -> Iterator[dict[str, object]]:
+    for file in manifest.rejects.get("files", []):
+        for _, reject in read_reject_lines(folder, file["file"]):
+            if reject.get("id") == key:
+                yield reject
+
+
+def _forgotten_since(output: str, key: str) -> str | None:
+    from recordmill.pipeline.dataset.placement import digest
+    from recordmill.pipeline.versions import forgotten
+    from recordmill.pipeline.versions.stores.open_store import open_store
+
+    return forgotten.load(open_store(output)).keys.get(digest(_bytes(key)).hex())
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")

@@ -1,14 +1,16 @@
-"""The commands that show a dataset in images; `commands` registers them."""
+"""The commands that draw, compare, check or export versions; `commands` registers them."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from recordmill.pipeline.cli.arguments import OtherVersion, VersionFolder
-from recordmill.pipeline.cli.extras import REPORT, check_extra
-from recordmill.pipeline.cli.screen import print_line, print_with_codes
+from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
+from recordmill.pipeline.cli.extras import EXPORT, REPORT, check_build_extra, check_extra
+from recordmill.pipeline.cli.inspect_commands import choose
+from recordmill.pipeline.cli.screen import count, print_json, print_line, print_with_codes, quiet
 from recordmill.pipeline.dataset.atomic_files import write_atomically
 from recordmill.pipeline.errors import DatasetError
 
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 
 
 Sources = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="The folder of the sources: their images are shown, too, where they are there."),
+    Path | None, typer.Option(metavar="DIR", help="The folder of the sources: its images are shown, too.")
 ]
 
 
@@ -95,3 +96,98 @@ def _show(image: "Image", dataset: "Dataset", output: Path | None) -> None:
     except OSError as error:
         raise DatasetError(f"{file} cannot be written ({error.strerror}): name another file by --output") from None
     print_line(f"{file}: {image.width}×{image.height} pixels")
+
+
+def diff(
+    dataset: DatasetFolder,
+    before: Annotated[
+        str | None, typer.Argument(metavar="A", help="By default the version before B.", show_default=False)
+    ] = None,
+    after: Annotated[
+        str | None, typer.Argument(metavar="B", help="By default the live version.", show_default=False)
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare the manifests, not the rows.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
+    from recordmill.pipeline.compare.diff import diff as diff_of
+    from recordmill.pipeline.reader.dataset import open_dataset
+    from recordmill.pipeline.versions.listing import pair
+
+    old, new = (open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
+    _print(diff_of(old, new, rows=not quick), as_json)
+
+
+def verify(
+    folder: VersionFolder,
+    version: OtherVersion = None,
+    spec: Annotated[Path | None, typer.Option(help="dataset.yaml: raw rows are served and compared, too.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Make damaged shards (by --spec) and indexes anew.")] = False,
+    sample: Annotated[int, typer.Option(min=0, help="How many raw rows are compared.")] = 64,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes and digests alone.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Check a published version, file by file and record by record: `recordmill verify DIR`."""
+    from recordmill.pipeline.verify.verify import NO_PARITY
+    from recordmill.pipeline.verify.verify import verify as check
+
+    if "://" in folder and (repair or spec is not None):
+        raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
+    if repair or spec is not None:
+        check_build_extra()
+    parsed = None
+    if spec is not None:
+        from recordmill.pipeline.spec.model import load_spec
+
+        parsed = load_spec(str(spec))
+    report = check(folder, version, quick=quick)
+    if repair or parsed is not None:
+        with quiet():  # Beam and TensorFlow print, also while they load
+            from recordmill.pipeline.verify.with_sources import with_sources
+
+            report = with_sources(report, parsed, rows=sample, mend=repair)
+    if spec is None:
+        report.findings.unchecked.append(NO_PARITY)
+    _print(report, as_json)
+    return 0 if report.is_whole else 1
+
+
+class _Report(Protocol):
+    """The outcome of a command, for programs and for people."""
+
+    def to_json(self) -> Any: ...
+
+    def lines(self) -> Iterable[str]: ...
+
+
+def _print(report: _Report, as_json: bool) -> None:
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_line("\n".join(report.lines()))
+
+
+def export(
+    folder: VersionFolder,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A folder that is not there yet.", show_default=False)
+    ],
+    to: Annotated[str, typer.Option("--to", help="parquet or webdataset.", show_default=False)],
+    split: Annotated[str | None, typer.Option(help="The only split to write.")] = None,
+    version: OtherVersion = None,
+) -> None:
+    """Write a version's rows in another format, with the dataset.yaml that builds them again."""
+    check_extra("build", EXPORT)
+    from recordmill.pipeline.export.export import SPEC_FILE
+    from recordmill.pipeline.export.export import export as write
+    from recordmill.pipeline.reader.dataset import open_dataset
+    from recordmill.transforms.contract.kinds.base import ExportError
+
+    if "://" in target:
+        raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
+    done = write(open_dataset(str(choose(folder, version).folder)), to, Path(target), split)
+    print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
+    for note in done.notes:
+        print_line(f"  {note}")
+    if done.has_spec:
+        print_line(f"`recordmill build {Path(target) / SPEC_FILE} --output DIR` builds these rows again")

@@ -1,6 +1,6 @@
 r"""Standard output or error as a rich console on which data is always plain text.
 
-Markup such as `[bold]` and codes such as `:smile:` are shown as they are; terminal escapes are shown escaped
+Shows markup such as `[bold]` and codes such as `:smile:` as they are, terminal escapes escaped
 (`pipeline.safe_text`), and URLs without their secrets. `style=` sets colours.
 
 >>> Screen().print("[red] \x1b[31m")  # doctest: +SKIP
@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -22,9 +22,6 @@ from rich.text import Text
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import count as count
 from recordmill.pipeline.safe_text import printable, redacted
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.build.runners.doctor import SystemCheck
 
 
 class Screen(Console):
@@ -61,20 +58,11 @@ def plain_table(*headers: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-def print_findings(findings: Iterable["SystemCheck"]) -> bool:
-    """Prints what `recordmill doctor` finds, a line each as it is found; returns whether all is well."""
-    is_well = True
-    for finding in findings:
-        print_line(f"{'ok' if finding.is_ok else 'FAIL':<5} {finding.name:<10} {finding.text}")
-        is_well &= finding.is_ok
-    return is_well
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Lets Beam and TensorFlow load and work: nobody sees what they print, and nobody else their temporary files.
+    """Discards standard output and error of the process and its children, while Beam and TensorFlow load and work.
 
-    Discards standard output and error of the whole process, those of children too.
+    Their temporary files are private.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stdout.flush()

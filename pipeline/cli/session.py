@@ -12,10 +12,12 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import psutil
+from rich.filesize import decimal
 
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.job import DryRunFinished
@@ -35,10 +37,13 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.plan import BuildPlan
     from recordmill.pipeline.build.preparation import Published
 
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTHING_KEPT = "nothing was published, and nothing was finished yet: the same command begins anew"
 DEATH_SECONDS = 1.0  # after a failure, the time in which the status of a worker that died is read
 GARBAGE = (20_000, 20, 20)  # Python's 700 objects, or 2,000 later, are few beside those of a graph
+MOST_BYTES = 256 << 20  # 256 MiB: of records of 2 kB that is half a second of CPU
+MOST_REMOTE_BYTES = 16 << 20  # 16 MiB, which are fetched
 NOISE_BYTES = 16 << 20  # 16 MiB: the end of the output, which is searched for tracebacks
 
 
@@ -93,10 +98,19 @@ class BuildSession:
                 self._end(code_of(error), str(error), *getattr(error, "__notes__", ()), *self._kept())
             except Exception as error:
                 self._fail(error)
-            if published.candidate is None:
-                print_published(self._console, published, self._seconds())
-            self._print_changes(published)
-            self._end(published.exit_code, *self._held_back(published), published=published)
+            self._print(published)
+
+    def _print(self, published: "Published") -> NoReturn:
+        """Prints what was published and what changed, or why the gate held it back, and ends the process."""
+        from recordmill.pipeline.build.entry import held_back
+
+        if published.candidate is None:
+            print_published(self._console, published, time.monotonic() - self._started)
+        if not self._console.quiet:
+            for line in change_lines(self._output, published):
+                self._console.print(f"  {line}", soft_wrap=True)
+        reasons = [held_back(published, self._output)] if published.candidate else []
+        self._end(published.exit_code, *reasons, published=published)
 
     def _build(self, spec: str, options: RunOptions) -> "Published":
         """Builds, once its modules are loaded: half a second, in which the first line stands on the screen."""
@@ -110,18 +124,6 @@ class BuildSession:
         )
         parsed = load_spec(spec)
         return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
-
-    def _held_back(self, published: "Published") -> list[str]:
-        from recordmill.pipeline.build.entry import held_back
-
-        return [held_back(published, self._output)] if published.candidate else []
-
-    def _print_changes(self, published: "Published") -> None:
-        from recordmill.pipeline.cli.changes import change_lines
-
-        if not self._console.quiet:
-            for line in change_lines(self._output, published):
-                self._console.print(f"  {line}", soft_wrap=True)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
         from recordmill.pipeline.build.reject_limits import RejectLimits
@@ -144,9 +146,6 @@ class BuildSession:
             "nothing was published; the finished work is kept, and the same command goes on where it stopped "
             f"(`recordmill versions prune {self._output}` removes it)"
         ]
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._started
 
     def _fail(self, error: Exception) -> NoReturn:
         cause: BaseException = error
@@ -230,3 +229,28 @@ def kill_children() -> None:
             child.kill()
         except psutil.NoSuchProcess:
             continue
+
+
+def change_lines(output: str, published: "Published") -> Iterator[str]:
+    """Yields what changed since the version that was live before, if there is one.
+
+    Shards of both versions are not read, and rows are compared only if the others' bytes are few.
+    """
+    before, version = published.before, published.manifest.version
+    if before is None or before == version:
+        return
+    from recordmill.pipeline.compare.diff import diff
+    from recordmill.pipeline.compare.rows import bytes_to_read
+    from recordmill.pipeline.reader.dataset import open_dataset
+
+    try:
+        old, new = open_dataset(output, before), open_dataset(output, version)
+        size = bytes_to_read(old, new)
+        with_rows = size <= (MOST_BYTES if is_local(output) else MOST_REMOTE_BYTES)
+        lines = [*diff(old, new, rows=with_rows).short_lines()]
+    except (UserError, OSError) as error:
+        lines, with_rows = [f"not compared: {error}"], True
+    yield f"since {before}:"
+    yield from (f"  {line}" for line in lines or ["  nothing differs"])
+    if not with_rows:
+        yield f"  rows: {decimal(size)} of shards differ; `recordmill diff {output} {before} {version}` compares them"

@@ -1,67 +1,46 @@
-"""The commands on a dataset's versions; `commands` registers them."""
+"""`recordmill versions …`: the commands on a dataset's versions; `commands` registers them."""
 
-import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recordmill.pipeline.cli.arguments import AnyVersion, DatasetFolder, OtherVersion, VersionFolder, WorkFolder
-from recordmill.pipeline.cli.extras import check_build_extra
-from recordmill.pipeline.cli.screen import count, print_line, quiet
-from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.cli.arguments import DatasetFolder, WorkFolder
+from recordmill.pipeline.cli.screen import Screen, count, plain_table, print_line
 from recordmill.pipeline.safe_text import printable
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.forget import Forgot
+    from recordmill.pipeline.versions.listing import Version
+    from recordmill.pipeline.versions.prune import Pruned
+
+WIDTH = 1000
+SHOWN_KEYS = 5
+MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
 
 VersionName = Annotated[
     str, typer.Argument(help="A version's name, its number, or what the name begins or ends with.", show_default=False)
 ]
+CandidateName = Annotated[
+    str | None,
+    typer.Argument(
+        help="The candidate's name, its number, or a part; by default the one that waits.", show_default=False
+    ),
+]
 
 
-def versions(dataset: DatasetFolder) -> None:
+def list_(dataset: DatasetFolder) -> None:
     """List the versions of a dataset: which is live, pinned, held, and since when others are not live any more."""
-    from recordmill.pipeline.cli.versions_table import print_versions
     from recordmill.pipeline.versions.listing import list_versions
+    from recordmill.pipeline.versions.space import shared_bytes
+    from recordmill.pipeline.versions.stores.open_store import open_store
 
-    print_versions(dataset, list_versions(dataset))
-
-
-def diff(
-    dataset: DatasetFolder,
-    before: Annotated[
-        str | None, typer.Argument(metavar="A", help="By default the version before B.", show_default=False)
-    ] = None,
-    after: Annotated[
-        str | None, typer.Argument(metavar="B", help="By default the live version.", show_default=False)
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare the manifests, not the rows.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-) -> None:
-    """Say what changed from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
-    from recordmill.pipeline.compare.diff import diff as diff_of
-    from recordmill.pipeline.reader.dataset import open_dataset
-    from recordmill.pipeline.versions.listing import pair
-
-    old, new = (open_dataset(dataset, manifest.version) for manifest in pair(dataset, before, after))
-    report = diff_of(old, new, rows=not quick)
-    if as_json:
-        print(json.dumps(report.to_json(), indent=2))
+    if versions := list_versions(dataset):
+        print_table(versions, shared_bytes(open_store(dataset), [version.manifest for version in versions]))
     else:
-        for line in report.lines():
-            print_line(line)
-
-
-def rollback(
-    dataset: DatasetFolder,
-    version: Annotated[
-        str | None, typer.Argument(help="By default the one published before the live one.", show_default=False)
-    ] = None,
-) -> None:
-    """Make an earlier version live again: `recordmill versions rollback DIR [VERSION]`."""
-    from recordmill.pipeline.cli.versions_table import print_rollback
-    from recordmill.pipeline.versions import listing
-
-    print_rollback(dataset, *listing.rollback(dataset, version))
+        print_line(f"nothing has been published in {dataset} yet")
 
 
 def pin(dataset: DatasetFolder, version: VersionName) -> None:
@@ -80,6 +59,41 @@ def unpin(dataset: DatasetFolder, version: VersionName) -> None:
     print_line(f"{manifest.version} {now if was_pinned else 'was not pinned: nothing has changed'}")
 
 
+def rollback(
+    dataset: DatasetFolder,
+    version: Annotated[
+        str | None, typer.Argument(help="By default the one published before the live one.", show_default=False)
+    ] = None,
+) -> None:
+    """Make an earlier version live again."""
+    from recordmill.pipeline.versions import listing
+
+    manifest, before = listing.rollback(dataset, version)
+    if before == manifest.version:
+        print_line(f"{before} is live already")
+        return
+    back = f"; {before} was, and stays: `recordmill versions rollback {dataset} {before}` takes this back"
+    print_line(f"{manifest.version} is live now{back if before else ''}")
+
+
+def approve(dataset: DatasetFolder, version: CandidateName = None) -> None:
+    """Publish the version that the gate held back; by its name even if another became live since."""
+    from recordmill.pipeline.versions import review
+
+    candidate, before = review.approve(dataset, version)
+    back = f"`recordmill versions rollback {dataset} {before}`"
+    print_line(f"{candidate.version} is live now; {before} was, and stays: {back}")
+
+
+def reject(dataset: DatasetFolder, version: CandidateName = None) -> None:
+    """Remove the version that the gate held back; what is live stays live."""
+    from recordmill.pipeline.versions import review
+
+    candidate, is_removed = review.reject(dataset, version)
+    stays = "is removed" if is_removed else "stays, since it was live once, is pinned or is held, but waits no more"
+    print_line(f"{candidate.version} {stays}; what is live stays live")
+
+
 def prune(
     dataset: DatasetFolder,
     keep: Annotated[
@@ -95,69 +109,134 @@ def prune(
     work: WorkFolder = None,
 ) -> None:
     """Remove old versions, and what killed builds left; never a version that is live, pinned or held."""
-    from recordmill.pipeline.cli.versions_table import print_pruned, print_wait
     from recordmill.pipeline.versions import prune as pruning
     from recordmill.pipeline.versions.build_folders import building_folder
+
+    done = pruning.prune(
+        dataset,
+        keep,
+        pruning.seconds_of(grace),
+        also=_to_purge(dataset) if purge else (),
+        dry_run=dry_run,
+        building=building_folder(dataset, work),
+        on_wait=lambda holder: print_line(f"waiting for the next beat of {holder}, at most a minute"),
+    )
+    _print_pruned(done, dry_run=dry_run)
+
+
+def _to_purge(dataset: str) -> Collection[str]:
+    """Returns the versions that hold forgotten rows, and names those of which nobody can say."""
+    from recordmill.pipeline.forget import versions_with
+    from recordmill.pipeline.versions import forgotten, publishing
     from recordmill.pipeline.versions.listing import open_existing
 
-    seconds, building = pruning.seconds_of(grace), building_folder(dataset, work)
-    also: Collection[str] = ()
-    if purge:
-        from recordmill.pipeline.cli.row_commands import MAY_HOLD
-        from recordmill.pipeline.forget import versions_with
-        from recordmill.pipeline.versions import forgotten, publishing
-
-        store = open_existing(dataset)
-        gone = forgotten.load(store)
-        also = versions_with(dataset, gone)
-        for version in publishing.broken(store) if gone.keys else ():
-            print_line(f"kept {version}: it {MAY_HOLD}")
-    done = pruning.prune(dataset, keep, seconds, also=also, dry_run=dry_run, building=building, on_wait=print_wait)
-    print_pruned(done, dry_run=dry_run)
+    store = open_existing(dataset)
+    rows = forgotten.load(store)
+    versions = versions_with(dataset, rows)
+    for version in publishing.broken(store) if rows.keys else ():
+        print_line(f"kept {version}: it {MAY_HOLD}")
+    return versions
 
 
-def materialize(dataset: DatasetFolder, version: AnyVersion = "live") -> None:
+def _print_pruned(done: "Pruned", *, dry_run: bool) -> None:
+    """Prints what was removed, or would be, and why other old versions stay."""
+    for version, reason in done.kept.items():
+        print_line(f"kept {version}: {reason}")
+    for name, size in done.removed.items():
+        print_line(f"{'would remove' if dry_run else 'removed'} {name}, {size:,} bytes")
+    total = f"{sum(done.removed.values()):,} bytes"
+    print_line(f"would free {total}: nothing was removed (--dry-run)" if dry_run else f"freed {total}")
+
+
+def materialize(
+    dataset: DatasetFolder,
+    version: Annotated[
+        str, typer.Argument(metavar="[VERSION]", help="A version's name, number or part; or live, -1, …")
+    ] = "live",
+) -> None:
     """Make a version whole, so that its folder can be copied: all its files in it."""
     from recordmill.pipeline.versions import materialize as materializing
 
     done = materializing.materialize(dataset, version)
-    name = done.manifest.version
-    if not done.files:
-        print_line(f"{name} is whole already: all its files lie in its own folder")
-        return
-    print_line(f"{name} is whole now: {count(done.files, 'file')} brought into its folder, {done.copied_bytes:,} bytes")
+    name, files = done.manifest.version, count(done.files, "file")
+    if done.files:
+        print_line(f"{name} is whole now: {files} brought into its folder, {done.copied_bytes:,} bytes")
+    else:
+        print_line(f"{name} is whole already: its folder holds all its files")
 
 
-def verify(
-    folder: VersionFolder,
-    version: OtherVersion = None,
-    spec: Annotated[Path | None, typer.Option(help="dataset.yaml: raw rows are served and compared, too.")] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Make damaged shards (by --spec) and indexes anew.")] = False,
-    sample: Annotated[int, typer.Option(min=0, help="How many raw rows are compared.")] = 64,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare sizes and digests alone.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
-) -> int:
-    """Check a published version, file by file and record by record: `recordmill verify DIR`."""
-    from recordmill.pipeline.safe_text import redacted
-    from recordmill.pipeline.verify.verify import NO_PARITY
-    from recordmill.pipeline.verify.verify import verify as check
+def forget(
+    dataset: DatasetFolder,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY]...",
+            help="The rows' keys; without any, what is on the list is taken out of the live version.",
+            show_default=False,
+        ),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--keys", metavar="FILE", help="A file of keys, one a line.")] = None,
+) -> None:
+    """Publish the live version without some rows; later builds leave them out, too."""
+    from recordmill.pipeline import forget as forgetting
 
-    if "://" in folder and (repair or spec is not None):
-        raise DatasetError(f"{folder} is a URL: --spec and --repair are for a version in a folder of this machine")
-    parsed = None
-    if repair or spec is not None:
-        check_build_extra()
-    if spec is not None:
-        from recordmill.pipeline.spec.model import load_spec
+    given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
+    given += [line for line in file.read_bytes().splitlines() if line] if file else []
+    _print_forgot(dataset, forgetting.forget(dataset, given))
 
-        parsed = load_spec(str(spec))
-    report = check(folder, version, quick=quick)
-    if repair or parsed is not None:
-        with quiet():  # Beam and TensorFlow print, while they load too
-            from recordmill.pipeline.verify.with_sources import with_sources
 
-            report = with_sources(report, parsed, rows=sample, mend=repair)
-    if spec is None:
-        report.findings.unchecked.append(NO_PARITY)
-    print(json.dumps(report.to_json(), indent=2) if as_json else printable(redacted("\n".join(report.lines()))))
-    return 0 if report.is_whole else 1
+def _print_forgot(dataset: str, done: "Forgot") -> None:
+    version = done.manifest.version
+    if done.is_new:
+        rejects = f", and {count(done.rejects, 'rejected row')}" if done.rejects else ""
+        print_line(f"{version} is live now, without {count(done.rows, 'record')} of forgotten rows{rejects}")
+    else:
+        print_line(f"{version} is live, and holds no forgotten row")
+    if done.unknown:
+        several = f"{count(len(done.unknown), 'key')} of no row in the version before: {_shown(done.unknown)}"
+        print_line(f"{several}; later builds leave such rows out all the same")
+    for held, rows in done.held_by.items():
+        print_line(f"{held} still holds {'perhaps some' if rows < 0 else count(rows, 'record')} of forgotten rows")
+    if done.held_by:
+        print_line(f"`recordmill versions prune {dataset} --purge` removes these versions")
+    for version in done.broken:
+        print_line(f"{version} {MAY_HOLD}")
+
+
+def _shown(keys: Iterable[bytes]) -> str:
+    shown = [printable(key.decode("utf-8", "replace")) for key in keys]
+    return ", ".join(shown[:SHOWN_KEYS]) + (", …" if len(shown) > SHOWN_KEYS else "")
+
+
+def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Prints a line for each version, however narrow the terminal is; `shared` are bytes that others hold, too."""
+    is_shared = any(shared.values())
+    headers = ("#", "version", "", "built at", "records", "bytes", *(["shared"] if is_shared else []), "retired")
+    table = plain_table(*headers, right=("#", "records", "bytes", "shared"))
+    for version in versions:
+        manifest = version.manifest
+        table.add_row(
+            str(manifest.sequence or "-"),
+            manifest.version,
+            ", ".join(_marks(version)),
+            str(manifest.provenance.get("built_at", "")),
+            f"{sum(split.records for split in manifest.splits.values()):,}",
+            f"{sum(split.bytes for split in manifest.splits.values()):,}",
+            *([f"{shared.get(manifest.version, 0):,}"] if is_shared else []),
+            version.retired or "",
+        )
+    Screen(width=WIDTH).print(table)
+
+
+def _marks(version: "Version") -> Iterator[str]:
+    marks = {
+        "live": version.is_live,
+        "candidate": version.is_candidate,
+        "trial": version.manifest.trial,
+        "pinned": version.is_pinned,
+    }
+    yield from (mark for mark, is_so in marks.items() if is_so)
+    if version.held_by:
+        yield f"held by {version.held_by[0]}"
+    if len(version.held_by) > 1:
+        yield f"and {len(version.held_by) - 1} more"
