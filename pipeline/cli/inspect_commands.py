@@ -12,7 +12,6 @@ from recordmill.pipeline.cli.extras import SOURCES, check_extra, files_of
 from recordmill.pipeline.cli.screen import print_json, print_line
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest, read_manifest, version_folder
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.rows import read_reject_lines
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
@@ -189,6 +188,8 @@ def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["Sto
 
 
 def _rejects_of(folder: "Location", manifest: "Manifest", key: str) -> Iterator[dict[str, object]]:
+    from recordmill.pipeline.rows import read_reject_lines
+
     for file in manifest.rejects.get("files", []):
         for _, reject in read_reject_lines(folder, file["file"]):
             if reject.get("id") == key:
