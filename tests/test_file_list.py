@@ -8,11 +8,14 @@ import pytest
 
 from recordmill.pipeline.build.input_listing import Listings
 from recordmill.pipeline.sources.batches import cut
-from recordmill.pipeline.sources.files import BLOCK, FileInfo, FileList, LocalFiles
+from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 
 
 def some(count: int) -> list[FileInfo]:
     return [FileInfo(f"train/n{file // 1000:08d}/{file}.jpg", file % 99_991, 1.7e9 + file / 7) for file in range(count)]
+
+
+BLOCK = FileList.BLOCK
 
 
 @pytest.mark.parametrize("count", [0, 1, BLOCK - 1, BLOCK, 2 * BLOCK + 5])

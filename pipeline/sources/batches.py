@@ -1,4 +1,10 @@
-"""Batches of what a source reads: few enough to be in memory together."""
+"""Batches of items, few enough to be in memory together, and values packed in memory.
+
+The names, sizes and times of ten million files take 2 GB as Python's objects, and 200 MB packed.
+
+>>> unpack(pack(["cat/1.jpg", "cat/2.jpg"]))
+['cat/1.jpg', 'cat/2.jpg']
+"""
 
 import itertools
 import pickle
@@ -27,7 +33,7 @@ def batches(items: Iterable[Item], size: Callable[[Item], int], most: int) -> It
 
 
 def cut(items: Iterable[Item], parts: Iterable[slice]) -> Iterator[list[Item]]:
-    """Cuts items, which it iterates over once, into parts that follow one another from 0."""
+    """Cuts items into parts that follow one another from 0; iterates over them once."""
     rest = iter(items)
     return (list(itertools.islice(rest, part.stop - part.start)) for part in parts)
 
@@ -37,8 +43,8 @@ def even_parts(sizes: npt.NDArray[np.int64], limit: int) -> list[slice]:
     ends = np.cumsum(sizes)
     total = int(ends[-1])
     count = -(-total // limit)
-    bounds = np.searchsorted(ends, [total * part // count for part in range(count + 1)], "right")
-    bounds = np.unique(bounds).tolist()
+    wanted = [total * part // count for part in range(count + 1)]
+    bounds = np.unique(np.searchsorted(ends, wanted, "right")).tolist()
     return [slice(start, end) for start, end in itertools.pairwise(bounds)]
 
 
@@ -51,19 +57,16 @@ def spread(items: Sequence[Item], count: int) -> list[Item]:
     return list(items) if len(items) <= count else [items[len(items) * n // count] for n in range(count)]
 
 
-LEVEL = 1  # 18 bytes a file; zlib's best level saves one more and takes twice as long
-
-
 def pack(value: object) -> bytes:
     """Pickles and compresses a value."""
-    return zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), LEVEL)
+    return zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), 1)  # the best level saves 5 % and takes twice
 
 
 def packed_bytes(value: object) -> int:
-    """Gives about the bytes of a value before they are compressed."""
+    """Returns the bytes of a value, before they are compressed."""
     return len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
 
 def unpack(packed: bytes) -> Any:
-    """Gives the value of bytes that this build packed; never of bytes from elsewhere."""
+    """Unpacks bytes that this build packed; never give it others."""
     return pickle.loads(zlib.decompress(packed))  # noqa: S301

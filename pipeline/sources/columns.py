@@ -52,7 +52,7 @@ class Column:
     reference."""
 
     def __str__(self) -> str:
-        """Gives its name in a message: `number`, `list of number`, `parsed number`."""
+        """Returns its name in a message: `number`, `list of number`, `parsed number`."""
         kind = f"parsed {self.type}" if self.parse else str(self.type)
         return f"list of {kind}" if self.many else kind
 

@@ -55,7 +55,7 @@ class Reject:
     first_position: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Gives the reject as a JSON object with the fields' names as keys."""
+        """Returns the reject as a JSON object with the fields' names as keys."""
         return dict(self.__dict__)
 
 

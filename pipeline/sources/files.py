@@ -1,7 +1,10 @@
-"""Files as sources list and open them: of this machine, and in stores.
+"""Files as sources list and open them, on this machine and in stores; and the failures that are not the data's.
 
-Symbolic links are followed, once in a chain of folders; a broken one is listed with 0 bytes, so that reading it counts
-it as missing.
+No memory, a missing library, a full disk or a lost connection ends a build, which can go on later; the row that met it
+is no reject. A file that is not there, or must not be read, is one.
+
+>>> is_machine_fault(MemoryError()), is_machine_fault(ValueError("damaged"))
+(True, False)
 """
 
 import errno
@@ -52,15 +55,14 @@ class Files(Protocol):
         """Opens a file for reading. Raises: OSError when it is missing or unreadable."""
 
 
-BLOCK = 4096  # files that are packed together
-
-
 class FileList(Sequence[FileInfo]):
     """Files, packed: about 20 bytes each, where a list of `FileInfo` takes 250. Made to be iterated over.
 
     >>> [file.path for file in FileList([FileInfo("a.txt", 3, 0.0), FileInfo("b.txt", 5, 0.0)])]
     ['a.txt', 'b.txt']
     """
+
+    BLOCK = 4096  # files that are packed together
 
     def __init__(self, files: Iterable[FileInfo] = ()) -> None:
         self._blocks, self._rest = list[bytes](), list[FileInfo]()
@@ -70,12 +72,12 @@ class FileList(Sequence[FileInfo]):
     def append(self, file: FileInfo) -> None:
         """Adds a file at the end."""
         self._rest.append(file)
-        if len(self._rest) == BLOCK:
+        if len(self._rest) == self.BLOCK:
             self._blocks.append(pack(list(zip(*self._rest, strict=True))))  # by columns, which compress better
             self._rest = []
 
     def __len__(self) -> int:
-        return BLOCK * len(self._blocks) + len(self._rest)
+        return self.BLOCK * len(self._blocks) + len(self._rest)
 
     def __iter__(self) -> Iterator[FileInfo]:
         return chain(chain.from_iterable(map(_files, self._blocks)), self._rest)
@@ -85,10 +87,9 @@ class FileList(Sequence[FileInfo]):
     @overload
     def __getitem__(self, index: slice) -> list[FileInfo]: ...
     def __getitem__(self, index: int | slice) -> FileInfo | list[FileInfo]:
-        """Gives one file, which unpacks its block, or some of them, which unpacks all."""
         if isinstance(index, slice):
             return list(self)[index]
-        block, row = divmod(range(len(self))[index], BLOCK)
+        block, row = divmod(range(len(self))[index], self.BLOCK)
         return _files(self._blocks[block])[row] if block < len(self._blocks) else self._rest[row]
 
 
@@ -96,31 +97,20 @@ def _files(block: bytes) -> list[FileInfo]:
     return list(map(FileInfo, *unpack(block)))
 
 
-Identity = tuple[int, int]
-"""A folder's device and inode."""
-
-
 class LocalFiles:
-    """Files of this machine; has no state, so it can be sent to workers."""
+    """Files of this machine; has no state, so it can be sent to workers.
+
+    Symbolic links are followed, once in a chain of folders; a broken one is listed with 0 bytes, so that reading it
+    counts it as missing. Raises: OSError where a folder cannot be listed.
+    """
 
     def match(self, pattern: str) -> FileList:
-        """Lists the files that a glob, or a plain path, matches, sorted by path.
-
-        Raises:
-            OSError: a folder cannot be listed.
-        """
         return FileList(_matched(pattern))
 
     def is_folder(self, path: str) -> bool:
-        """Whether `path` is a folder."""
         return os.path.isdir(path)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading, at its first byte.
-
-        Raises:
-            OSError: it is missing or unreadable.
-        """
         if "\0" in path:
             raise OSError(f"cannot open {path!r}: a path holds no NUL character")
         return open_file(path)
@@ -139,11 +129,8 @@ def _matched(pattern: str) -> Iterator[FileInfo]:
     return (file for path in paths if matches(path) for file in _regular(path))  # to look at a file takes long
 
 
-def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identity]) -> Iterator[str]:
-    """Lists what lies in a folder, and in at most `levels` of folders below, but folders; sorted by the whole paths.
-
-    `above` are the folders around it.
-    """
+def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[tuple[int, int]]) -> Iterator[str]:
+    """Lists the files of a folder and of at most `levels` folders below, by path; `above` are the folders around it."""
     state = os.stat(folder or ".")
     identity = state.st_dev, state.st_ino
     if identity in above:
@@ -156,7 +143,7 @@ def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[Identi
 
 
 def _names(folder: str, hidden: bool) -> list[str]:
-    """Lists what lies in a folder, sorted; folders with a slash at their ends, as all paths below them begin."""
+    """Lists names in a folder, sorted; those of folders with a slash at their ends, as all paths below them begin."""
     with os.scandir(folder or ".") as entries:
         shown = (entry for entry in entries if hidden or not entry.name.startswith("."))
         return sorted(f"{entry.name}/" if _is_folder(entry) else entry.name for entry in shown)
@@ -180,9 +167,6 @@ def _regular(path: str) -> Iterator[FileInfo]:
         yield FileInfo(path, state.st_size, state.st_mtime)
 
 
-SCHEMES = ("s3://", "gs://")
-
-
 class ListedByStore:
     """Files whose listings of s3:// and gs:// come from the stores' clients; all else is as the other files give it.
 
@@ -190,31 +174,30 @@ class ListedByStore:
     client cannot list with them, the other files list.
     """
 
+    SCHEMES = ("s3://", "gs://")
+
     def __init__(self, files: Files) -> None:
-        """Takes the files that list other paths, and open all."""
         self._files = files
         self._objects: dict[str, list[FileInfo] | None] = {}
 
     def again(self) -> "ListedByStore":
-        """Gives the files as they are now."""
+        """Returns files that list anew."""
         return ListedByStore(self._files)
 
     def match(self, pattern: str) -> Sequence[FileInfo]:
-        """Lists the files that a glob matches, sorted by path. Raises: OSError: they cannot be listed."""
-        objects = self._below(WILDCARD.split(literal_prefix(pattern))[0]) if pattern.startswith(SCHEMES) else None
+        is_listed = pattern.startswith(self.SCHEMES)
+        objects = self._below(WILDCARD.split(literal_prefix(pattern))[0]) if is_listed else None
         if objects is None:
             return self._files.match(pattern)
         matches = glob_pattern(pattern).fullmatch
         return FileList(file for file in objects if matches(file.path))
 
     def is_folder(self, path: str) -> bool:
-        """Whether a path is a folder; for a URL, whether an object lies below it."""
-        is_listed = path.startswith(SCHEMES) and not is_glob(path)
+        is_listed = path.startswith(self.SCHEMES) and not is_glob(path)
         objects = self._below(path.rstrip("/") + "/") if is_listed else None
         return self._files.is_folder(path) if objects is None else bool(objects)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading. Raises: OSError: it is missing or unreadable."""
         return self._files.open(path)
 
     def _below(self, prefix: str) -> list[FileInfo] | None:
@@ -256,9 +239,7 @@ class OutOfMemoryError(UserError):
 
 def is_machine_fault(error: BaseException) -> bool:
     """Whether an error says nothing of the data that was at work."""
-    if isinstance(error, OSError):
-        return error.errno in MACHINE
-    return isinstance(error, MemoryError | ImportError)
+    return error.errno in MACHINE if isinstance(error, OSError) else isinstance(error, MemoryError | ImportError)
 
 
 def why_absent(error: OSError, full: str, files: Files) -> str | None:

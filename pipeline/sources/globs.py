@@ -1,11 +1,21 @@
-r"""Globs over paths and URLs, with one meaning on every filesystem.
+r"""Paths that stand for many: globs, with one meaning on every filesystem, and paths with spans.
 
-In one part of a path `*` is any run of characters, `?` is one, `[abc]`, `[a-z]` and `[!abc]` are one of a set; a part
-`**` is any number of folders, none included, and at the end every file below. A wildcard at the start of a part does
-not match a dot: hidden files and folders are left out unless the pattern itself writes the dot.
+**Globs.** In one part of a path `*` is any run of characters, `?` is one, `[abc]`, `[a-z]` and `[!abc]` are one of a
+set; a part `**` is any number of folders, none included, and at the end every file below. A wildcard at the start of a
+part does not match a dot: hidden files and folders are left out unless the pattern itself writes the dot.
 
-    >>> bool(glob_pattern("data/**/*.jsonl").fullmatch("data/a.jsonl"))
-    True
+>>> bool(glob_pattern("data/**/*.jsonl").fullmatch("data/a.jsonl"))
+True
+
+**Spans.** `data/{span}/…`, or `data/{YYYY}-{MM}-{DD}/…`, hours with `{HH}`: a placeholder is one part of a path, or
+some of its characters; `{span}` takes any name, the others the digits of a real date. Each value found is a span, whose
+rows have shards of their own.
+
+>>> template = Template("logs/{YYYY}/{MM}/{DD}/*.csv")
+>>> template.span_of("logs/2026/11/20/a.csv"), template.span_of("logs/2026/11/31/a.csv")
+('2026-11-20', None)
+>>> template.fill("2026-11-20")
+'logs/2026/11/20/*.csv'
 """
 
 import re
@@ -27,7 +37,7 @@ NOT_HIDDEN = r"(?!\.)"
 ANY = "[^/]*"
 FOLDERS = rf"(?:{NOT_HIDDEN}[^/]++/)*"
 FIXED = "\0"
-"""Stands in a pattern for a text to be found, as `templates` does: what matches around it decides what it is."""
+"""Marks the places of placeholders in a `Template`'s pattern: what matches around one decides what it is."""
 
 
 def is_glob(path: str) -> bool:
@@ -46,18 +56,18 @@ def escape(path: str) -> str:
 
 
 def literal_prefix(pattern: str) -> str:
-    """Gives the text that every match begins with, escapes undone."""
+    """Returns the text that every match begins with, escapes undone."""
     return ESCAPED.sub(r"\1", LITERAL.match(pattern)[0])  # type: ignore[index]  # it matches the empty text too
 
 
 def folder_prefix(pattern: str) -> str:
-    """Gives the folder, with its slash at the end, that every match lies below; '' for the working folder."""
+    """Returns the folder of every match, with its slash at the end; '' for the working folder."""
     prefix = literal_prefix(pattern)
     return prefix[: prefix.rfind("/") + 1]
 
 
 def depth(pattern: str) -> int | None:
-    """Gives the most folders below `folder_prefix` that a match can lie in; None for no limit."""
+    """Returns how many folders below `folder_prefix` a match can be; None for no limit."""
     parts = pattern.split("/")
     return None if "**" in parts else len(parts) - 1 - folder_prefix(pattern).count("/")
 
@@ -65,8 +75,8 @@ def depth(pattern: str) -> int | None:
 def glob_pattern(pattern: str) -> re.Pattern[str]:
     """Makes the regular expression whose full matches are the glob's.
 
-    Each wildcard but the last takes the least that what follows it, up to the next one, allows, and never tries more: a
-    later place would only leave less for the rest. So many wildcards cost no more than one after another.
+    Each wildcard but the last is lazy and never backtracks: a later place would only leave less for the rest. So many
+    wildcards cost no more than one after another.
     """
     *folders, last = pattern.split("/")
     parts = [FOLDERS if part == "**" else _part(part) + "/" for part in folders]
@@ -81,7 +91,9 @@ def _part(part: str) -> str:
 
 def _in_turn(pieces: Iterable[str], wildcard: str, *, is_fixed: bool) -> str:
     """Joins pieces of an expression, of which some are the wildcard; several of these in a row are one."""
-    first, *others = _between(pieces, wildcard)
+    runs = [(is_wildcard, "".join(run)) for is_wildcard, run in groupby(pieces, wildcard.__eq__)]
+    runs = [(False, ""), *runs] if not runs or runs[0][0] else runs
+    first, *others = [text for is_wildcard, text in runs if not is_wildcard] + [""] * runs[-1][0]
     if not others:
         return first
     *middle, last = others
@@ -89,27 +101,16 @@ def _in_turn(pieces: Iterable[str], wildcard: str, *, is_fixed: bool) -> str:
     return f"{first}{lazy}{wildcard}{last}"
 
 
-def _between(pieces: Iterable[str], wildcard: str) -> list[str]:
-    """Joins the pieces before, between and behind the wildcards."""
-    runs = [(is_wildcard, "".join(run)) for is_wildcard, run in groupby(pieces, wildcard.__eq__)]
-    ends = [""] if not runs or runs[0][0] else []
-    joined = [*ends, *(text for is_wildcard, text in runs if not is_wildcard)]
-    return [*joined, ""] if runs and runs[-1][0] else joined
-
-
 def _translate(token: re.Match[str]) -> str:
+    """Translates one character of a glob, or a set of them; a range that runs backwards holds none."""
     text, negated, members = token[0], token[1], token[2]
-    if members:
-        return _set(bool(negated), members)
-    return {"*": ANY, "?": "[^/]"}.get(text) or re.escape(text)
-
-
-def _set(negated: bool, members: str) -> str:
-    """One character of a set; a range that runs backwards holds none."""
-    parts = []
-    for first, last, single in MEMBER.findall(members):
-        if single or first <= last:
-            parts.append(re.escape(single) or f"{re.escape(first)}-{re.escape(last)}")
+    if not members:
+        return {"*": ANY, "?": "[^/]"}.get(text) or re.escape(text)
+    parts = [
+        re.escape(single) or f"{re.escape(first)}-{re.escape(last)}"
+        for first, last, single in MEMBER.findall(members)
+        if single or first <= last
+    ]
     if not parts:
         return "[^/]" if negated else "(?!)"
     return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
@@ -141,24 +142,21 @@ class Template:
         return f"{shown}: a span is {{span}}, or a day of {{YYYY}}, {{MM}} and {{DD}}, with or without {{HH}}"
 
     def glob(self) -> str:
-        """Gives the pattern of the paths of all spans."""
+        """Returns the pattern of the paths of all spans."""
         return PLACEHOLDER.sub(lambda match: "[0-9]" * DIGITS.get(match[1], 0) or "*", self.path)
 
     def span_of(self, path: str) -> str | None:
-        """Gives the span of a path that the glob matches, or of a file below it; None for no real date."""
+        """Returns the span of a path that the glob matches, or of a file below it; None for no real date."""
         match = self._pattern.match(path)
-        if match is None:
-            return None
-        return _name(match.groupdict())
+        return match and _name(match.groupdict())
 
     def fill(self, span: str, text: str | None = None) -> str | None:
-        """Gives the path of one span, or another text of these placeholders; None if no span can be named so."""
+        """Fills a span's name into the path, or another text of these placeholders; None if no span can be named so."""
         text, values = self.path if text is None else text, self._values(span)
         value = escape if is_glob(text) else str
         return None if values is None else PLACEHOLDER.sub(lambda match: value(values[match[1]]), text)
 
     def _values(self, span: str) -> dict[str, str] | None:
-        """Gives the text of each placeholder in a span."""
         if "span" in self.names:
             return {"span": span} if is_folder_name(span) else None
         match = DAY.fullmatch(span)
@@ -168,7 +166,7 @@ class Template:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        """The expression that the beginning of a path matches, with a group for each placeholder."""
+        """The expression of the beginning of paths, with a group for each placeholder."""
         seen, text = set[str](), glob_pattern(PLACEHOLDER.sub(lambda match: f"\0{match[1]}\0", self.path)).pattern
 
         def group(name: str) -> str:
@@ -181,16 +179,17 @@ class Template:
 
 
 def _name(values: Mapping[str, str]) -> str | None:
+    """Names the span of a template's values; None if they are no date, or no name of a folder."""
     span = values.get("span")
     if span is not None:
         return span if is_folder_name(span) else None
-    day = "-".join(values[name] for name in ("YYYY", "MM", "DD"))
-    hour = values.get("HH")
+    day, hour = "-".join(values[name] for name in ("YYYY", "MM", "DD")), values.get("HH")
+    name = day if hour is None else f"{day}T{hour}"
     try:
-        datetime.fromisoformat(day if hour is None else f"{day}T{hour}")
+        datetime.fromisoformat(name)
     except ValueError:
         return None
-    return day if hour is None else f"{day}T{hour}"
+    return name
 
 
 def is_template(source: SourceOptions) -> bool:

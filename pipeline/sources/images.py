@@ -54,7 +54,7 @@ def inline(data: bytes) -> bytes:
 
 
 def file_path(reference: bytes) -> str | None:
-    """Gives the path of a whole file of the source; None for any other reference, whose bytes are not copied."""
+    """Returns the path of a whole file of the source; None for any other reference, whose bytes are not copied."""
     return reference[1:].decode() if reference.startswith(FILE) else None
 
 

@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
-    """Gives the lines that start in the bytes `[start, end)`, a piece of whole lines at a time.
+    """Returns the lines that start in the bytes `[start, end)`, a piece of whole lines at a time.
 
     A piece has at most about `PIECE_BYTES` or is one longer line. Of a line of more than `MAX_LINE_BYTES` only the
     beginning may come, still longer than that. No piece is empty; an empty range gives none. From a start of 0 nothing

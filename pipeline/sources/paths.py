@@ -50,7 +50,7 @@ class Inside:
         return self._folders[folder] and (not os.path.islink(join(self.root, path)) or self._stays(path))
 
     def spelled(self, path: str) -> str:
-        """Gives a path as the file system spells it, which may hold decomposed letters (NFD) for composed ones (NFC).
+        """Returns a path as the file system spells it, which may hold decomposed letters (NFD) for composed ones (NFC).
 
         The path stays as it is where that very name is there, where no name is alike or several are, and for a URL.
         """
@@ -64,7 +64,7 @@ class Inside:
         return spelled
 
     def _alike(self, folder: str) -> dict[bytes, list[str]]:
-        """Gives the names in a folder by their composed form; none of a folder that cannot be listed."""
+        """Returns the names in a folder by their composed form; none of a folder that cannot be listed."""
         if folder not in self._names:
             names = self._names[folder] = dict[bytes, list[str]]()
             with suppress(OSError):

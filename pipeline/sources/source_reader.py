@@ -119,10 +119,10 @@ class SourceReader(ABC, Generic[SourceOf]):
 
     @abstractmethod
     def root(self, files: Files) -> str:
-        """Gives the folder that paths are relative to, with no slash at its end."""
+        """Returns the folder that paths are relative to, with no slash at its end."""
 
     def image_root(self, files: Files) -> str:
-        """Gives the folder that the references to images are relative to."""
+        """Returns the folder that the references to images are relative to."""
         return self.root(files)
 
     @abstractmethod
@@ -165,7 +165,7 @@ class SourceReader(ABC, Generic[SourceOf]):
             yield replace(block, table=pa.table(named | added))
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Gives the function that makes the full path of one in `Plan.inputs`."""
+        """Returns the function that makes the full path of one in `Plan.inputs`."""
         root = self.root(files)
         return lambda path: f"{root}/{path}"
 
@@ -196,7 +196,7 @@ class SourceReader(ABC, Generic[SourceOf]):
         return own
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """Gives the file of a position, relative to the root, and its number in the chunk from 1, as a line or a row.
+        """Returns the file of a position, relative to the root, and its number in the chunk from 1, as a line or a row.
 
         The number is None where the file itself is the row.
         """

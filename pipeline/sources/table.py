@@ -45,11 +45,11 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         """The endings of the names that are read of a folder, with any ending of a compression behind."""
 
     def root(self, files: Files) -> str:
-        """Gives the folder itself, the file's folder, or the folder where the glob's wildcards begin."""
+        """Returns the folder itself, the file's folder, or the folder where the glob's wildcards begin."""
         return folder_prefix(self._patterns(files)[0])[:-1]
 
     def image_root(self, files: Files) -> str:
-        """Gives the folder of the images."""
+        """Returns the folder of the images."""
         return self.root(files) if self.source.images is None else self.source.images.rstrip("/")
 
     def image_base(self, files: Files, chunk: Chunk) -> tuple[str, str]:
@@ -69,7 +69,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         """
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Gives the function that makes a full path: images lie below a root of their own."""
+        """Returns the function that makes a full path: images lie below a root of their own."""
         root, images = self.root(files), self.image_root(files)
         return lambda path: join(images if is_image(path) else root, path)
 
@@ -128,7 +128,7 @@ class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
     compressed: ClassVar[bool] = False  # their own names say how they are compressed
 
     def chunk_bytes(self, columns: Columns, wanted: int) -> int:
-        """Gives the bytes of a chunk: those wanted, or more where it has images."""
+        """Returns the bytes of a chunk: those wanted, or more where it has images."""
         return max(wanted, IMAGES_CHUNK_BYTES) if has_images(columns) else wanted
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:

@@ -89,7 +89,7 @@ class UserCodeError(UserError):
 
 
 def load(reference: str) -> Callable[..., Any]:
-    """Gives the function of a reference; its module is imported where it is not yet.
+    """Returns the function of a reference; its module is imported where it is not yet.
 
     Raises:
         UserCodeError: it is no reference, there is no such module or function, or the module fails.
@@ -194,7 +194,7 @@ class UserCode:
         return digest.hexdigest()
 
     def to_json(self) -> dict[str, Any]:
-        """Gives its part of the manifest: the digest of all, and each file's SHA-256, in hexadecimal."""
+        """Returns its part of the manifest: the digest of all, and each file's SHA-256, in hexadecimal."""
         files = {path: hashlib.sha256(source).hexdigest() for path, source in sorted(self.files.items())}
         return {"sha256": self.sha256, "files": files}
 
@@ -244,7 +244,7 @@ class _Finder:
 
 
 class _Loader(SourceLoader):
-    """Gives the source of one module."""
+    """Returns the source of one module."""
 
     def __init__(self, code: UserCode, file: str) -> None:
         self._code, self._file = code, file

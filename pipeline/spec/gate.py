@@ -86,7 +86,7 @@ class Gate(Options):
     """Limits of single features, or `false` for a feature that is not judged."""
 
     def limit(self, rule: str, feature: str) -> float | None:
-        """Gives the limit of a rule for a feature; None for no limit."""
+        """Returns the limit of a rule for a feature; None for no limit."""
         own = self.features.get(feature)
         if own is False:
             return None

@@ -19,7 +19,7 @@ EDITOR_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
 
 
 def schema_text() -> str:
-    """Gives the schema: JSON, which ends in a newline."""
+    """Returns the schema: JSON, which ends in a newline."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$comment": f"Recordmill {VERSION}"}
     schema = {**head, **Spec.model_json_schema(), "title": "dataset.yaml of Recordmill"}
     return json.dumps(schema, indent=2) + "\n"

@@ -48,8 +48,7 @@ def _power_of_two(count: int) -> int:
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
 Columns = Annotated[
-    tuple[str, ...],
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...]),
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
 ]
 
 
@@ -159,7 +158,7 @@ class Spec(Options):
         return self.analysis == "frozen" or (self.analysis is None and self.has_spans)
 
     def files(self) -> dict[str, str]:
-        """Gives the paths of the files that features name, models and vocabularies, by feature and option."""
+        """Returns the paths of the files that features name, models and vocabularies, by feature and option."""
         features = self.features.items()
         return {f"{name}.{option}": path for name, feature in features for option, path in feature.files().items()}
 
@@ -281,7 +280,7 @@ class Spec(Options):
         return self.key.content if isinstance(self.key, ContentKey) else None
 
     def columns(self) -> dict[str, Column]:
-        """Gives the columns that the sources deliver, with their types; optional where all features that read it are.
+        """Returns the columns that the sources deliver, with their types; optional where all features that read it are.
 
         Raises:
             WrongValueError: two features want one column as different types.
@@ -307,7 +306,7 @@ class Spec(Options):
         return columns
 
     def options(self) -> dict[str, FeatureOptions]:
-        """Gives the features' options as `transforms` takes them, by name."""
+        """Returns the features' options as `transforms` takes them, by name."""
         return {name: feature.options(is_label=name == self.label) for name, feature in self.features.items()}
 
 
@@ -349,7 +348,7 @@ PATHS = ("path", "images")
 
 
 def _with_paths(source: AnySource, folder: Path) -> AnySource:
-    """Gives a source with its paths resolved from the spec's folder, whose own name is escaped in a glob."""
+    """Returns a source with its paths resolved from the spec's folder, whose own name is escaped in a glob."""
     paths = {name: getattr(source, name, None) for name in PATHS}
     resolved = {
         name: str(Path(escape(str(folder)) if is_glob(path) else folder, path))
@@ -360,7 +359,7 @@ def _with_paths(source: AnySource, folder: Path) -> AnySource:
 
 
 def _with_files(feature: AnyFeature, folder: Path, where: str) -> AnyFeature:
-    """Gives a feature with its files' paths resolved from the spec's folder, and the classes of a file read."""
+    """Returns a feature with its files' paths resolved from the spec's folder, and the classes of a file read."""
     resolved = feature.with_paths(lambda path: path if "://" in path else str(folder / path))
     try:
         return resolved.with_classes() if isinstance(resolved, NamedClasses) else resolved

@@ -76,7 +76,7 @@ class SplitBy(Options):
         return self.column or self.group or self.time
 
     def places(self, values: Sequence[str], splits: Sequence[str]) -> Places:
-        """Gives the splits of rows by a column's or a time's values, shape [rows]; -1 for a value that has none."""
+        """Returns the splits of rows by a column's or a time's values, shape [rows]; -1 for a value that has none."""
         known = dict.fromkeys(values, -1)
         if self.column:
             names = self._names(splits)
@@ -87,13 +87,13 @@ class SplitBy(Options):
         return np.array([known[value] for value in values], np.int64)
 
     def _names(self, splits: Sequence[str]) -> dict[str, int]:
-        """Gives the index of a split by each value that stands for it."""
+        """Returns the index of a split by each value that stands for it."""
         given = self.values or {}
         usual = {split: (split, *(name for name in SYNONYMS.get(split, ()) if name not in splits)) for split in splits}
         return {value: index for index, split in enumerate(splits) for value in given.get(split, usual[split])}
 
     def _starts(self, splits: Sequence[str]) -> list[tuple[datetime, int]]:
-        """Gives the begins of the splits, the latest first; the one without a start begins with time itself."""
+        """Returns the begins of the splits, the latest first; the one without a start begins with time itself."""
         given = self.starts or {}
         starts = [(instant(given[split]) if split in given else None, index) for index, split in enumerate(splits)]
         return sorted(((start or BEGINNING, index) for start, index in starts), reverse=True)
@@ -169,7 +169,7 @@ class Comparison(NamedTuple):
 
 
 def compares_all_rows(split_by: SplitBy | None, duplicates: Duplicates) -> Comparison | None:
-    """Gives what compares each row with all others, also those that a build of spans does not read; None if nothing."""
+    """Finds the option that compares each row with those of all spans, which a build of one does not read."""
     others = "each row with those of all spans, which a build of one does not read"
     if duplicates.action != "keep":
         return Comparison(("duplicates",), f"`{duplicates.action}` compares {others}", "choose `keep`")

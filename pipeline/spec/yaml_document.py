@@ -51,13 +51,13 @@ class Document:
     lines: dict[Path, int]
 
     def line(self, path: Path) -> int:
-        """Gives the line of a value, or of the nearest one above it."""
+        """Returns the line of a value, or of the nearest one above it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def text(self, path: Path) -> str | None:
-        """Gives a value as it is written; None where it is a list, a mapping, empty or absent."""
+        """Returns a value as it is written; None where it is a list, a mapping, empty or absent."""
         node = self.nodes.get(path)
         return node.value or None if isinstance(node, yaml.ScalarNode) else None
 

@@ -141,7 +141,7 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str]]:
 
 
 def read_header(files: Files, path: str, dialect: Dialect, encoding: str) -> list[str]:
-    """Gives the cells of the first record; none where the file is empty.
+    """Returns the cells of the first record; none where the file is empty.
 
     Raises:
         SourceError: the header is no CSV, or not of the encoding.
@@ -167,7 +167,7 @@ def _digest(cells: Sequence[str]) -> str:
 
 
 def digests(columns: Sequence[pa.Array]) -> pa.Array:
-    """Gives the default keys of rows: BLAKE2b of each row's cells, each after its length in bytes, in hexadecimal.
+    """Returns the default keys of rows: BLAKE2b of each row's cells, each after its length in bytes, in hexadecimal.
 
     Args:
         columns: all columns, at least one: Arrow `string` of shape [rows].
@@ -190,16 +190,10 @@ class CsvReader(TableReader[DelimitedOptions]):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        """The ending of the names that are read of a folder."""
         return (f".{self.source.format}",)
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact.
-
-        Raises:
-            SourceError: a header is no CSV, or not of the encoding, or lacks a column, or has it twice.
-            OSError: a file cannot be read, or its compressed data is damaged.
-        """
+        """Cuts the files where records start, into ranges of about `chunk_bytes`; `rows` is exact."""
         chunks, rows, names = list[Chunk](), 0, dict[str, None]()
         for file in inputs:
             whole = self._whole(files, join(root, file.path), columns)
@@ -231,11 +225,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         return RecordRange(dialect, self.source.encoding, tuple(names), has_header=self.source.header is True)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the records of a chunk; a row's default key is the digest of its cells.
-
-        Raises:
-            OSError: the file cannot be read any more.
-        """
+        """Reads the records of a chunk; a row's default key is the digest of its cells."""
         part: RecordRange = chunk.work
         numbers = {name: part.names.index(name) for name in columns if name in part.names}
         reader = CellReader(part.dialect, len(part.names), sorted(set(numbers.values())), key is None)

@@ -39,7 +39,7 @@ class Captions:
     objects: Sizes | None = None
 
     def bytes(self, images: int) -> npt.NDArray[np.int64]:
-        """Gives the number of bytes that lie beside each image, shape [images]."""
+        """Returns the number of bytes that lie beside each image, shape [images]."""
         sizes = np.zeros(images, np.int64)
         for read in (self.texts, self.objects):
             if read is not None:
@@ -47,12 +47,12 @@ class Captions:
         return sizes
 
     def __getitem__(self, rows: slice) -> "Captions":
-        """Gives those of some of the images."""
+        """Returns those of some of the images."""
         return Captions(self.texts and self.texts[rows], self.objects and self.objects[rows])
 
 
 def beside(path: str, ending: str) -> str:
-    """Gives the path of the file beside an image."""
+    """Returns the path of the file beside an image."""
     return posixpath.splitext(path)[0] + ending
 
 
@@ -107,13 +107,7 @@ def _objects(
 
 
 def _contents(
-    files: Files,
-    root: str,
-    paths: Sequence[str],
-    ending: str,
-    sizes: Sizes,
-    faults: Faults,
-    column: str | None = None,
+    files: Files, root: str, paths: Sequence[str], ending: str, sizes: Sizes, faults: Faults, column: str | None = None
 ) -> list[bytes | None]:
     """The bytes of the files beside some images, None for one that is absent or cannot be read."""
     full = [None if size is None else join(root, beside(path, ending)) for path, size in zip(paths, sizes, strict=True)]
@@ -195,7 +189,6 @@ class _Beside:
 
     @property
     def endings(self) -> list[str]:
-        """The endings that there are."""
         return [ending for ending, sizes in self._sizes.items() if sizes]
 
     def columns(self, files: Files, root: str) -> list[str]:
@@ -204,7 +197,7 @@ class _Beside:
         return list(dict.fromkeys([*OF_PATH, *texts, *first_names(files, root, self.names(OBJECT_ENDING))]))
 
     def sizes(self, ending: str) -> tuple[int | None, ...]:
-        """Gives the size in bytes of the file beside each image; None where it has no such file."""
+        """Returns the size in bytes of the file beside each image; None where it has no such file."""
         return tuple(map(self._sizes[ending].get, self._stems))
 
     def names(self, ending: str) -> list[str]:
@@ -227,7 +220,7 @@ def _where(endings: list[str]) -> str:
 
 
 def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
-    """Gives the chunks, and the bytes of the files beside their images."""
+    """Returns the chunks, and the bytes of the files beside their images."""
     texts, objects = (side.sizes(end) if end in endings else None for end in (TEXT_ENDING, OBJECT_ENDING))
     captions = Captions(texts, objects)
     beside = captions.bytes(len(images))

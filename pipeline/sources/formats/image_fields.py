@@ -107,15 +107,15 @@ class ImageFields:
         return list(dict.fromkeys([*metadata, *self.columns, *self.of_path]))
 
     def field(self, name: str) -> str:
-        """Gives the field that a column is read of."""
+        """Returns the field that a column is read of."""
         return self.columns.get(name, name)
 
     def references(self) -> dict[str, Column]:
-        """Gives the columns to ask of a metadata file for all references to images."""
+        """Returns the columns to ask of a metadata file for all references to images."""
         return {field: _image(field, optional=True) for field in self.fields}
 
     def asked(self, columns: Columns) -> dict[str, Column]:
-        """Gives the columns to ask of a metadata file: references to images, and what does not come of a path."""
+        """Returns the columns to ask of a metadata file: references to images, and what does not come of a path."""
         optional = {field: field != FILE_NAME for field in self.mains}
         for name, column in columns.items():
             field = self.field(name)
@@ -130,7 +130,7 @@ class ImageFields:
         return FILE_NAME in self.fields and (key is None or list(map(self.field, key)) == [FILE_NAME])
 
     def asked_key(self, key: Sequence[str] | None, asked: Columns) -> Sequence[str]:
-        """Gives the key to ask of a metadata file, which its rejects are named by; empty where it lies elsewhere."""
+        """Returns the key to ask of a metadata file, which its rejects are named by; empty where it lies elsewhere."""
         if self.is_path(key):
             return (FILE_NAME,)
         known = [name for name in key or () if name in asked and asked[name].type is not ColumnType.IMAGE]
@@ -184,7 +184,7 @@ class NamedRows:
         return faults
 
     def keys(self) -> pa.Array:
-        """Gives the default keys as Arrow `binary`, shape [rows]; null where an image has no path."""
+        """Returns the default keys as Arrow `binary`, shape [rows]; null where an image has no path."""
         if self._mains == [FILE_NAME]:
             keys = [paths[0] and path_key(paths[0]) for paths in self.paths[FILE_NAME]]
         else:
@@ -196,7 +196,7 @@ class NamedRows:
         return zip(*(self.paths[field] for field in self._mains), strict=True)
 
     def column(self, name: str, column: Column, faults: Faults, first_is_split: bool) -> pa.Array:
-        """Gives a column, shape [rows]."""
+        """Returns a column, shape [rows]."""
         field = self._fields.field(name)
         if field in self.paths:
             return self._image(name, column, field, faults)

@@ -132,7 +132,7 @@ def read_metadata(
 
 
 def locate_row(chunk: Chunk, root: str, position: int) -> tuple[str, int | None]:
-    """Gives the metadata file, and the row inside the chunk as its format counts it."""
+    """Returns the metadata file, and the row inside the chunk as its format counts it."""
     return _table(root, chunk.file).locate(replace(chunk, work=chunk.work.work), position)
 
 
@@ -193,15 +193,10 @@ class ImageFolderReader(SourceReader[ImageFolder]):
     """Reads a folder of images."""
 
     def root(self, files: Files) -> str:
-        """The folder."""
         return self.source.path.rstrip("/")
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Lists the images; where there is metadata, reads its paths. `rows` is exact.
-
-        Raises:
-            SourceError: there is no such folder, no image or no row in it, or an asked column is nowhere.
-        """
+        """Lists the images; where there is metadata, reads its paths. `rows` is exact."""
         with planning(self.source.path):
             root, listed = self.root(files), self._listed(files)
             metadata = metadata_files(listed, root)
@@ -235,17 +230,12 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         return f"{self.source.path} is a file: give the folder that it lies in, `path: {folder}`"
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk's rows; the images themselves are not looked at.
-
-        Raises:
-            SourceError: the metadata file is damaged.
-            OSError: it cannot be read any more, or the machine, the disk or the network failed.
-        """
+        """Reads a chunk's rows; the images themselves are not looked at."""
         read = read_listing if isinstance(chunk.work, Listing) else read_metadata
         return read(chunk, self.root(files), files, columns, key)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
-        """Gives the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
+        """Returns the image of a listing, or the metadata file and the row inside the chunk as its format counts it."""
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
         return locate_row(chunk, self.source.path.rstrip("/"), position)

@@ -160,12 +160,7 @@ class JsonLinesReader(TableReader[JsonLines]):
         return sum(estimated_rows(files, path, total) for path, total in totals)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line.
-
-        Raises:
-            SourceError: the compressed data is damaged.
-            OSError: the file cannot be read any more.
-        """
+        """Reads the lines that start in the chunk's bytes; a row's default key is the digest of its line."""
         part: JsonRange = chunk.work
         fields = {name: part.fields.get(name) or Shape().field(name, column) for name, column in columns.items()}
         parser, base, first = Parser(fields), self.image_base(files, chunk), 0

@@ -82,7 +82,7 @@ class Shape:
         return list(names)
 
     def field(self, name: str, column: Column) -> Field:
-        """Gives the place of a column; one that no object holds lies where its name says."""
+        """Returns the place of a column; one that no object holds lies where its name says."""
         steps, leaf = self._found(name, column.many) or (self._guessed(name, column.many), "string")
         return Field(steps, _type(column, steps, leaf))
 

@@ -63,7 +63,7 @@ class Parsed:
     """The other lines that are not blank, by line."""
 
     def typed(self, name: str, column: Column, base: ImageBase, faults: Faults) -> pa.Array:
-        """Gives a column in its Arrow type, shape [rows], and adds the faults, by row, as `typed_values` does."""
+        """Returns a column in its Arrow type, shape [rows], and adds the faults, by row, as `typed_values` does."""
         groups = []
         if len(self.of_table):
             stored = lookup(self.table, self.fields[name].path)
@@ -128,7 +128,7 @@ class Parser:
         return unclear
 
     def _parse(self, lines: Lines, rows: Rows, misfits: list[int]) -> list[pa.Table]:
-        """Gives the tables of the lines that fit the schema, in their order, and adds the others to `misfits`."""
+        """Returns the tables of the lines that fit the schema, in their order, and adds the others to `misfits`."""
         if not len(rows):
             return []
         table = _read(lines.take(rows), self._schema)
@@ -140,7 +140,7 @@ class Parser:
         return [table for half in np.array_split(rows, 2) for table in self._parse(lines, half, misfits)]
 
     def _by_python(self, lines: Lines, rows: list[int], faults: Faults) -> dict[int, dict[str, Any]]:
-        """Gives the objects of some lines, by line, and adds the faults of those that Arrow's parser never takes."""
+        """Returns the objects of some lines, by line, and adds the faults of those that Arrow's parser never takes."""
         objects = dict[int, dict[str, Any]]()
         for row in rows:
             result = self._object(lines[row])

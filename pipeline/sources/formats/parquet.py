@@ -65,11 +65,7 @@ class ParquetReader(TableReader[Parquet]):
     compressed: ClassVar[bool] = False
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact.
-
-        Raises:
-            SourceError: a file is no Parquet file, or lacks a column, or holds one of a type that it cannot be read as.
-        """
+        """Reads every file's footer and groups its row groups to chunks of about `chunk_bytes`; `rows` is exact."""
         footers = at_once(lambda file: _footer(files, join(root, file.path), columns), inputs)
         chunks = [
             Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.end]), part)
@@ -82,12 +78,7 @@ class ParquetReader(TableReader[Parquet]):
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads row groups; a row's default key is the digest of its asked columns (`typing.row_digests`).
-
-        Raises:
-            SourceError: the file is damaged: how many rows that costs is not known, so it ends the build.
-            OSError: the file cannot be opened any more.
-        """
+        """Reads row groups; a row's default key is the digest of its asked columns (`typing.row_digests`)."""
         base, first = self.image_base(files, chunk), 0
         if key is None:  # an image's bytes are a part of it
             columns = {name: replace(column, presence=False) for name, column in columns.items()}

@@ -220,12 +220,7 @@ class TextReader(TableReader[TextFiles]):
     of_path: ClassVar[tuple[str, ...]] = (FILE_NAME, LABEL)
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files.
-
-        Raises:
-            SourceError: a column is asked for that does not exist; a file is not of the encoding at all.
-            OSError: a file cannot be read, or its compressed data is damaged.
-        """
+        """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files."""
         names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.source.document == "line" else [])]
         check_names(self.source.path, required(columns), names)
         if self.source.document == "line":
@@ -254,11 +249,7 @@ class TextReader(TableReader[TextFiles]):
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads a chunk; the default key of a line is the digest of its text, that of a file its path.
-
-        Raises:
-            OSError: the file of the lines cannot be read any more.
-        """
+        """Reads a chunk; the default key of a line is the digest of its text, that of a file its path."""
         root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, WholeFiles):
             batches = texts_of_files(chunk, root, files, self.source.encoding)

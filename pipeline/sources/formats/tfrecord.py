@@ -90,7 +90,7 @@ class ExampleColumn:
             part.flat.append(values[0])
 
     def typed(self, rows: int, faults: Faults) -> pa.Array:
-        """Gives the column in its Arrow type, shape [rows]: null where a row has no value, or a bad one.
+        """Returns the column in its Arrow type, shape [rows]: null where a row has no value, or a bad one.
 
         The faults are added to `faults`.
         """
@@ -159,12 +159,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
     looks_at: ClassVar[str] = " in its first records"
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts local files where records begin, so that `rows` is exact; of others it is estimated by all their heads.
-
-        Raises:
-            SourceError: the first records of the first file hold no example.
-            OSError: a file cannot be read.
-        """
+        """Cuts local files where records begin, and counts their rows; estimates those of others by all their heads."""
         cuts = at_once(partial(self._cut_file, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [chunk for file, _ in cuts for chunk in file]
         names = self._names(files, join(root, inputs[0].path))
@@ -207,11 +202,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         return list(names)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the records that start in the chunk's bytes; a row's default key is the digest of its record.
-
-        Raises:
-            OSError: the file cannot be read any more.
-        """
+        """Reads the records that start in the chunk's bytes; a row's default key is the digest of its record."""
         part: Records = chunk.work
         first = 0
         with files.open(join(self.root(files), chunk.file)) as opened:

@@ -39,16 +39,10 @@ class UserRowsReader(SourceReader[UserRows]):
     """Reads rows that a function yields."""
 
     def root(self, files: Files) -> str:
-        """Gives the folder of images and inputs."""
         return self.source.path.rstrip("/")
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
-        """Asks for the parts, which are the chunks, and looks at the first rows.
-
-        Raises:
-            SourceError: no row is a dictionary, an asked column is in none of the first rows, or an input is not there.
-            UserCodeError: a function is not there, or fails.
-        """
+        """Asks for the parts, which are the chunks, and looks at the first rows."""
         rows, parts = self.source.rows, self._list_parts()
         labels = [(f"{rows} {json.dumps(part)}" if self.source.parts else rows, part) for part in parts]
         chunks = [Chunk(0, 0, label, 0, part) for label, part in labels]
@@ -65,11 +59,7 @@ class UserRowsReader(SourceReader[UserRows]):
         return Plan(chunks, count, weight * count // len(first), inputs, self._notes(known))
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the rows of a part; a row's default key is the digest of its asked columns (`row_digests`).
-
-        Raises:
-            UserCodeError: the function fails.
-        """
+        """Reads the rows of a part; a row's default key is the digest of its asked columns (`row_digests`)."""
         base, first = (self.image_root(files), ""), 0
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
             rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
@@ -111,7 +101,7 @@ class UserRowsReader(SourceReader[UserRows]):
             raise blame(error, name, self.source.options) from None
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Gives the function that makes a full path: `inputs` may name others than those below the root."""
+        """Returns the function that makes a full path: `inputs` may name others than those below the root."""
         root = self.root(files)
         return lambda path: path if path.startswith("/") or "://" in path else join(root, path)
 

@@ -99,7 +99,7 @@ class SampleColumn:
         self._file, self._base = file, base
 
     def typed(self, samples: Sequence[Sample], faults: Faults) -> pa.Array:
-        """Gives the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
+        """Returns the column in its Arrow type, shape [samples], null where a sample has none; faults are added."""
         members, values = dict[int, Member](), dict[int, Any]()
         for row, sample in enumerate(samples):
             value = sample.key if self._name == KEY else self._value(sample)
@@ -188,12 +188,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
     endings: ClassVar[tuple[str, ...]] = (".tar", ".tar.gz", ".tgz")
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
-        """Cuts local files where samples begin, so that `rows` is exact; of others it is estimated by all their heads.
-
-        Raises:
-            SourceError: the first file holds no sample.
-            OSError: a file cannot be read.
-        """
+        """Cuts local files where samples begin, and counts their rows; estimates those of others by all their heads."""
         looks = at_once(partial(_look, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
         chunks = [
             Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, Samples(start, end, _size(file)))
@@ -210,11 +205,7 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         return Plan(chunks, rows, names=names, notes=_notes(inputs, looks), referred_bytes=plain)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Sequence[str] | None) -> Iterator[Block]:
-        """Reads the samples that start in the chunk's bytes; a row's default key is its sample's.
-
-        Raises:
-            OSError: the file cannot be read any more.
-        """
+        """Reads the samples that start in the chunk's bytes; a row's default key is its sample's."""
         in_place = chunk.work.size is not None
         base = self.image_base(files, chunk)
         file = chunk.file if in_place else None

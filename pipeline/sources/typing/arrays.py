@@ -58,7 +58,7 @@ def absent(values: pa.Array) -> Mask:
 
 
 def lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    """Gives the number of values in each list, shape [rows]; 0 of a null."""
+    """Returns the number of values in each list, shape [rows]; 0 of a null."""
     return pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -75,7 +75,7 @@ def lists_of_one(values: pa.Array) -> pa.Array:
 
 
 def flat_values(values: Iterable[Any]) -> list[Any]:
-    """Gives the values of nested lists, tuples and NumPy arrays, one after another."""
+    """Returns the values of nested lists, tuples and NumPy arrays, one after another."""
     flat: list[Any] = []
     for value in values:
         if isinstance(value, list | tuple):
@@ -122,7 +122,7 @@ def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Fau
 
 
 def lookup(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array | None:
-    """Gives the values of a column of Arrow's, shape [rows]; None where there is no such column."""
+    """Returns the values of a column of Arrow's, shape [rows]; None where there is no such column."""
     for outer, rest in cuts(name):
         if outer in table.schema.names:
             column = table.column(outer)
@@ -148,7 +148,7 @@ def _field(values: pa.Array, name: str) -> pa.Array | None:
 
 
 def python_field(row: Mapping[str, Any], name: str) -> Any:
-    """Gives the value of a column in a row of Python's; None where there is no such column."""
+    """Returns the value of a column in a row of Python's; None where there is no such column."""
     for outer, rest in cuts(name):
         if outer in row:
             return row[outer] if rest is None else _inside(row[outer], rest)
@@ -173,6 +173,6 @@ def python_names(row: Mapping[Any, Any]) -> list[str]:
 
 
 def cuts(name: str) -> list[tuple[str, str | None]]:
-    """Gives the name alone, then cut at each of its dots, the longest beginning first."""
+    """Returns the name alone, then cut at each of its dots, the longest beginning first."""
     dots = [dot for dot in range(len(name) - 1, 0, -1) if name[dot] == "."]
     return [(name, None), *((name[:dot], name[dot + 1 :]) for dot in dots)]

@@ -201,7 +201,7 @@ LACKING = b"~"
 
 
 def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.Array:
-    """Gives the key of each row.
+    """Returns the key of each row.
 
     Args:
         columns: by name, each of its column's Arrow type and of shape [rows]; at least one.

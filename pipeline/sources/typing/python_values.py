@@ -193,10 +193,7 @@ def comes_twice(value: Any, name: str) -> bool:
 
 
 def load_json(
-    data: bytes,
-    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
-    *,
-    signed_zero: bool = False,
+    data: bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None, *, signed_zero: bool = False
 ) -> Any:
     """Parses JSON; bytes that are not UTF-8 come as surrogates, of an integer its first `DIGITS` characters.
 

@@ -93,7 +93,7 @@ def split(cells: pa.Array, separator: str) -> pa.Array:
 
 
 def split_cell(cell: str, separator: str) -> list[str]:
-    """Gives the values of a list in one cell; none where it is blank."""
+    """Returns the values of a list in one cell; none where it is blank."""
     text = cell.strip()
     if text.startswith("[") and text.endswith("]"):
         try:
@@ -104,7 +104,7 @@ def split_cell(cell: str, separator: str) -> list[str]:
 
 
 def decoded(cells: pa.Array) -> list[str | None]:
-    """Gives Arrow strings as Python's; bytes that are not UTF-8 come as surrogates."""
+    """Returns Arrow strings as Python's; bytes that are not UTF-8 come as surrogates."""
     values = cells.cast(pa.binary()).to_pylist()
     return [value if value is None else value.decode("utf-8", "surrogateescape") for value in values]
 

@@ -35,19 +35,14 @@ class Boxes(ListFeature):
     longest."""
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that the image is one.
-
-        Raises:
-            WrongValueError: it is no feature, or of another kind.
-        """
+        """Checks that the image is one."""
         kind = feature_named(self.image, features, "image").kind
         if kind != "image":
             raise WrongValueError(f"'{self.image}' is of kind {kind}: boxes are of a feature of kind image", "image")
 
     def raw_column(self) -> Column:
-        """Gives a column of lists of numbers, four a box; nested lists are one list."""
+        """Returns a column of lists of numbers, four a box; nested lists are one list."""
         return replace(self.list_column(ColumnType.NUMBER), multiple=4, length=self.length and 4 * self.length)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Names the image and the number of boxes."""
         return self._make(BoxesDescription, stored="float32", length=self.read_length)

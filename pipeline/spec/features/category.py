@@ -126,15 +126,14 @@ class NamedClasses(Feature):
         return self.analyzed and self.classes != FRESH
 
     def options(self, *, is_label: bool = False) -> FeatureOptions:
-        """Gives the options that the graph and the workers need, with the names as the data has them."""
         return self._make(self.contract, classes=self.given_classes, is_label=is_label)
 
     def files(self) -> dict[str, str]:
-        """Gives the path of the classes' file, if any."""
+        """Returns the path of the classes' file, if any."""
         return {"classes_file": self.classes_file} if self.classes_file else {}
 
     def with_classes(self) -> Self:
-        """Gives the same feature with the names of `classes_file` as its `classes`; a path is relative to the process.
+        """Reads `classes_file` into `classes`; its path is relative to the process.
 
         Raises:
             ValueError: the file cannot be read, or is wrong; the message names it.
@@ -156,7 +155,7 @@ class NamedClasses(Feature):
                 )
 
     def ids(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Gives the description's fields for the vocabulary and the ids."""
+        """Returns the description's fields for the vocabulary and the ids."""
         if self.hash_buckets is not None:
             return {"vocabulary_size": self.hash_buckets + 1}
         is_label = statistics["is_label"]
@@ -191,11 +190,7 @@ class Category(NamedClasses):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that a cross is made of categories with columns of their own.
-
-        Raises:
-            WrongValueError: one of them is not; its path begins at this feature.
-        """
+        """Checks that a cross is made of categories with columns of their own."""
         for name in self.cross or ():
             other = feature_named(name, features, "cross")
             if not isinstance(other, Category) or other.cross:
@@ -203,11 +198,10 @@ class Category(NamedClasses):
                 raise WrongValueError(f"'{name}' is {what}: a cross is of categories with a column each", "cross")
 
     def raw_column(self) -> Column | None:
-        """Gives a column of names; None for a cross."""
+        """Returns a column of names; None for a cross."""
         return None if self.cross else super().raw_column()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes the vocabulary and the ids."""
         return self._make(CategoryDescription, **self.ids(statistics), oov_buckets=self.oov_buckets or None)
 
 
@@ -228,7 +222,6 @@ class Categories(ListFeature, NamedClasses):
         return self.read != "multi_hot" and super().varies
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes the vocabulary, the ids, and the form that they are read in."""
         is_label = statistics["is_label"]
         return self._make(
             CategoriesDescription,

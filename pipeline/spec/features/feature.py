@@ -39,7 +39,7 @@ class Feature(Options):
         return b""
 
     def raw_column(self) -> Column | None:
-        """Gives the column as the source delivers it; None for a feature that is made of other features."""
+        """Returns the column as the source delivers it; None for a feature that is made of other features."""
         return Column(self.column_type, optional=self.optional)
 
     def check(self, features: Mapping[str, "Feature"]) -> None:
@@ -50,15 +50,15 @@ class Feature(Options):
         """
 
     def files(self) -> dict[str, str]:
-        """Gives the paths of files that decide what is stored, by option."""
+        """Returns the paths of files that decide what is stored, by option."""
         return {}
 
     def with_paths(self, change: Callable[[str], str]) -> Self:
-        """Gives the same feature with its files' paths changed, such as to absolute ones."""
+        """Returns the same feature with its files' paths changed, such as to absolute ones."""
         return self.model_copy(update={option: change(path) for option, path in self.files().items()})
 
     def options(self, *, is_label: bool = False) -> FeatureOptions:
-        """Gives the options that the graph and the workers need."""
+        """Returns the options that the graph and the workers need."""
         return self._make(self.contract, is_label=is_label)
 
     def _changed(self) -> set[str]:
@@ -106,11 +106,11 @@ class ListFeature(Feature):
         return []
 
     def raw_column(self) -> Column | None:
-        """Gives a column of lists of values, which may be empty."""
+        """Returns a column of lists of values, which may be empty."""
         return self.list_column(self.column_type)
 
     def list_column(self, kind: ColumnType) -> Column:
-        """Gives a column of lists of values of a type."""
+        """Returns a column of lists of values of a type."""
         return Column(kind, many=True, optional=self.optional, separator=self.separator, length=self.length)
 
     @property

@@ -159,7 +159,6 @@ class Image(Feature):
                     raise WrongValueError(message, "normalize", name)
 
     def options(self, *, is_label: bool = False) -> ImageOptions:
-        """Gives what the graph and the workers need."""
         return self._make(self.contract, measured=self.normalize == "dataset")
 
     def parts(self) -> tuple[str, ...]:
@@ -180,11 +179,10 @@ class Image(Feature):
         return height * width * self.channels * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Gives shape, encoding and normalization; height and width are None where images keep their own."""
         return self._make(ImageDescription, **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Gives the description's fields for decoding and normalizing stored images."""
+        """Returns the description's fields for decoding and normalizing stored images."""
         offset, scale = self._normalization(statistics)
         return {
             "stored": "bytes",
@@ -236,5 +234,4 @@ class ImageSequence(Image, ListFeature):
         return ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes every image as an image's, and how many there are."""
         return self._make(ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)

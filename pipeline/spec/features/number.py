@@ -109,7 +109,7 @@ class Scaled(Feature):
         return self._make(NumberOptions).is_learned
 
     def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
-        """Gives the description's fields for the stored values, and the boundaries of buckets."""
+        """Returns the description's fields for the stored values, and the boundaries of buckets."""
         stored = {"stored": "int64" if self.is_bucket else "float32"}
         if not self.is_bucket:
             return stored
@@ -136,11 +136,10 @@ class Number(Scaled):
 
     @property
     def fill(self) -> float:
-        """NaN, which no source delivers."""
         return math.nan
 
     def raw_column(self) -> Column:
-        """Gives a column of numbers, or with `parse` of strings, too."""
+        """Returns a column of numbers, or with `parse` of strings, too."""
         return Column(self.column_type, optional=self.optional, parse=self.parse)
 
     def parts(self) -> tuple[str, ...]:
@@ -148,7 +147,6 @@ class Number(Scaled):
         return ("missing",) if self.indicator else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes the steps that the stored values went through."""
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
         return self._make(NumberDescription, **self.scaling(statistics), impute=impute, indicator=indicator)
 
@@ -160,9 +158,8 @@ class Numbers(ListFeature, Scaled):
     kind: Literal["numbers"]
 
     def raw_column(self) -> Column:
-        """Gives a column of lists of numbers, or with `parse` of strings, too."""
+        """Returns a column of lists of numbers, or with `parse` of strings, too."""
         return replace(self.list_column(self.column_type), parse=self.parse)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes the steps that the stored values went through, and the lists' length."""
         return self._make(NumbersDescription, **self.scaling(statistics), length=self.read_length)

@@ -33,7 +33,6 @@ class Raw(ListFeature):
 
     @property
     def fill(self) -> Any:
-        """The stored value of a row that lacks it: an empty string, 0 or NaN; an empty list."""
         return [] if self.many else MISSING[self.type]
 
     @property
@@ -42,11 +41,10 @@ class Raw(ListFeature):
         return self.many and super().varies
 
     def raw_column(self) -> Column:
-        """Gives a column by `type` and `many`."""
+        """Returns a column by `type` and `many`."""
         kind = COLUMN_TYPES[self.type]
         return self.list_column(kind) if self.many else Column(kind, optional=self.optional)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        """Describes the stored type and the lists' length."""
         length = self.read_length if self.many else None
         return self._make(RawDescription, stored=self.type, length=length)

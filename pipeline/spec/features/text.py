@@ -197,11 +197,7 @@ class Tokenized(Feature):
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks that a shared vocabulary exists, and that its options match.
-
-        Raises:
-            WrongValueError: it is not; its path begins at this feature.
-        """
+        """Checks that a shared vocabulary exists, and that its options match."""
         if isinstance(self.vocabulary, SharedVocabulary):
             check_shared(self.options(), self.vocabulary.shared_with, features)
 
@@ -216,12 +212,11 @@ class Tokenized(Feature):
         return self.tokenizer in MODEL_TOKENIZERS
 
     def files(self) -> dict[str, str]:
-        """Gives the paths of files that decide the stored ids, by option: `model`, or `vocabulary`."""
+        """Returns the paths of files that decide the stored ids, by option: `model`, or `vocabulary`."""
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}
 
     def options(self, *, is_label: bool = False) -> TextOptions:
-        """Gives what the graph and the workers need."""
         if isinstance(self.vocabulary, SharedVocabulary):
             return self._make(self.contract, vocabulary=None, shared_with=self.vocabulary.shared_with)
         return self._make(self.contract)
@@ -249,7 +244,7 @@ class Tokenized(Feature):
         )
 
     def stored_form(self) -> dict[str, Any]:
-        """Gives the description's fields for the form of the stored ids."""
+        """Returns the description's fields for the form of the stored ids."""
         raise NotImplementedError
 
 
@@ -272,7 +267,7 @@ class Text(Tokenized):
         return ("segments", "positions") if self.pack is not None else ()
 
     def stored_form(self) -> dict[str, Any]:
-        """Gives bytes for packed documents, else a list of int64."""
+        """Returns bytes for packed documents, else a list of int64."""
         return {"stored": "bytes" if self.pack else "int64", "packed": self.pack}
 
 
@@ -298,11 +293,10 @@ class Texts(Tokenized):
 
     @property
     def fill(self) -> Any:
-        """The empty list."""
         return []
 
     def raw_column(self) -> Column:
-        """Gives a column of lists of texts, which may be empty."""
+        """Returns a column of lists of texts, which may be empty."""
         return Column(
             self.column_type, many=True, optional=self.optional, separator=self.separator, length=self.texts_per_row
         )
@@ -316,5 +310,5 @@ class Texts(Tokenized):
         return ("length",) if self.texts_per_row is None else ()
 
     def stored_form(self) -> dict[str, Any]:
-        """Gives the number of texts of every row, or `varying`."""
+        """Returns the number of texts of every row, or `varying`."""
         return {"texts_per_row": self.texts_per_row or "varying"}
