@@ -14,7 +14,7 @@ import tensorflow as tf
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.reader.dataset import Dataset
-from recordmill.pipeline.verify.graph_safety import serving_model
+from recordmill.pipeline.verify.files import serving_model
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.stored import IMAGES, part_name

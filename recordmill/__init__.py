@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.options import ReadOptions
     from recordmill.pipeline.reader.rows import DamagedRecordError
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
-    from recordmill.pipeline.verify.graph_safety import serving_model
+    from recordmill.pipeline.verify.files import serving_model
     from recordmill.pipeline.version import VERSION as __version__
     from recordmill.transforms.contract.ragged import ArraySpec, Ragged
 
@@ -67,7 +67,7 @@ _MODULES = {
     "pipeline.reader.mix": ("mix",),
     "pipeline.reader.options": ("ReadOptions",),
     "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
-    "pipeline.verify.graph_safety": ("serving_model",),
+    "pipeline.verify.files": ("serving_model",),
     "transforms.contract.ragged": ("ArraySpec", "Ragged"),
 }
 _OWNERS = {name: module for module, names in _MODULES.items() for name in names}

@@ -36,7 +36,7 @@ READING = modules(
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts",
     "transforms.contract", "transforms.numpy",
-    but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.verify.parity", "pipeline.facts.page",
+    but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.facts.page",
          "pipeline.facts.features", "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.repair", "pipeline.verify.with_sources"),
 )  # fmt: skip

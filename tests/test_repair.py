@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.verify.repair import repair
-from recordmill.pipeline.verify.report import Report
+from recordmill.pipeline.verify.report import Verification
 from recordmill.pipeline.verify.verify import NO_PARITY, verify
 from recordmill.pipeline.verify.with_sources import with_sources
 from recordmill.pipeline.versions.leases import hold
@@ -94,7 +94,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def mend(folder: Path, spec: Spec | None) -> Report:
+def mend(folder: Path, spec: Spec | None) -> Verification:
     return with_sources(verify(str(folder)), spec, rows=0, mend=True)
 
 

@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, re
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.graphs import UnsafeGraphError
 from recordmill.pipeline.verify import verify as whole
-from recordmill.pipeline.verify.graph_safety import serving_model
+from recordmill.pipeline.verify.files import serving_model
 from recordmill.pipeline.verify.report import MOST
 from recordmill.pipeline.verify.verify import verify
 from tests import published
@@ -284,15 +284,6 @@ def test_of_many_problems_some_are_named(folder: Path) -> None:
     assert sum(problem.file == SHARD for problem in report.findings.problems) == MOST
     assert report.findings.unnamed == {SHARD: 15}
     assert f"{SHARD}: and 15 more" in report.lines()
-
-
-def test_an_old_manifest_lists_fewer_files(folder: Path) -> None:
-    manifest = json.loads((folder / MANIFEST_FILE).read_text())
-    del manifest["files"]
-    (folder / MANIFEST_FILE).write_text(json.dumps(manifest))
-    report = verify(str(folder))
-    assert "not checked: files beside shards" in "\n".join(report.lines())
-    assert {problem.file for problem in report.findings.problems} == {published.REJECTS}  # whose digest is made up
 
 
 def test_many_bytes_are_checked_by_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Walks a TFRecord file once, block by block: gives its digest, each record's offset, and the undamaged records.
+"""Walks a TFRecord file once, block by block: returns its digest, each record's offset, and the undamaged records.
 
 Damage is reported with the record and the byte, and the walk goes on: past damaged data by the record's length, which
 has a checksum of its own; past a damaged length to the next record in the index.
@@ -25,11 +25,11 @@ from recordmill.pipeline.reader.version_files import BLOCK
 Offsets = npt.NDArray[np.uint64]
 ReportDamage = Callable[[int, int, str], None]
 """Takes a record's number, its byte offset, and a message."""
-Spans = list[tuple[int, int, int]]
+Pieces = list[tuple[int, int, int]]
 """The number of each record in a piece of the file, and the start and end of its data there."""
 
 
-class Records(NamedTuple):
+class FrameBatch(NamedTuple):
     """Undamaged records of a block."""
 
     numbers: list[int]
@@ -39,9 +39,9 @@ class Records(NamedTuple):
     records: list[bytes | memoryview]
     """Their data."""
 
-    def keep(self, rows: Sequence[int]) -> "Records":
-        """The records of these rows."""
-        return Records(*([column[row] for row in rows] for column in self))  # type: ignore[arg-type, index]
+    def keep(self, rows: Sequence[int]) -> "FrameBatch":
+        """Returns the records of these rows."""
+        return FrameBatch(*([column[row] for row in rows] for column in self))  # type: ignore[arg-type, index]
 
 
 class FrameWalk:
@@ -69,7 +69,7 @@ class FrameWalk:
         """The digest of the whole file, in hex, after the walk."""
         return self._digest.hexdigest()
 
-    def batches(self) -> Iterator[Records]:
+    def batches(self) -> Iterator[FrameBatch]:
         """Yields the records with right checksums, one block at a time.
 
         Raises:
@@ -92,8 +92,8 @@ class FrameWalk:
         length = record_length(data[:HEADER_BYTES])
         return 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
 
-    def _cut(self, data: bytes, start: int, position: int) -> tuple[Spans, int]:
-        """Finds the records from a position on; also gives the position of the one after them."""
+    def _cut(self, data: bytes, start: int, position: int) -> tuple[Pieces, int]:
+        """Finds the records from a position on; also returns the position of the one after them."""
         spans = self._as_indexed(data, start, position)
         position = spans[-1][2] + FOOTER_BYTES if spans else position
         while position + HEADER_BYTES <= len(data):
@@ -116,7 +116,7 @@ class FrameWalk:
                 position = end
         return spans, position
 
-    def _as_indexed(self, data: bytes, start: int, position: int) -> Spans:
+    def _as_indexed(self, data: bytes, start: int, position: int) -> Pieces:
         """Cuts the data by the index if all headers agree with it, which takes a third of the time."""
         first, last = np.searchsorted(self._index, [start + position, start + len(data)], side="right").tolist()
         bounds = (self._index[max(0, first - 1) : last] - start).tolist()
@@ -156,13 +156,13 @@ class FrameWalk:
             self._lose(offset, f"the file ends inside its header, after {rest:,} of {HEADER_BYTES} bytes")
         self.offsets.append(self._size)
 
-    def _checked(self, data: bytes, start: int, spans: Spans) -> Records:
-        """Reports the records whose data have a wrong checksum, and gives the others."""
+    def _checked(self, data: bytes, start: int, spans: Pieces) -> FrameBatch:
+        """Reports the records whose data have a wrong checksum, and returns the others."""
         view = np.frombuffer(data, np.uint8)
         frames: list[Frame] = [data[begin:end] if end - begin <= COPIED else view[begin:end] for _, begin, end in spans]
         records = [frame if isinstance(frame, bytes) else frame.data for frame in frames]
         offsets = [start + begin - HEADER_BYTES for _, begin, _ in spans]
-        batch = Records([number for number, *_ in spans], offsets, records)
+        batch = FrameBatch([number for number, *_ in spans], offsets, records)
         expected = frame_tails(frames)
         tails = b"".join([data[end : end + FOOTER_BYTES] for *_, end in spans])
         if tails == expected:

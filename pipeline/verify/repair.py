@@ -35,10 +35,9 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.spec.model import Spec
-from recordmill.pipeline.verify.graph_safety import check_graph, refuse
+from recordmill.pipeline.verify.files import check_file, check_graph, refuse
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.shards import ShardNumber, index_of, shard_numbers
-from recordmill.pipeline.verify.version_files import check_file
 from recordmill.pipeline.versions import forgotten, latest_file, leases
 from recordmill.pipeline.versions.build_folders import building_folder
 from recordmill.pipeline.versions.kept_files import replace_file

@@ -81,7 +81,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Report:
+class Verification:
     """The outcome of a verification."""
 
     manifest: Manifest

@@ -17,30 +17,28 @@ import numpy as np
 from recordmill.pipeline.dataset.file_names import inner_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.parallel import cores
-from recordmill.pipeline.reader.dataset import Dataset, open_dataset
+from recordmill.pipeline.reader.dataset import open_dataset
 from recordmill.pipeline.reader.version_files import VersionFiles
-from recordmill.pipeline.verify.consistency import check_agreement
-from recordmill.pipeline.verify.graph_safety import GRAPHS, check_operations
-from recordmill.pipeline.verify.records import split_layout
-from recordmill.pipeline.verify.report import Findings, Report
-from recordmill.pipeline.verify.shards import Checked, check_shards, shard_numbers
-from recordmill.pipeline.verify.version_files import (
+from recordmill.pipeline.verify.files import (
+    GRAPHS,
+    check_agreement,
     check_file,
+    check_operations,
     check_shard_file,
-    listed_files,
     stray_files,
 )
+from recordmill.pipeline.verify.report import Findings, Verification
+from recordmill.pipeline.verify.shards import CheckedShard, check_shards, shard_numbers, split_layout
 from recordmill.transforms.contract.kinds import read_descriptions
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, and processes take that to start
 TURNS = 4  # portions of shards per process, so that none waits long for the last
 
-OLD = "files beside shards: Recordmill 0.1.0 wrote the version, whose manifests listed none"
 QUICK = "records, indexes, counts: `--quick` compares sizes and digests alone"
 NO_PARITY = "training = serving: give --spec dataset.yaml, whose sources must be where it says"
 
 
-def verify(folder: str, version: str | None = None, *, quick: bool = False) -> Report:
+def verify(folder: str, version: str | None = None, *, quick: bool = False) -> Verification:
     """Checks a version against its manifest.
 
     Args:
@@ -51,32 +49,25 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> R
     Raises:
         DatasetError: there is no such version, its manifest is broken, or describes a feature of an unknown kind.
     """
-    return verify_opened(open_dataset(folder, version), quick=quick)
-
-
-def verify_opened(dataset: Dataset, *, quick: bool = False) -> Report:
-    """Checks an open version. Raises: DatasetError as `verify`."""
-    started = time.monotonic()
+    started, dataset = time.monotonic(), open_dataset(folder, version)
     files, manifest, findings = VersionFiles(dataset.folder), dataset.manifest, Findings()
     _check_described(manifest)
     if not quick:
         _check_shards(files, manifest, findings)
     with ThreadPoolExecutor(cores()) as threads:  # reading and SHA-256 release Python's lock
-        expected = listed_files(manifest)
         if quick:
             shards = [shard for split in manifest.splits.values() for shard in split.shards]
             findings.merge(*threads.map(partial(check_shard_file, files), shards))
             findings.unchecked.append(QUICK)
             findings.checked.update(shards=len(shards))
-        findings.merge(*threads.map(lambda path: check_file(files, path, *expected[path]), expected))
+        listed = ((path, entry["bytes"], entry["sha256"]) for path, entry in manifest.files.items())
+        findings.merge(*threads.map(lambda file: check_file(files, *file), listed))
         findings.merge(*threads.map(partial(check_operations, files), GRAPHS))
     for path in stray_files(files, manifest):
         findings.add(path, "the manifest lists no such file")
-    if not manifest.files:
-        findings.unchecked.append(OLD)
     if not quick:
         findings.merge(check_agreement(files, manifest))
-    return Report(manifest, str(dataset.folder), findings, time.monotonic() - started)
+    return Verification(manifest, str(dataset.folder), findings, time.monotonic() - started)
 
 
 def _check_described(manifest: Manifest) -> None:
@@ -106,7 +97,7 @@ def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -
                 break
 
 
-def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[Checked]:
+def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShard]:
     """Checks the shards; many bytes in several processes, because the checks mostly hold Python's lock."""
     shards = shard_numbers(manifest)
     workers = min(cores(), len(shards))

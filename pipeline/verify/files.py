@@ -1,0 +1,215 @@
+"""Checks the files of a version: their bytes and digests, its graphs, and that they agree with each other.
+
+A digest only says that a file is as it was written. A SavedModel is a program: its digest shows that it is the
+published one; the list of allowed operations limits what it could do even if somebody had published another. Both are
+checked on the bytes, before TensorFlow loads them.
+
+>>> check_file(files, "dataset_info.json", 312, "9f86d0…").problems  # doctest: +SKIP
+[]
+>>> tf.saved_model.load(serving_model("out/emoji"))  # doctest: +SKIP
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from recordmill.pipeline.dataset.file_names import inner_paths
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard
+from recordmill.pipeline.exchange.catalogues import DATASET_INFO
+from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
+from recordmill.pipeline.json_values import parse_json
+from recordmill.pipeline.reader.dataset import open_dataset
+from recordmill.pipeline.reader.remote_path import RemotePath
+from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.verify.report import Findings
+from recordmill.pipeline.versions.forgotten import ENTRY as FORGOTTEN
+from recordmill.pipeline.versions.forgotten import LEARNED_OF
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.stored import stored_features
+
+GRAPHS = ("transform_fn", "serving")
+TFDS_FEATURES = "features.json"
+
+
+def check_file(files: VersionFiles, path: str, bytes_: int, sha256: str) -> Findings:
+    """Reads a file and compares its size and digest."""
+    findings = Findings()
+    try:
+        with files.open(path) as (file, size):
+            if size != bytes_:
+                findings.add(path, f"the file holds {size:,} bytes, expected {bytes_:,}")
+            else:
+                check_digest(findings, path, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
+            findings.checked.update(files=1, bytes=size)
+    except DatasetError as error:
+        findings.add(path, str(error))
+    return findings
+
+
+def check_shard_file(files: VersionFiles, shard: Shard) -> Findings:
+    """Reads a shard and compares its size and digest."""
+    try:
+        folder, path, _ = files.located(shard)
+    except DatasetError as error:
+        findings = Findings()
+        findings.add(inner_paths(shard)[0], str(error))
+        return findings
+    return check_file(folder, path, shard.bytes, shard.sha256)
+
+
+def check_digest(findings: Findings, path: str, digest: str, expected: str) -> None:
+    """Compares two digests in hex."""
+    if digest != expected:
+        findings.add(path, f"the SHA-256 is {digest}, expected {expected}")
+
+
+def stray_files(files: VersionFiles, manifest: Manifest) -> list[str]:
+    """Returns the files that the manifest does not list."""
+    shards = (shard.file for split in manifest.splits.values() for shard in split.shards if shard.version is None)
+    known = {MANIFEST_FILE, *manifest.files, *shards}
+    return [path for path in files.listing() if path not in known]
+
+
+def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings:
+    """Checks the files and the operations of a graph, `transform_fn` or `serving`."""
+    findings, folder = Findings(), f"{graph}/"
+    listed = {path: entry for path, entry in manifest.files.items() if path.startswith(folder)}
+    findings.merge(*(check_file(files, path, entry["bytes"], entry["sha256"]) for path, entry in listed.items()))
+    for path in files.listing():
+        if path.startswith(f"{folder}saved_model.") and path != folder + MODEL_FILE:
+            findings.add(path, "TensorFlow might load it instead")
+        elif path.startswith(folder) and path not in listed:
+            findings.add(path, "the manifest lists no such file")
+    findings.merge(check_operations(files, graph))
+    return findings
+
+
+def check_operations(files: VersionFiles, graph: str) -> Findings:
+    """Checks a graph's operations, and that the files it lists for its tables are its own."""
+    findings, path = Findings(), f"{graph}/{MODEL_FILE}"
+    try:
+        checked = check_model(files.read(path))
+    except DatasetError as error:
+        checked = Checked((str(error),))
+    for problem in checked.problems:
+        findings.add(path, problem)
+    if checked.operations:
+        findings.checked.update(operations=checked.operations)
+    return findings
+
+
+def refuse(findings: Findings) -> None:
+    """Raises: UnsafeGraphError if there is any problem."""
+    if findings.problems:
+        more = findings.counts.total() - 1
+        others = f", and {more} more problem{'s' * (more > 1)}" if more else ""
+        raise UnsafeGraphError(
+            f"the graph is not loaded: {findings.problems[0]}{others}: copy the version again, or build again"
+        )
+
+
+def serving_model(path: str | Path, version: str | None = None) -> str:
+    """Returns the folder of a dataset's serving model, for `tf.saved_model.load`, after checking that it may be loaded.
+
+    Args:
+        path: the dataset's folder, or a version's, on this machine.
+        version: a version's name; by default the live one.
+
+    Raises:
+        UnsafeGraphError: it is not what the manifest says, or holds other operations than a published graph may.
+        DatasetError: there is no such version, or it is at a URL.
+    """
+    dataset = open_dataset(path, version)
+    if isinstance(dataset.folder, RemotePath):
+        raise DatasetError(f"{path} is a URL: copy the version here, so that what is checked is what is loaded")
+    refuse(check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving"))
+    return str(dataset.folder / "serving")
+
+
+def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
+    """Compares the values that are written in several places."""
+    findings = Findings()
+    for path, check in _checks(files, manifest):
+        try:
+            for message in check():
+                findings.add(path, message)
+        except DatasetError as error:
+            findings.add(path, str(error))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
+            findings.add(path, f"the file is not what Recordmill writes ({type(error).__name__}: {error})")
+    return findings
+
+
+def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Callable[[], Iterator[str]]]]:
+    """Returns the checks, each with the file that it is about; a check yields a message for each disagreement."""
+    for in_manifest in (_rows_agree, _rejected, _labels_agree):
+        yield MANIFEST_FILE, partial(in_manifest, manifest)
+    if DATASET_INFO in manifest.files:
+        yield DATASET_INFO, lambda: _tfds_splits(files.read(DATASET_INFO), manifest)
+    if TFDS_FEATURES in manifest.files:
+        yield TFDS_FEATURES, lambda: _tfds_features(files.read(TFDS_FEATURES), manifest)
+    for path in sorted({feature["vocabulary"] for feature in manifest.features.values() if "vocabulary" in feature}):
+        yield path, partial(_vocabulary, files, path, manifest)
+    for file in manifest.rejects.get("files", []):
+        yield file["file"], partial(_reject_lines, files, file["file"], file.get("records", 0))
+
+
+def _rows_agree(manifest: Manifest) -> Iterator[str]:
+    """Read = written + rejected + duplicates + forgotten, by source and in sum; every written row is in a record."""
+    for name, counts in [("the rows", manifest.rows), *((f"source {s.get('path')}", s) for s in manifest.sources)]:
+        accounted = sum(counts.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten"))
+        if counts and counts.get("read") != accounted:
+            yield f"{name}: {counts.get('read')} were read, {accounted} are written, rejected, duplicates or forgotten"
+    stored = sum(split.records if split.documents is None else split.documents for split in manifest.splits.values())
+    if manifest.rows and manifest.rows.get("written") != stored:
+        yield f"{manifest.rows.get('written')} rows were written, the splits hold {stored}"
+    for fate, count in manifest.rows.items():
+        by_source = sum(source.get(fate, 0) for source in manifest.sources)
+        # Of several sources nobody knows whose the rows were that `recordmill versions forget` took out of a version.
+        is_known = len(manifest.sources) == 1 or LEARNED_OF not in manifest.provenance.get(FORGOTTEN, {})
+        if manifest.sources and is_known and count != by_source:
+            yield f"the sources have {by_source} rows {fate}, the manifest says {count}"
+
+
+def _rejected(manifest: Manifest) -> Iterator[str]:
+    rejects, rejected = manifest.rejects, manifest.rows.get("rejected", 0)
+    by_reason = sum(rejects.get("by_reason", {}).values())
+    in_files = sum(file.get("records", 0) for file in rejects.get("files", []))
+    for place, count in (("by reason", by_reason), ("in files", in_files)):
+        if manifest.rows and count != rejected:
+            yield f"{rejected} rows were rejected, {place} there are {count}"
+
+
+def _labels_agree(manifest: Manifest) -> Iterator[str]:
+    one_each = manifest.label is not None and manifest.features[manifest.label]["kind"] == "category"
+    for name, split in manifest.splits.items():
+        if one_each and split.label_counts and sum(split.label_counts) != split.records:
+            yield f"the split '{name}' has {sum(split.label_counts)} labels and {split.records} records"
+
+
+def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
+    splits = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in parse_json(data)["splits"]}
+    for name, split in manifest.splits.items():
+        expected = ([str(shard.records) for shard in split.shards], str(split.bytes))
+        if split.records and splits.get(name) != expected:
+            yield f"the split '{name}' has other shards or bytes than in {MANIFEST_FILE}"
+
+
+def _tfds_features(data: bytes, manifest: Manifest) -> Iterator[str]:
+    names = set(parse_json(data)["featuresDict"]["features"])
+    if odd := names ^ stored_features(read_descriptions(manifest.features), with_key=True).keys():
+        yield f"the features are not those of {MANIFEST_FILE}: {', '.join(map(repr, sorted(odd)[:5]))}"
+
+
+def _vocabulary(files: VersionFiles, path: str, manifest: Manifest) -> Iterator[str]:
+    words = files.read(path).count(b"\n")
+    for name, feature in manifest.features.items():
+        first, size = feature.get("first_id", 0), feature.get("vocabulary_size")
+        if feature.get("vocabulary") == path and words + first != size:
+            yield f"{words:,} words, for '{name}' with {size:,} ids, of which {first:,} are no words"
+
+
+def _reject_lines(files: VersionFiles, path: str, expected: int) -> Iterator[str]:
+    if (lines := files.read(path).count(b"\n")) != expected:
+        yield f"{lines:,} rejects, expected {expected:,}"
