@@ -22,7 +22,7 @@ LONGEST = [
     "test_object_stores",
     "test_export",
     "test_spans",
-    "test_storage",
+    "test_publishing",
     "test_image",
     "test_isolation",
     "test_repair",

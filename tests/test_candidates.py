@@ -21,7 +21,7 @@ from recordmill.pipeline.versions.review import approve, reject
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators
-from tests.test_storage import STORES, publish
+from tests.test_publishing import STORES, publish
 
 LINE = "rows_lost of all is 0.5, more than 0.1: 10 → 5 rows"
 BREACH = {"rule": "rows_lost", "subject": "all", "figure": 0.5, "limit": 0.1, "detail": "10 → 5 rows"}

@@ -20,7 +20,7 @@ from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.published import CLASSES, FEATURES, write_version
 from tests.sharing import NAMES, assembled, publish
-from tests.test_storage import STORES
+from tests.test_publishing import STORES
 
 ABOUT = {
     "title": "Small <b>birds</b> | [x](y)",

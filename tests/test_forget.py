@@ -29,7 +29,7 @@ from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutpu
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.sharing import NAMES, publish
-from tests.test_storage import STORES
+from tests.test_publishing import STORES
 
 GONE = [b"row/3", b"row/17", b"row/101"]
 SPEC = """

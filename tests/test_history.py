@@ -15,7 +15,7 @@ from recordmill.pipeline.versions.publishing import check_output
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
-from tests.test_storage import STORES, publish
+from tests.test_publishing import STORES, publish
 
 KEY = "4f1c9a2e" * 8
 

@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.exit_codes import ExitCode
 from recordmill.pipeline.versions.history import read_history
-from tests.test_storage import manifest, publish
+from tests.test_publishing import manifest, publish
 
 CANARY = "C4nary"
 SPEC = """

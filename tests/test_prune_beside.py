@@ -11,7 +11,7 @@ from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.listing import list_versions
 from tests.forked import recordmill, start_python
 from tests.sharing import NAMES, publish
-from tests.test_storage import STORES
+from tests.test_publishing import STORES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 MORE = [f"20261123T00000{number}Z-dddd0000" for number in range(3)]

@@ -29,7 +29,7 @@ from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators
 from tests.sharing import NAMES, download, publish
-from tests.test_storage import STORES
+from tests.test_publishing import STORES
 
 pytestmark = pytest.mark.usefixtures("short_patience")
 

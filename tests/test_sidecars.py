@@ -17,7 +17,7 @@ from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.published import write_version
 from tests.sharing import NAMES, publish
-from tests.test_storage import STORES
+from tests.test_publishing import STORES
 
 
 def records_and_rejects(folder: Location, manifest: Manifest) -> bytes:

@@ -26,7 +26,7 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators, hand_made
 from tests.test_leases import foreign, put
-from tests.test_storage import KEY, STORES, manifest, publish
+from tests.test_publishing import KEY, STORES, manifest, publish
 
 pytestmark = pytest.mark.usefixtures("short_patience")
 

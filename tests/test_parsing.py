@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.reader import parsing as wire
+from recordmill.pipeline.reader import parsing
 from recordmill.pipeline.reader.parsing import walk
 from recordmill.pipeline.reader.wire import BYTES, FLOATS, INTS, PADDING, Malformed, decode
 from recordmill.transforms.contract.ragged import Column, Ragged, RowError
@@ -25,8 +25,8 @@ DTYPES = {BYTES: "bytes", FLOATS: "float32", INTS: "int64"}
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     few, small = WAYS[request.param]
-    monkeypatch.setattr(wire, "FEW", few)
-    monkeypatch.setattr(wire, "SMALL", small)
+    monkeypatch.setattr(parsing, "FEW", few)
+    monkeypatch.setattr(parsing, "SMALL", small)
 
 
 def parse_both(records: Sequence[bytes], parts: Mapping[str, Stored]) -> Any:
@@ -34,10 +34,10 @@ def parse_both(records: Sequence[bytes], parts: Mapping[str, Stored]) -> Any:
     results = []
     for few, small in WAYS.values():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(wire, "FEW", few)
-            patch.setattr(wire, "SMALL", small)
+            patch.setattr(parsing, "FEW", few)
+            patch.setattr(parsing, "SMALL", small)
             try:
-                results.append({name: plain(column) for name, column in wire.parse(records, parts).items()})
+                results.append({name: plain(column) for name, column in parsing.parse(records, parts).items()})
             except RowError as error:
                 results.append((error.row, error.message))
     assert results[0] == results[1]
@@ -108,7 +108,7 @@ ROWS = [
 
 def test_every_type_and_shape(way: None) -> None:
     parts = {"bits": Stored("float32", (2, 1)), "ids": Stored("int64", None), "image": Stored("bytes")}
-    found = wire.parse(ROWS, parts)
+    found = parsing.parse(ROWS, parts)
     assert list(found) == ["bits", "ids", "image"]
     assert (found["bits"].dtype, found["bits"].tolist()) == (np.float32, [[[0.5], [-2]], [[1.5], [4]], [[7.5], [9]]])
     assert (found["ids"].values.dtype, found["ids"].values.tolist()) == (np.int64, [1, 300, -1, 1 << 62])
@@ -121,7 +121,7 @@ def test_every_type_and_shape(way: None) -> None:
 def test_bytes_in_lists_and_shapes(way: None) -> None:
     rows = [record(words=(BYTES, [b"a", b"", b"ccc", b"d"]))] * 2
     assert parse_both(rows, {"words": Stored("bytes", None)}) == {"words": ([b"a", b"", b"ccc", b"d"] * 2, [0, 4, 8])}
-    (found,) = wire.parse(rows, {"words": Stored("bytes", (2, 2))}).values()
+    (found,) = parsing.parse(rows, {"words": Stored("bytes", (2, 2))}).values()
     assert found.tolist() == [[[b"a", b""], [b"ccc", b"d"]]] * 2
 
 
@@ -135,7 +135,7 @@ def test_no_records(parts: dict[str, Stored]) -> None:
 
 def test_a_large_value_is_not_copied() -> None:
     one = record(image=(BYTES, [bytes(100_000)]), label=(INTS, [1]))
-    image = wire.parse([one] * 20, {"image": Stored("bytes")})["image"][7]
+    image = parsing.parse([one] * 20, {"image": Stored("bytes")})["image"][7]
     assert isinstance(image, memoryview)
     assert image.obj is one
 
@@ -291,10 +291,10 @@ def test_damage_is_one_error_and_no_other(rows: list[bytes], kind: int) -> None:
 
 def test_another_form_needs_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "recordmill.pipeline.dataset.examples", None)
-    assert wire.parse([GOOD], ONE)["x"].tolist() == [7]
+    assert parsing.parse([GOOD], ONE)["x"].tolist() == [7]
     for record in (field(0x0A, entry("x", unpacked(INTS, [7]))), b"garbage bytes", bytes(40)):
         with pytest.raises(RowError, match="protobuf, which reads others, is missing") as raised:
-            wire.parse([GOOD, record], ONE)
+            parsing.parse([GOOD, record], ONE)
         assert raised.value.row == 1
 
 
